@@ -1,0 +1,62 @@
+"""Consistency levels, and the guarantee timestamp each one asks for.
+
+A read is answered at one *read timestamp*. It sees every write stamped at or below it. What the level
+decides is how new that timestamp must at least be: its *guarantee timestamp*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from elanus.core.timestamps import Timestamp, minus_ms
+
+
+class ConsistencyLevel(IntEnum):
+    """The wire's numbers."""
+
+    STRONG = 0
+    SESSION = 1
+    BOUNDED = 2
+    EVENTUALLY = 3
+    CUSTOMIZED = 4
+
+
+WIRE_STRONG = 0
+WIRE_EVENTUALLY = 1
+WIRE_BOUNDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConsistency:
+    """What a read request carries. ``level`` None: use the collection's own.
+
+    ``guarantee_ts`` is the raw value from the wire: 0, 1 and 2 stand for strong, eventually and bounded;
+    larger ones are timestamps (session, customized).
+    """
+
+    level: ConsistencyLevel | None = None
+    guarantee_ts: int = WIRE_STRONG
+
+
+def guarantee_timestamp(
+    read: ReadConsistency, collection_level: ConsistencyLevel, now: Timestamp, graceful_ms: int
+) -> Timestamp:
+    """The timestamp a read must at least see.
+
+    ``now`` is a fresh timestamp, taken after the request arrived. Rules of the wire (reference 2.3): a
+    level in the request, or the collection's when the request says so, decides; Session and Customized
+    use the timestamp the client sent; with no level at all the special values 0, 1 and 2 count.
+    """
+    level = collection_level if read.level is None else read.level
+    if level is ConsistencyLevel.STRONG:
+        return now
+    if level is ConsistencyLevel.BOUNDED:
+        return minus_ms(now, graceful_ms)
+    if level is ConsistencyLevel.EVENTUALLY:
+        return Timestamp(WIRE_EVENTUALLY)
+    if read.guarantee_ts == WIRE_STRONG:
+        return now
+    if read.guarantee_ts == WIRE_BOUNDED:
+        return minus_ms(now, graceful_ms)
+    return Timestamp(min(read.guarantee_ts, now))

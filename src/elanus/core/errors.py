@@ -1,0 +1,184 @@
+"""The error tree. Every error a client can meet knows both of its Milvus codes.
+
+::
+
+    ElanusError                      code  legacy
+    ├── NotReady                        1   1   a role is still starting, or is restarting
+    ├── Unavailable                     2   1   a peer cannot be reached; a retry may help
+    ├── DeadlineExceeded                2   1   a wait ended before its condition came true
+    ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
+    ├── Internal                        5   1   a broken invariant: a defect of ours
+    ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
+    ├── MemoryFull                      3   43  growing data exceeds its budget
+    ├── NotSupported                 1100   1   the request is understood, this release lacks it
+    ├── InvalidParameter             1100   5   a parameter is out of its domain
+    │   ├── MissingParameter         1101   5
+    │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
+    │   ├── InvalidDimension         1100   7
+    │   └── InvalidTopK              1100  10
+    ├── CollectionNotFound            100   4
+    ├── CollectionNotLoaded           101   1
+    ├── CollectionAlreadyExists      1100   1
+    ├── CollectionLimitReached        102   1
+    ├── PartitionNotFound             200   1
+    ├── PartitionNotLoaded            201   1
+    ├── SegmentNotFound               600   1
+    ├── IndexNotFound                 700  25
+    ├── IndexConflict                 702   1
+    ├── DatabaseNotFound              800   1
+    ├── DatabaseLimitReached          801   1
+    ├── AliasNotFound                1600   1
+    ├── AliasConflict                1601   1
+    ├── FieldNotFound                1700   1
+    └── TimestampTooOld              1100   1   a pinned read lies beyond the retention time
+
+``code`` is what clients since 2.3 read, ``legacy_code`` what older ones read
+(``common.ErrorCode``). ``retriable`` says whether the same request may succeed later unchanged.
+One boundary, `elanus.proxy.wire.status`, turns them into a ``Status``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ElanusError(Exception):
+    """Base of every error that may reach a client. ``str(error)`` is the text the client sees.
+
+    The text names the field, the value and the remedy.
+    """
+
+    code: ClassVar[int] = 65535
+    legacy_code: ClassVar[int] = 1
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class NotReady(ElanusError):
+    code, retriable = 1, True
+
+
+class Unavailable(ElanusError):
+    code, retriable = 2, True
+
+
+class DeadlineExceeded(ElanusError):
+    code, retriable = 2, True
+
+
+class TaskQueueFull(ElanusError):
+    code, retriable = 4, True
+
+
+class Internal(ElanusError):
+    code = 5
+
+
+class DiskFull(ElanusError):
+    code, legacy_code = 7, 42
+
+
+class MemoryFull(ElanusError):
+    code, legacy_code, retriable = 3, 43, True
+
+
+class NotSupported(ElanusError):
+    code = 1100
+
+
+class InvalidParameter(ElanusError):
+    code, legacy_code = 1100, 5
+
+
+class MissingParameter(InvalidParameter):
+    code = 1101
+
+
+class InvalidFilter(InvalidParameter):
+    """A filter that cannot be parsed or bound.
+
+    ``position`` is the 0-based character offset in the filter text, ``None`` when unknown.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class InvalidDimension(InvalidParameter):
+    legacy_code = 7
+
+
+class InvalidTopK(InvalidParameter):
+    legacy_code = 10
+
+
+class CollectionNotFound(ElanusError):
+    code, legacy_code = 100, 4
+
+
+class CollectionNotLoaded(ElanusError):
+    code = 101
+
+
+class CollectionAlreadyExists(ElanusError):
+    code = 1100
+
+
+class CollectionLimitReached(ElanusError):
+    code = 102
+
+
+class PartitionNotFound(ElanusError):
+    code = 200
+
+
+class PartitionNotLoaded(ElanusError):
+    code = 201
+
+
+class SegmentNotFound(ElanusError):
+    code = 600
+
+
+class IndexNotFound(ElanusError):
+    code, legacy_code = 700, 25
+
+
+class IndexConflict(ElanusError):
+    code = 702
+
+
+class DatabaseNotFound(ElanusError):
+    code = 800
+
+
+class DatabaseLimitReached(ElanusError):
+    code = 801
+
+
+class AliasNotFound(ElanusError):
+    code = 1600
+
+
+class AliasConflict(ElanusError):
+    code = 1601
+
+
+class FieldNotFound(ElanusError):
+    code = 1700
+
+
+class TimestampTooOld(ElanusError):
+    code = 1100
+
+
+def all_error_types(root: type[ElanusError] = ElanusError) -> dict[str, type[ElanusError]]:
+    """Every error class by name: what a remote error is rebuilt from."""
+    found = {root.__name__: root}
+    for child in root.__subclasses__():
+        found |= all_error_types(child)
+    return found

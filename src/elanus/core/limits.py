@@ -1,0 +1,29 @@
+"""Every limit of the system, by name, in one place. Units stand last in each name."""
+
+from __future__ import annotations
+
+NAME_LENGTH_MAX_CHARS = 255
+COLLECTION_FIELDS_MAX = 64
+VECTOR_FIELDS_MAX = 4
+DIMENSION_MAX = 32_768
+DIMENSION_MIN = 2
+SHARDS_MAX = 16
+PARTITIONS_MAX = 4096
+DATABASES_MAX = 64
+COLLECTIONS_MAX = 65_536
+VARCHAR_LENGTH_MAX_BYTES = 65_535
+JSON_LENGTH_MAX_BYTES = 65_536
+TOP_K_MAX = 16_384
+QUERY_WINDOW_MAX_ROWS = 16_384
+"""offset + limit of one query or search."""
+NQ_MAX = 16_384
+ROUND_DECIMAL_MIN = -1
+ROUND_DECIMAL_MAX = 6
+GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024
+TASK_QUEUE_MAX_TASKS = 1024
+LOG_ENTRY_TARGET_BYTES = 5 * 1024 * 1024
+"""An insert larger than this is split into several log entries."""
+FILTER_LENGTH_MAX_CHARS = 4_000_000
+FILTER_DEPTH_MAX = 200
+SYSTEM_FIELDS_MAX_ID = 100
+"""User fields are numbered from here on; RowID is 0 and Timestamp is 1."""

@@ -1,0 +1,108 @@
+"""What travels in the log: writes, ticks, and the DDL that must be ordered against them.
+
+Every message belongs to one vchannel, except ticks and epoch marks, which belong to the whole
+pchannel (``vchannel`` is empty). A message is stamped once, by the oracle; consumers may act on all
+messages up to T only after they have read a tick of T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import pyarrow as pa
+
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.timestamps import Timestamp
+
+
+class MsgKind(IntEnum):
+    """The reference's message numbers; UPSERT and EPOCH are ours."""
+
+    CREATE_COLLECTION = 100
+    DROP_COLLECTION = 101
+    CREATE_PARTITION = 200
+    DROP_PARTITION = 201
+    INSERT = 400
+    DELETE = 401
+    UPSERT = 410
+    TIME_TICK = 1200
+    EPOCH = 1210
+
+
+@dataclass(frozen=True, slots=True)
+class InsertMessage:
+    """Rows of one (vchannel, segment). Row i has row id ``row_id_start + i`` and timestamp ``ts``."""
+
+    ts: Timestamp
+    vchannel: str
+    collection_id: CollectionID
+    partition_id: PartitionID
+    segment_id: SegmentID
+    row_id_start: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertMessage:
+    """Rows as in an insert, which also delete every older row of the same primary keys.
+
+    One record, so that no crash can part the delete from the insert. The delete concerns rows with a
+    timestamp strictly below ``ts``, in all partitions.
+    """
+
+    ts: Timestamp
+    vchannel: str
+    collection_id: CollectionID
+    partition_id: PartitionID
+    segment_id: SegmentID
+    row_id_start: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMessage:
+    """Deletes the rows of these keys with a timestamp strictly below ``ts``.
+
+    ``partition_id`` is `ALL_PARTITIONS` unless the client named one.
+    """
+
+    ts: Timestamp
+    vchannel: str
+    collection_id: CollectionID
+    partition_id: PartitionID
+    primary_keys: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class DdlMessage:
+    """CREATE/DROP COLLECTION/PARTITION, ordered against the vchannel's writes.
+
+    ``partition_id`` is `ALL_PARTITIONS` in the two collection kinds.
+    """
+
+    kind: MsgKind
+    ts: Timestamp
+    vchannel: str
+    collection_id: CollectionID
+    partition_id: PartitionID
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTick:
+    """No message with a timestamp ≤ ``ts`` will follow in this pchannel, under this epoch."""
+
+    ts: Timestamp
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMark:
+    """A new root coordinator speaks: ticks of smaller epochs that follow are ignored."""
+
+    ts: Timestamp
+    epoch: int
+
+
+WriteMessage = InsertMessage | UpsertMessage | DeleteMessage
+Message = InsertMessage | UpsertMessage | DeleteMessage | DdlMessage | TimeTick | EpochMark

@@ -1,0 +1,114 @@
+"""Segments: their states, what a manifest says, and which steps between states are allowed.
+
+::
+
+    Growing ──seal──▶ Sealed ──flush job starts──▶ Flushing ──commit──▶ Flushed ──drop, compaction──▶ Dropped
+       └───────────────────────────────── drop collection or partition ──────────────────────────────▶
+
+A *growing* segment takes rows. A *sealed* one takes no new quota, yet rows written under older quota
+may still arrive, until every allocation is used, given back or expired. Binlogs of a segment may
+exist in any state: a pipeline range holds the rows of all segments of its vchannel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.timestamps import Timestamp
+
+
+class SegmentState(IntEnum):
+    """The wire's numbers."""
+
+    NONE = 0
+    NOT_EXIST = 1
+    GROWING = 2
+    SEALED = 3
+    FLUSHED = 4
+    FLUSHING = 5
+    DROPPED = 6
+    IMPORTING = 7
+
+
+_STEPS: dict[SegmentState, frozenset[SegmentState]] = {
+    SegmentState.GROWING: frozenset({SegmentState.SEALED, SegmentState.DROPPED}),
+    SegmentState.SEALED: frozenset({SegmentState.FLUSHING, SegmentState.DROPPED}),
+    SegmentState.FLUSHING: frozenset({SegmentState.FLUSHED, SegmentState.SEALED, SegmentState.DROPPED}),
+    SegmentState.FLUSHED: frozenset({SegmentState.DROPPED}),
+}
+
+
+def may_become(current: SegmentState, following: SegmentState) -> bool:
+    """Whether a segment may step from one state to the other. Flushing → Sealed: its job was given up."""
+    return following in _STEPS.get(current, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogFile:
+    """One Parquet file of a segment (insert log) or of a vchannel's range (delta log).
+
+    ``ts_min`` and ``ts_max`` bound the timestamps of its rows.
+    """
+
+    path: str
+    rows: int
+    size_bytes: int
+    ts_min: Timestamp
+    ts_max: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentManifest:
+    """The truth about a segment's files: one that no manifest names does not exist.
+
+    ``deletes_from``: deletes with a larger timestamp are not folded into the files; readers apply the
+    vchannel's delta logs beyond it.
+    """
+
+    segment_id: SegmentID
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    insert_logs: tuple[BinlogFile, ...]
+    stats_logs: tuple[str, ...]
+    deletes_from: Timestamp
+    parents: tuple[SegmentID, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(f.rows for f in self.insert_logs)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(f.size_bytes for f in self.insert_logs)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLog:
+    """The deletes of one (vchannel, range): they apply to all older rows of the vchannel."""
+
+    vchannel: str
+    file: BinlogFile
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A built vector index of one segment, as one object.
+
+    ``params`` are the resolved build parameters (index type, metric and so on); ``rows`` equals the
+    segment's rows, in the order of the manifest's insert logs.
+    """
+
+    build_id: BuildID
+    index_id: IndexID
+    field_id: FieldID
+    segment_id: SegmentID
+    index_type: str
+    metric_type: str
+    params: dict[str, str]
+    path: str
+    rows: int
+    size_bytes: int
+    has_raw_vectors: bool
