@@ -1,0 +1,77 @@
+"""What the coordinators keep about databases, collections, partitions, indexes and vchannels.
+
+Plain values: they are stored as JSON in the metadata and travel between the roles as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, PartitionID
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    database_id: DatabaseID
+    name: str
+    created: Timestamp
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    partition_id: PartitionID
+    name: str
+    created: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """``vchannels`` are index-aligned with the shards; their pchannels follow from their names.
+
+    ``dropped`` is set when the drop has been decided: the collection is then invisible, its record
+    stays until its segments are marked dropped.
+    """
+
+    collection_id: CollectionID
+    database_id: DatabaseID
+    name: str
+    schema: CollectionSchema
+    vchannels: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+    consistency_level: ConsistencyLevel
+    created: Timestamp
+    properties: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    dropped: Timestamp = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index definition. ``params`` is what the client sent; `elanus.index.resolve_index` reads it."""
+
+    index_id: IndexID
+    collection_id: CollectionID
+    field_id: FieldID
+    name: str
+    params: Mapping[str, str]
+    created: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything of a vchannel up to ``ts`` is in binlogs; reading goes on at ``position``.
+
+    ``position`` is the seek point: the oldest message later than ``ts`` stands there or after it.
+    ``tick`` and ``epoch`` are what was in force just before that position, so that a reader that starts
+    there calls the same messages late as everybody else.
+    """
+
+    ts: Timestamp
+    position: int
+    tick: Timestamp
+    epoch: int

@@ -1,0 +1,212 @@
+"""What a query node is asked to do, and what it answers.
+
+Control (load, watch, announce, release) is asynchronous and goes through the RPC carriers. Reads are
+synchronous functions over an immutable snapshot: in the standalone the proxy calls them in its own
+gRPC threads, with no hop between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.catalog import Checkpoint
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter
+
+
+@dataclass(frozen=True, slots=True)
+class FieldIndexSpec:
+    """The index a collection declares for a vector field.
+
+    It sets the metric, also where vectors are searched exactly: growing rows, segments not indexed yet.
+    ``params`` is what the client sent to CreateIndex (`elanus.index.resolve_index` reads it).
+    """
+
+    field_id: FieldID
+    index_id: IndexID
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCollection:
+    """Prepare to serve a collection: ``partition_ids`` are the partitions to serve."""
+
+    collection_id: CollectionID
+    schema: CollectionSchema
+    partition_ids: tuple[PartitionID, ...]
+    indexes: tuple[FieldIndexSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchVchannel:
+    """Follow a vchannel from its checkpoint.
+
+    ``growing``: segments that still take rows (or are not flushed yet) and already have binlogs; they
+    are loaded first. ``excluded``: flushed (or dropped) segments whose rows in the log must not be
+    taken as growing. ``delta_logs``: all of the vchannel's delete files up to the checkpoint.
+    """
+
+    collection_id: CollectionID
+    vchannel: str
+    checkpoint: Checkpoint
+    growing: tuple[SegmentManifest, ...]
+    excluded: tuple[SegmentID, ...]
+    delta_logs: tuple[DeltaLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSegment:
+    """Make a sealed segment ready on the node. It answers no read before a version names it.
+
+    ``delta_logs`` are the vchannel's delete files up to ``checkpoint``; deletes after it come from the
+    vchannel that the node follows. ``indexes``: built indexes by vector field; a field without one is
+    searched exactly over its raw vectors.
+    """
+
+    collection_id: CollectionID
+    manifest: SegmentManifest
+    indexes: tuple[IndexFile, ...]
+    delta_logs: tuple[DeltaLog, ...]
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegmentsChange:
+    """A new collection version: which sealed segments come online, which go offline (seed 5).
+
+    Growing segments whose ids come online are released. Segments that were loaded again with an index
+    come online under the id they already have: the new copy replaces the old.
+    """
+
+    collection_id: CollectionID
+    version: int
+    online: tuple[SegmentID, ...]
+    offline: tuple[SegmentID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentServing:
+    """A segment as a query node holds it. ``index_id`` 0: none."""
+
+    segment_id: SegmentID
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    rows: int
+    sealed: bool
+    memory_bytes: int
+    index_id: IndexID
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNodeStatus:
+    """``service_times``: per vchannel, the tick up to which it answers."""
+
+    node_id: NodeID
+    service_times: Mapping[str, Timestamp]
+    segments: tuple[SegmentServing, ...]
+    growing_bytes: int
+    versions: Mapping[CollectionID, int]
+
+
+class QueryNodeApi(Protocol):
+    """Control. Every call may be repeated: doing again what is done already changes nothing."""
+
+    async def load_collection(self, request: LoadCollection) -> None: ...
+    async def watch_vchannel(self, request: WatchVchannel) -> None: ...
+    async def load_segment(self, request: LoadSegment) -> None: ...
+    async def announce(self, change: SealedSegmentsChange) -> None: ...
+    async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
+        """No segment will be loaded any more from a checkpoint older than this: older buffered deletes may go."""
+        ...
+
+    async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
+        """Serve exactly these partitions from now on; data of others is released."""
+        ...
+
+    async def release_collection(self, collection_id: CollectionID) -> None: ...
+    async def status(self) -> QueryNodeStatus: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSearch:
+    """One search, as a query node executes it.
+
+    ``k`` already covers the offset. ``partition_ids`` empty: all loaded ones. ``params`` are the raw
+    search parameters of the client; ``metric_type`` "" means the index's. ``output_fields`` are stored
+    columns wanted with the hits.
+    """
+
+    collection_id: CollectionID
+    partition_ids: tuple[PartitionID, ...]
+    field_id: FieldID
+    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+    k: int
+    metric_type: str
+    params: Mapping[str, float | int | str | bool]
+    filter: BoundFilter
+    output_fields: tuple[str, ...]
+    read_ts: Timestamp
+    ignore_growing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHits:
+    """Hits of query i: ``offsets[i]:offsets[i+1]``, best first, primary keys unique per query.
+
+    ``ids``: int64 or string array. ``fields``: the wanted output columns, aligned with ``ids``.
+    """
+
+    metric_type: str
+    offsets: npt.NDArray[np.int64]
+    ids: pa.Array
+    scores: npt.NDArray[np.float32]
+    fields: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery:
+    """Rows matching a filter (or ``primary_keys``, when not None), as of ``read_ts``.
+
+    ``limit`` None: all of them. Rows come in primary-key order, unique by primary key (the newest one of
+    a duplicate wins). ``offset + limit`` is what each node has to return; the proxy cuts the offset off.
+    """
+
+    collection_id: CollectionID
+    partition_ids: tuple[PartitionID, ...]
+    filter: BoundFilter
+    primary_keys: pa.Array | None
+    output_fields: tuple[str, ...]
+    limit: int | None
+    read_ts: Timestamp
+    ignore_growing: bool = False
+
+
+class QueryNodeReads(Protocol):
+    """The synchronous read side, safe to call from many threads."""
+
+    def service_time(self, collection_id: CollectionID) -> Timestamp:
+        """The lowest tick over the collection's vchannels. Raises `CollectionNotLoaded`."""
+        ...
+
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
+        """Blocks until `service_time` is at least ``ts``. Raises `DeadlineExceeded`, `CollectionNotLoaded`."""
+        ...
+
+    def search(self, request: NodeSearch) -> NodeHits: ...
+    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
+        """The output columns (the primary key is always among them)."""
+        ...
+
+    def count(self, request: NodeQuery) -> int:
+        """Live rows that match; duplicates of a primary key counted each."""
+        ...
