@@ -63,4 +63,3 @@ def shard_of_keys(keys: pa.Array, shards: int) -> npt.NDArray[np.int64]:
         hashes = hash_int64(keys.to_numpy(zero_copy_only=False))
         return (hashes % np.uint32(shards)).astype(np.int64)
     return np.fromiter(map(hash_string, keys.to_pylist()), dtype=np.int64, count=len(keys)) % shards
-

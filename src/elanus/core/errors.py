@@ -30,7 +30,8 @@
     ├── AliasNotFound                1600   1
     ├── AliasConflict                1601   1
     ├── FieldNotFound                1700   1
-    └── TimestampTooOld              1100   1   a pinned read lies beyond the retention time
+    ├── TimestampTooOld              1100   1   a pinned read lies beyond the retention time
+    └── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
 
 ``code`` is what clients since 2.3 read, ``legacy_code`` what older ones read
 (``common.ErrorCode``). ``retriable`` says whether the same request may succeed later unchanged.
@@ -174,6 +175,15 @@ class FieldNotFound(ElanusError):
 
 class TimestampTooOld(ElanusError):
     code = 1100
+
+
+class CommitRefused(ElanusError):
+    """A pipeline commit whose checkpoint, epoch or segments are not what they should be.
+
+    It changes nothing. A job that ran twice or woke up late meets it; no client does.
+    """
+
+    code = 5
 
 
 def all_error_types(root: type[ElanusError] = ElanusError) -> dict[str, type[ElanusError]]:

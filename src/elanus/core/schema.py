@@ -122,7 +122,9 @@ class FieldSchema:
         try:
             return _ARROW[self.data_type]
         except KeyError:
-            raise Internal(f"field {self.name!r} has type {self.data_type.name}, which has no column form") from None
+            raise Internal(
+                f"field {self.name!r} has type {self.data_type.name}, which has no column form"
+            ) from None
 
     @property
     def row_bytes_estimate(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
 class SegmentState(IntEnum):
@@ -112,3 +112,28 @@ class IndexFile:
     rows: int
     size_bytes: int
     has_raw_vectors: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What datacoord keeps of a segment.
+
+    ``rows`` are those in binlogs; ``manifest`` is the manifest object's path ("" before the first
+    commit). ``last_expire``: the latest expiry of any quota handed out; ``sealed_at``: no row with a
+    larger timestamp belongs to the segment (0 while it grows); ``created`` and ``dropped`` stamp those
+    events.
+    """
+
+    segment_id: SegmentID
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    state: SegmentState
+    max_rows: int
+    created: Timestamp
+    last_expire: Timestamp
+    sealed_at: Timestamp = NO_TIMESTAMP
+    dropped: Timestamp = NO_TIMESTAMP
+    rows: int = 0
+    size_bytes: int = 0
+    manifest: str = ""

@@ -1,0 +1,53 @@
+"""The timestamp oracle's arithmetic: never back, never past what is persisted.
+
+The oracle hands out timestamps whose physical part stays below a *bound* that was persisted before.
+After a restart it begins at the bound, so nothing handed out before can be handed out again, whatever
+the clock did meanwhile. While it runs, the physical part follows the wall clock forward and never
+moves back; when the logical counter is used up within one millisecond it moves on by one.
+
+Pure: no clock, no storage. `elanus.rootcoord.tso` brings both.
+"""
+
+from __future__ import annotations
+
+from elanus.core.timestamps import LOGICAL_BITS, LOGICAL_MASK, Timestamp, compose
+
+ALLOCATION_MAX = 1 << (LOGICAL_BITS - 2)
+"""The most timestamps one request may ask for."""
+
+
+class Oracle:
+    """State of one oracle. ``bound_ms`` is the persisted bound: exclusive, in UTC milliseconds."""
+
+    def __init__(self, saved_bound_ms: int) -> None:
+        self._physical_ms = saved_bound_ms
+        self._logical = 0
+        self._bound_ms = saved_bound_ms
+
+    def bound_wanted_ms(self, wall_ms: int, window_ms: int) -> int | None:
+        """The bound to persist next, or None while more than half of the window is left."""
+        ahead_of = max(wall_ms, self._physical_ms)
+        if self._bound_ms - ahead_of > window_ms // 2:
+            return None
+        return ahead_of + window_ms
+
+    def bound_persisted(self, bound_ms: int) -> None:
+        """The bound is on stable storage. Bounds only grow."""
+        self._bound_ms = max(self._bound_ms, bound_ms)
+
+    def allocate(self, count: int, wall_ms: int) -> Timestamp | None:
+        """The first of ``count`` consecutive timestamps, or None when the bound must be moved first.
+
+        Raises `ValueError` for a count outside [1, `ALLOCATION_MAX`].
+        """
+        if not 1 <= count <= ALLOCATION_MAX:
+            raise ValueError(f"count {count} is outside [1, {ALLOCATION_MAX}]")
+        physical_ms, logical = self._physical_ms, self._logical
+        if wall_ms > physical_ms:
+            physical_ms, logical = wall_ms, 0
+        if logical + count > LOGICAL_MASK:
+            physical_ms, logical = physical_ms + 1, 0
+        if physical_ms >= self._bound_ms:
+            return None
+        self._physical_ms, self._logical = physical_ms, logical + count
+        return compose(physical_ms, logical)

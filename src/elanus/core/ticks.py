@@ -1,0 +1,101 @@
+"""What a time tick may say: the proxies' side and the root coordinator's side, as plain decisions.
+
+A proxy reports, per pchannel, a timestamp up to which all its writes are finished: strictly below its
+oldest unfinished one (`tick_report`). Such a report stays true for ever, because a later write gets a
+later timestamp; so the root coordinator keeps each proxy's last report and may at any moment write the
+minimum over them as a tick (`TickBarrier`). Its own DDL takes part like a proxy's writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from elanus.core.ids import NodeID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before
+
+
+class UnfinishedWrites:
+    """Timestamps of the writes a proxy has stamped and not finished, by pchannel.
+
+    A write is added in the same step that stamps it; that atomicity is the caller's duty.
+    """
+
+    def __init__(self) -> None:
+        self._by_pchannel: dict[str, set[Timestamp]] = {}
+
+    def add(self, ts: Timestamp, pchannels: Iterable[str]) -> None:
+        for pchannel in pchannels:
+            self._by_pchannel.setdefault(pchannel, set()).add(ts)
+
+    def remove(self, ts: Timestamp, pchannels: Iterable[str]) -> None:
+        for pchannel in pchannels:
+            pending = self._by_pchannel[pchannel]
+            pending.discard(ts)
+            if not pending:
+                del self._by_pchannel[pchannel]
+
+    def oldest(self) -> Mapping[str, Timestamp]:
+        """The oldest unfinished write of each pchannel that has one."""
+        return {pchannel: min(pending) for pchannel, pending in self._by_pchannel.items()}
+
+
+def tick_report(now: Timestamp, oldest: Mapping[str, Timestamp]) -> tuple[Timestamp, dict[str, Timestamp]]:
+    """What a proxy may report: the default, and the pchannels that must stay below it.
+
+    ``now`` must have been allocated before ``oldest`` was read: every write that is missing from
+    ``oldest`` and not finished was stamped later than ``now``.
+    """
+    return now, {pchannel: min(now, before(ts)) for pchannel, ts in oldest.items()}
+
+
+class TickBarrier:
+    """The root coordinator's view of every source of writes, and the ticks that follow from it."""
+
+    def __init__(self) -> None:
+        self._reports: dict[NodeID, tuple[Timestamp, Mapping[str, Timestamp]] | None] = {}
+        self._ddl: set[Timestamp] = set()
+        self._ticks: dict[str, Timestamp] = {}
+
+    def join(self, node_id: NodeID) -> None:
+        """A new source: no tick passes until its first report. Joining again forgets the last report."""
+        self._reports[node_id] = None
+
+    def leave(self, node_id: NodeID) -> None:
+        self._reports.pop(node_id, None)
+
+    def report(self, node_id: NodeID, default: Timestamp, channels: Mapping[str, Timestamp]) -> bool:
+        """Take a report; False when the source is unknown: its lease is over and it must join again."""
+        if node_id not in self._reports:
+            return False
+        known = self._reports[node_id]
+        if known is None or default >= known[0]:
+            self._reports[node_id] = (default, channels)
+        return True
+
+    def begin_ddl(self, ts: Timestamp) -> None:
+        self._ddl.add(ts)
+
+    def end_ddl(self, ts: Timestamp) -> None:
+        self._ddl.discard(ts)
+
+    def passable(self, pchannel: str) -> Timestamp:
+        """The largest tick the pchannel may carry now; 0 while some source has not reported."""
+        bounds: list[Timestamp] = [before(ts) for ts in self._ddl]
+        for report in self._reports.values():
+            if report is None:
+                return NO_TIMESTAMP
+            default, channels = report
+            bounds.append(channels.get(pchannel, default))
+        return min(bounds, default=NO_TIMESTAMP)
+
+    def advance(self, pchannels: Iterable[str]) -> dict[str, Timestamp]:
+        """The ticks to write now: only those that move a pchannel forward. They count as written."""
+        forward = {}
+        for pchannel in pchannels:
+            tick = self.passable(pchannel)
+            if tick > self._ticks.get(pchannel, NO_TIMESTAMP):
+                self._ticks[pchannel] = forward[pchannel] = tick
+        return forward
+
+    def ticks(self) -> Mapping[str, Timestamp]:
+        return dict(self._ticks)

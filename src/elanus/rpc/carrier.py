@@ -1,0 +1,151 @@
+"""The gRPC carrier: any role interface of this package, between processes, without code per method.
+
+A method of an interface is the gRPC method ``/elanus.<Interface>/<method>``. Its arguments travel as one
+msgpack array, its result as msgpack; both are checked against the interface's type hints when they are
+decoded (msgspec), so a peer of another release meets a clear error and not a wrong value. Errors of
+`elanus.core.errors` cross as their name and message and are raised again as what they were; any other
+error crosses as `Internal`.
+
+Why not protobuf messages of our own: the interfaces are typed dataclasses already, and a second
+definition of each, with converters both ways, would be more code than everything it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, get_type_hints
+
+import grpc
+import msgspec
+import structlog
+from grpc import aio
+
+from elanus.core import errors
+from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
+
+Api = TypeVar("Api")
+_log = structlog.get_logger("rpc")
+_OPTIONS = [
+    ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
+    ("grpc.max_receive_message_length", GRPC_MESSAGE_MAX_BYTES),
+    ("grpc.enable_http_proxy", 0),
+]
+_OK, _ERROR = b"\x00", b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    name: str
+    arguments: msgspec.msgpack.Decoder[tuple[Any, ...]]
+    result: msgspec.msgpack.Decoder[Any]
+
+
+def _methods(api: type[Any]) -> dict[str, _Method]:
+    methods = {}
+    for name, function in inspect.getmembers(api, inspect.iscoroutinefunction):
+        hints = get_type_hints(function)
+        result = hints.pop("return", type(None))
+        parameters = [hints[p] for p in inspect.signature(function).parameters if p != "self"]
+        arguments = tuple[tuple(parameters)] if parameters else tuple[()]  # type: ignore[misc]
+        methods[name] = _Method(name, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+    return methods
+
+
+class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
+    def __init__(self, api: type[Any], target: Any) -> None:
+        self._prefix = f"/elanus.{api.__name__}/"
+        self._methods = _methods(api)
+        self._target = target
+
+    def service(self, details: Any) -> Any:
+        if not details.method.startswith(self._prefix):
+            return None
+        method = self._methods.get(details.method.removeprefix(self._prefix))
+        if method is None:
+            return None
+        return grpc.unary_unary_rpc_method_handler(self._serve(method))
+
+    def _serve(self, method: _Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def serve(request: bytes, _context: Any) -> bytes:
+            try:
+                result = await getattr(self._target, method.name)(*method.arguments.decode(request))
+            except errors.ElanusError as error:
+                return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))
+            except msgspec.ValidationError as error:
+                return _ERROR + msgspec.msgpack.encode(("Internal", f"{method.name}: {error}"))
+            except Exception as error:
+                _log.exception("rpc failed", method=method.name)
+                text = f"{method.name}: {type(error).__name__}: {error}"
+                return _ERROR + msgspec.msgpack.encode(("Internal", text))
+            return _OK + msgspec.msgpack.encode(result)
+
+        return serve
+
+
+class RpcServer:
+    """Serves role interfaces on one address (``unix:PATH`` or ``host:port``)."""
+
+    def __init__(self, address: str, services: Sequence[tuple[type[Any], Any]]) -> None:
+        self._server = aio.server(options=_OPTIONS)
+        self._server.add_generic_rpc_handlers(tuple(_Handler(api, target) for api, target in services))
+        self._server.add_insecure_port(address)
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        await self._server.stop(grace_s)
+
+
+class _RemoteClient:
+    def __init__(self, channel: aio.Channel, api: type[Any], timeout_s: float | None) -> None:
+        self._channel = channel
+        self._service = f"/elanus.{api.__name__}/"
+        self._methods = _methods(api)
+        self._timeout_s = timeout_s
+        self._peer = api.__name__.removesuffix("Api").lower()
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = self._methods.get(name)
+        if method is None:
+            raise AttributeError(name)
+        remote = self._channel.unary_unary(self._service + name)
+
+        async def call(*args: Any) -> Any:
+            try:
+                reply = await remote(msgspec.msgpack.encode(args), timeout=self._timeout_s)
+            except aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise errors.DeadlineExceeded(f"{self._peer} did not answer {name} in time") from error
+                raise errors.Unavailable(f"{self._peer} cannot be reached: {error.details()}") from error
+            if reply[:1] == _OK:
+                return method.result.decode(reply[1:])
+            kind, message = msgspec.msgpack.decode(reply[1:], type=tuple[str, str])
+            raise errors.all_error_types().get(kind, errors.Internal)(message)
+
+        setattr(self, name, call)
+        return call
+
+
+class RpcChannel:
+    """A connection to a process that serves role interfaces."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = aio.insecure_channel(address, options=_OPTIONS)
+
+    def client(self, api: type[Api], timeout_s: float | None = 30.0) -> Api:
+        """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need."""
+        return cast(Api, _RemoteClient(self._channel, api, timeout_s))
+
+    async def ready(self, timeout_s: float) -> None:
+        """Wait for the peer. Raises `DeadlineExceeded`."""
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), timeout_s)
+        except TimeoutError:
+            raise errors.DeadlineExceeded("the peer did not come up in time") from None
+
+    async def close(self) -> None:
+        await self._channel.close()

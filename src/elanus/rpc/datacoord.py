@@ -1,0 +1,171 @@
+"""The data coordinator's interface: quota, sealing, flush, commits, recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
+from elanus.core.timestamps import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRequest:
+    """Room for ``rows`` rows of one (collection, partition, vchannel)."""
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """``rows`` rows may be written to the segment with timestamps up to ``expires``."""
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    segment_id: SegmentID
+    rows: int
+    expires: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class FlushOutcome:
+    """``sealed``: segments that this call found unflushed; ``flushed``: those flushed before."""
+
+    sealed: tuple[SegmentID, ...]
+    flushed: tuple[SegmentID, ...]
+    flush_ts: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class VchannelRecovery:
+    """``growing``: manifests of segments that are not flushed and have binlogs already."""
+
+    vchannel: str
+    checkpoint: Checkpoint
+    delta_logs: tuple[DeltaLog, ...]
+    growing: tuple[SegmentManifest, ...]
+    excluded: tuple[SegmentID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryInfo:
+    """All that a reader needs to rebuild a collection: one consistent moment of the metadata."""
+
+    collection_id: CollectionID
+    vchannels: tuple[VchannelRecovery, ...]
+    flushed: tuple[SegmentManifest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAssignment:
+    """A vchannel a data node owns, and where it goes on."""
+
+    vchannel: str
+    collection_id: CollectionID
+    schema: CollectionSchema
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodeRegistration:
+    """``epoch`` stands in every commit: an owner with an older one has been replaced."""
+
+    epoch: int
+    channels: tuple[ChannelAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodeTick:
+    """DataNodeTtMsg: everything of the vchannel up to ``ts`` has been seen by its data node.
+
+    ``segment_rows`` and ``bytes`` count what lies beyond the checkpoint with timestamp
+    ``checkpoint_ts``; ``oldest_ms`` is how long the oldest of it has been waiting.
+    """
+
+    vchannel: str
+    ts: Timestamp
+    checkpoint_ts: Timestamp
+    segment_rows: Mapping[SegmentID, int]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOutput:
+    """What one range adds to one segment."""
+
+    segment_id: SegmentID
+    insert_logs: tuple[BinlogFile, ...]
+    stats_logs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCommit:
+    """One pipeline range of one vchannel, to be committed as a whole or not at all.
+
+    ``expected`` is the checkpoint the range started from. ``flushed``: segments that are complete with
+    this range.
+    """
+
+    epoch: int
+    vchannel: str
+    expected: Checkpoint
+    checkpoint: Checkpoint
+    segments: tuple[SegmentOutput, ...]
+    delta: BinlogFile | None
+    flushed: tuple[SegmentID, ...]
+
+
+class DataCoordApi(Protocol):
+    async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]: ...
+    async def watch_channels(self, collection: Collection, starts: Mapping[str, Checkpoint]) -> None:
+        """A collection was created: its vchannels exist from these checkpoints on."""
+        ...
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        """Refuse quota and flushes for it from now on; the data node reports its channels dropped."""
+        ...
+
+    async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
+        """Marks the partition's segments dropped."""
+        ...
+
+    async def flush(self, collection_id: CollectionID) -> FlushOutcome:
+        """Seals all growing segments of the collection and returns; flushing follows (seed 1)."""
+        ...
+
+    async def flush_finished(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
+    ) -> bool:
+        """Whether the segments are flushed (or dropped, or unknown), and with a ``flush_ts`` all rows up to it."""
+        ...
+
+    async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
+        """All segments of a collection; of all collections when it is 0. ``rows`` includes unflushed ones."""
+        ...
+
+    async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
+        """Those that exist, in any order."""
+        ...
+
+    async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo: ...
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        """Returns the change counter as soon as it is larger than ``since``, or after the timeout."""
+        ...
+
+    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration: ...
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None: ...
+    async def commit_range(self, commit: RangeCommit) -> None:
+        """Raises `CommitRefused` when the checkpoint, the epoch or a segment is not what it should be."""
+        ...
+
+    async def channel_dropped(self, epoch: int, vchannel: str) -> None:
+        """The data node has read the drop message: the vchannel's segments are marked dropped."""
+        ...

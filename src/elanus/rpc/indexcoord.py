@@ -1,0 +1,55 @@
+"""The index coordinator's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from elanus.core.catalog import Index
+from elanus.core.ids import CollectionID, IndexID, NodeID
+from elanus.core.schema import FieldSchema
+from elanus.core.segments import IndexFile
+
+
+class BuildState(StrEnum):
+    """The wire's names."""
+
+    NONE = "IndexStateNone"
+    UNISSUED = "Unissued"
+    IN_PROGRESS = "InProgress"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """``total_rows`` counts rows of flushed segments, ``indexed_rows`` those whose build is finished
+    (segments too small for an index count as finished)."""
+
+    index: Index
+    state: BuildState
+    fail_reason: str
+    total_rows: int
+    indexed_rows: int
+    pending_rows: int
+
+
+class IndexCoordApi(Protocol):
+    async def create_index(
+        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+    ) -> None:
+        """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise."""
+        ...
+
+    async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None: ...
+    async def drop_collection(self, collection_id: CollectionID) -> None: ...
+    async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]: ...
+    async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]: ...
+    async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
+        """Finished builds of indexes that are not dropped."""
+        ...
+
+    async def wait_change(self, since: int, timeout_s: float) -> int: ...
+    async def register_indexnode(self, node_id: NodeID, address: str) -> None: ...

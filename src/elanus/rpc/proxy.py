@@ -1,0 +1,27 @@
+"""What the coordinators ask of a proxy."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from elanus.core.ids import CollectionID
+from elanus.core.timestamps import Timestamp
+from elanus.rpc.rootcoord import TickReport
+
+
+class ProxyApi(Protocol):
+    async def invalidate_collection(self, collection_id: CollectionID) -> None:
+        """Forget what is cached of a collection, under every name it was looked up by."""
+        ...
+
+    async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
+        """Forget all segment quota of a collection; later writes ask anew.
+
+        Returns the timestamp of the oldest unfinished write of the collection, or 0: only writes from
+        there on may still bring rows for quota given out before.
+        """
+        ...
+
+    async def report_tick(self) -> TickReport:
+        """A fresh report, now."""
+        ...

@@ -1,0 +1,88 @@
+"""The root coordinator's interface: the oracle, ids, time ticks, databases, collections, partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from elanus.core.catalog import Collection, Database
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.ids import CollectionID, NodeID
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """A proxy's word on its writes (ChannelTimeTickMsg).
+
+    Of pchannels in ``channels`` it has finished every write up to the given timestamp; of all others
+    every write up to ``default_ts``.
+    """
+
+    node_id: NodeID
+    default_ts: Timestamp
+    channels: Mapping[str, Timestamp]
+
+
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    database: str
+    schema: CollectionSchema
+    shards: int
+    consistency_level: ConsistencyLevel
+    properties: Mapping[str, str]
+
+
+class RootCoordApi(Protocol):
+    async def alloc_timestamp(self, count: int) -> Timestamp:
+        """The first of ``count`` consecutive timestamps, all larger than any handed out before."""
+        ...
+
+    async def alloc_ids(self, count: int) -> int:
+        """The first of ``count`` consecutive ids, unique over the life of the system."""
+        ...
+
+    async def register_proxy(self, node_id: NodeID) -> None:
+        """From now on no tick passes without this proxy's report."""
+        ...
+
+    async def unregister_proxy(self, node_id: NodeID) -> None: ...
+    async def update_channel_time_tick(self, report: TickReport) -> None: ...
+    async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """Collect the proxies' reports at once and write ticks; returns when the pchannels' ticks reach
+        ``at_least``, or when they cannot yet because an older write is unfinished."""
+        ...
+
+    async def ticks(self) -> Mapping[str, Timestamp]:
+        """The last tick written to each pchannel in use."""
+        ...
+
+    async def create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
+    async def drop_database(self, name: str) -> None: ...
+    async def alter_database(
+        self, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None: ...
+    async def list_databases(self) -> tuple[Database, ...]: ...
+
+    async def create_collection(self, request: NewCollection) -> Collection: ...
+    async def drop_collection(self, database: str, name: str) -> None: ...
+    async def describe_collection(self, database: str, name: str) -> Collection:
+        """By name or alias. Raises `CollectionNotFound`, `DatabaseNotFound`."""
+        ...
+
+    async def collection_by_id(self, collection_id: CollectionID) -> Collection: ...
+    async def list_collections(self, database: str) -> tuple[Collection, ...]:
+        """Of one database; of all when it is empty."""
+        ...
+
+    async def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None: ...
+    async def alter_collection(
+        self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None: ...
+    async def create_partition(self, database: str, collection: str, partition: str) -> None: ...
+    async def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
+    async def create_alias(self, database: str, collection: str, alias: str) -> None: ...
+    async def drop_alias(self, database: str, alias: str) -> None: ...
+    async def alter_alias(self, database: str, collection: str, alias: str) -> None: ...
