@@ -30,11 +30,26 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything of a vchannel up to ``ts`` is in binlogs; reading goes on at ``position``.
+
+    ``position`` is the seek point: the oldest message later than ``ts`` stands there or after it.
+    ``tick`` and ``epoch`` are what was in force just before that position, so that a reader that starts
+    there calls the same messages late as everybody else.
+    """
+
+    ts: Timestamp
+    position: int
+    tick: Timestamp
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """``vchannels`` are index-aligned with the shards; their pchannels follow from their names.
 
     ``dropped`` is set when the drop has been decided: the collection is then invisible, its record
-    stays until its segments are marked dropped.
+    stays until its segments are marked dropped. ``starts``: where each vchannel begins.
     """
 
     collection_id: CollectionID
@@ -42,6 +57,7 @@ class Collection:
     name: str
     schema: CollectionSchema
     vchannels: tuple[str, ...]
+    starts: Mapping[str, Checkpoint]
     partitions: tuple[Partition, ...]
     consistency_level: ConsistencyLevel
     created: Timestamp
@@ -60,18 +76,3 @@ class Index:
     name: str
     params: Mapping[str, str]
     created: Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Everything of a vchannel up to ``ts`` is in binlogs; reading goes on at ``position``.
-
-    ``position`` is the seek point: the oldest message later than ``ts`` stands there or after it.
-    ``tick`` and ``epoch`` are what was in force just before that position, so that a reader that starts
-    there calls the same messages late as everybody else.
-    """
-
-    ts: Timestamp
-    position: int
-    tick: Timestamp
-    epoch: int

@@ -137,7 +137,7 @@ class FieldSchema:
             return min(self.max_length, 256)
         if self.data_type is DataType.JSON:
             return 256
-        return max(1, self.arrow_type.bit_width // 8)
+        return max(1, int(self.arrow_type.bit_width) // 8)
 
 
 @dataclass(frozen=True)

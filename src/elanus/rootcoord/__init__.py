@@ -1,0 +1,1 @@
+"""The root coordinator: timestamps, ids, time ticks, and the catalog of collections."""

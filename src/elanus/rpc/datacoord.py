@@ -125,8 +125,12 @@ class RangeCommit:
 
 class DataCoordApi(Protocol):
     async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]: ...
-    async def watch_channels(self, collection: Collection, starts: Mapping[str, Checkpoint]) -> None:
-        """A collection was created: its vchannels exist from these checkpoints on."""
+    async def watch_channels(self, collection: Collection) -> None:
+        """A collection was created: its vchannels exist from their starts on."""
+        ...
+
+    async def holds_channels(self, collection_id: CollectionID) -> bool:
+        """Whether any vchannel of the collection is still known, dropped or not."""
         ...
 
     async def drop_collection(self, collection_id: CollectionID) -> None:

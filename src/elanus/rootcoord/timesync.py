@@ -1,0 +1,112 @@
+"""Time synchronisation: reports in, ticks out (seed 2).
+
+Every source of writes reports how far it has come; the minimum is written into each pchannel in use.
+The rules are `elanus.core.ticks`; here are the waiting and the writing. A reader that wants to see the
+newest writes does not wait for the next interval: it asks for a tick (`tick_now`), and all who ask at
+the same time share one round of reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from elanus.core.ids import NodeID
+from elanus.core.messages import MsgKind
+from elanus.core.ticks import TickBarrier
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.log.port import EntryHeader, Log, NewEntry
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.rootcoord import TickReport
+
+_ROUND_PAUSE_S = 0.002
+"""Between two rounds of reports while an older write keeps the tick back."""
+
+
+class TimeSync:
+    """``epoch`` is this root coordinator's: readers ignore ticks of older ones that come after it."""
+
+    def __init__(self, log: Log, epoch: int) -> None:
+        self._log = log
+        self._epoch = epoch
+        self._barrier = TickBarrier()
+        self._proxies: dict[NodeID, ProxyApi] = {}
+        self._marked: set[str] = set()
+        self._in_use: set[str] = set()
+        self._round: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    def ticks(self) -> Mapping[str, Timestamp]:
+        ticks = self._barrier.ticks()
+        return {pchannel: ticks.get(pchannel, NO_TIMESTAMP) for pchannel in sorted(self._in_use)}
+
+    def tick_of(self, pchannel: str) -> Timestamp:
+        return self._barrier.ticks().get(pchannel, NO_TIMESTAMP)
+
+    async def use(self, pchannels: Iterable[str], now: Timestamp) -> None:
+        """Tick these pchannels from now on. The epoch goes in first: before it, no report counts there."""
+        for pchannel in pchannels:
+            if pchannel not in self._marked:
+                header = EntryHeader(MsgKind.EPOCH, now, epoch=self._epoch)
+                await self._log.append(pchannel, [NewEntry(header)])
+                self._marked.add(pchannel)
+            self._in_use.add(pchannel)
+
+    def unuse(self, pchannels: Iterable[str]) -> None:
+        self._in_use.difference_update(pchannels)
+
+    def join(self, node_id: NodeID, proxy: ProxyApi) -> None:
+        self._barrier.join(node_id)
+        self._proxies[node_id] = proxy
+
+    def leave(self, node_id: NodeID) -> None:
+        self._barrier.leave(node_id)
+        self._proxies.pop(node_id, None)
+
+    def begin_ddl(self, ts: Timestamp) -> None:
+        self._barrier.begin_ddl(ts)
+
+    def end_ddl(self, ts: Timestamp) -> None:
+        self._barrier.end_ddl(ts)
+
+    def take(self, report: TickReport) -> bool:
+        """False: the source is not (or no longer) one of ours."""
+        return self._barrier.report(report.node_id, report.default_ts, report.channels)
+
+    async def write_ticks(self, pchannels: Iterable[str] | None = None) -> None:
+        """Write the ticks that the reports allow, into the given pchannels or all in use."""
+        async with self._writing:
+            wanted = self._in_use if pchannels is None else self._in_use.intersection(pchannels)
+            ticks = self._barrier.advance(sorted(wanted))
+            await asyncio.gather(*(self._write(pchannel, tick) for pchannel, tick in ticks.items()))
+
+    async def _write(self, pchannel: str, tick: Timestamp) -> None:
+        entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
+        await self._log.append(pchannel, [entry], durable=False)
+
+    async def tick_now(self, pchannels: Iterable[str], at_least: Timestamp) -> None:
+        """Returns when the ticks of those pchannels that are in use have reached ``at_least``.
+
+        Bounded by the caller: an unfinished older write, or a proxy that does not answer, keeps it waiting.
+        """
+        wanted = self._in_use.intersection(pchannels)
+        while wanted and min(self.tick_of(p) for p in wanted) < at_least:
+            if self._round is None or self._round.done():
+                self._round = asyncio.create_task(self._collect(wanted), name="tick round")
+            await asyncio.shield(self._round)
+            await self.write_ticks(wanted)
+            if min(self.tick_of(p) for p in wanted) < at_least:
+                await asyncio.sleep(_ROUND_PAUSE_S)
+
+    async def _collect(self, pchannels: set[str]) -> None:
+        reports = await asyncio.gather(
+            *(p.report_tick() for p in self._proxies.values()), return_exceptions=True
+        )
+        for report in reports:
+            if isinstance(report, TickReport):
+                self.take(report)
+        await self.write_ticks(pchannels)

@@ -1,0 +1,76 @@
+"""The timestamp oracle at work: the arithmetic of `elanus.core.oracle`, a clock, and a persisted bound.
+
+`TimestampOracle.allocate` may be called from any thread and returns at once, because a background
+task moves the persisted bound ahead of need. A request is stamped when it has arrived; nothing is
+prefetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import msgspec
+import structlog
+
+from elanus.core.errors import Unavailable
+from elanus.core.oracle import Oracle
+from elanus.core.timestamps import Timestamp
+from elanus.core.world import Clock
+from elanus.meta.port import MetaStore, Put
+
+_KEY = "rootcoord/timestamp"
+_log = structlog.get_logger("rootcoord")
+
+
+class TimestampOracle:
+    """``window_ms``: how far ahead the bound is persisted; ``update_ms``: how often that is checked."""
+
+    def __init__(self, meta: MetaStore, clock: Clock, *, window_ms: int, update_ms: int) -> None:
+        self._meta = meta
+        self._clock = clock
+        self._window_ms = window_ms
+        self._update_s = update_ms / 1000
+        self._lock = threading.Lock()
+        self._oracle = Oracle(0)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read the persisted bound and begin above it."""
+        saved = await self._meta.get(_KEY)
+        self._oracle = Oracle(msgspec.json.decode(saved.value, type=int) if saved else 0)
+        await self._extend()
+        self._task = asyncio.create_task(self._run(), name="tso")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def allocate(self, count: int = 1) -> Timestamp:
+        """The first of ``count`` consecutive timestamps.
+
+        Raises `Unavailable` when the bound could not be moved in time (the metadata store is stuck).
+        """
+        with self._lock:
+            ts = self._oracle.allocate(count, self._clock.wall_ms())
+        if ts is None:
+            raise Unavailable("the timestamp oracle waits for its metadata store; retry")
+        return ts
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._update_s)
+            try:
+                await self._extend()
+            except OSError as error:
+                _log.error("cannot persist the timestamp bound", error=str(error))
+
+    async def _extend(self) -> None:
+        with self._lock:
+            bound_ms = self._oracle.bound_wanted_ms(self._clock.wall_ms(), self._window_ms)
+        if bound_ms is None:
+            return
+        await self._meta.txn([Put(_KEY, msgspec.json.encode(bound_ms))])
+        with self._lock:
+            self._oracle.bound_persisted(bound_ms)
