@@ -45,7 +45,7 @@ class ObjectStore(Protocol):
         ...
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A local file with the object's content: itself when the store is local, else a copy in ``scratch``."""
+        """A local file with the object's content: itself when the store is local, else a copy."""
         ...
 
     def head(self, path: str) -> ObjectInfo:
@@ -53,7 +53,10 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Objects below the prefix, streamed (a listing may have millions)."""
+        """Objects below the prefix, streamed (a listing may have millions), in no particular order.
+
+        The prefix names whole path segments (``insert_log/7``, not ``insert_log/7*``); empty means all.
+        """
         ...
 
     def delete(self, path: str) -> None:
@@ -67,3 +70,7 @@ class ObjectMissing(Exception):
 
 class ObjectExists(Exception):
     """The path is taken; objects are written once."""
+
+
+class CorruptObject(Exception):
+    """An object is there, but its content is damaged or not what it should be. Names the path."""

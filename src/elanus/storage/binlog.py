@@ -1,0 +1,182 @@
+"""Insert logs: the rows of one segment in one range, as one Parquet file. Writing and reading them.
+
+A file holds the two system columns, then the collection's fields under their own names, each with
+its field id, in the order of the rows' timestamps. `docs/segment-format.md` is the specification; it
+is all that the online side, the Spark jobs and other engines have to agree on.
+
+Readers prune columns and map the file where the store is local. `read_vectors` fills one contiguous
+matrix row group by row group, so that reading n bytes of vectors needs n bytes and one row group.
+
+Left out: deletes (`elanus.storage.delta_log`) and key statistics (`elanus.storage.stats_log`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from elanus.core.errors import FieldNotFound, Internal
+from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.segments import BinlogFile, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.storage.parquet import BinlogWriter, file_metadata, opened, rows_per_group
+from elanus.storage.paths import INSERT_LOG
+from elanus.storage.port import CorruptObject, ObjectStore
+
+ROW_ID_FIELD_ID = FieldID(0)
+TIMESTAMP_FIELD_ID = FieldID(1)
+Files = SegmentManifest | Sequence[BinlogFile]
+Matrix = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentKey:
+    """Which segment a file belongs to."""
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    segment_id: SegmentID
+    vchannel: str
+
+
+def insert_log_schema(schema: CollectionSchema, key: SegmentKey) -> pa.Schema:
+    """The Arrow schema of a segment's insert logs, with field ids and file metadata in it."""
+    fields = [
+        _numbered(pa.field(ROW_ID_FIELD, pa.int64(), nullable=False), ROW_ID_FIELD_ID),
+        _numbered(pa.field(TIMESTAMP_FIELD, pa.int64(), nullable=False), TIMESTAMP_FIELD_ID),
+    ]
+    fields += [_numbered(schema.arrow_schema.field(f.name), f.field_id) for f in schema.fields]
+    owner: dict[str, int | str] = {
+        "collection": key.collection_id,
+        "partition": key.partition_id,
+        "segment": key.segment_id,
+        "vchannel": key.vchannel,
+    }
+    return pa.schema(fields, metadata=file_metadata(INSERT_LOG, owner))
+
+
+def _numbered(field: pa.Field, field_id: FieldID) -> pa.Field:
+    return field.with_metadata({"PARQUET:field_id": str(field_id)})
+
+
+def with_system_columns(
+    rows: pa.RecordBatch, row_id_start: int, ts: Timestamp, file_schema: pa.Schema
+) -> pa.RecordBatch:
+    """A message's rows as rows of an insert log: row ids count up from ``row_id_start``, all at ``ts``.
+
+    ``file_schema`` is an `insert_log_schema`. Raises `Internal` when the rows lack one of its columns.
+    The user columns are shared, not copied.
+    """
+    names = file_schema.names[2:]
+    if missing := set(names) - set(rows.schema.names):
+        raise Internal(f"rows without {sorted(missing)}: the log and the collection's schema disagree")
+    row_ids = np.arange(row_id_start, row_id_start + rows.num_rows, dtype=np.int64)
+    timestamps = np.full(rows.num_rows, ts, dtype=np.int64)
+    columns = [pa.array(row_ids), pa.array(timestamps), *(rows.column(name) for name in names)]
+    return pa.RecordBatch.from_arrays(columns, schema=file_schema)
+
+
+def insert_log_writer(
+    store: ObjectStore, path: str, schema: CollectionSchema, key: SegmentKey, scratch: Path
+) -> BinlogWriter:
+    """A writer for one insert log, to be used as a context manager; ``scratch`` is a local directory."""
+    group_rows = rows_per_group(schema.row_bytes_estimate)
+    return BinlogWriter(store, path, insert_log_schema(schema, key), group_rows, scratch)
+
+
+def write_insert_log(
+    store: ObjectStore,
+    path: str,
+    schema: CollectionSchema,
+    key: SegmentKey,
+    batches: Iterable[pa.RecordBatch],
+    scratch: Path,
+) -> BinlogFile:
+    """Write batches with system columns, in the order of their timestamps, as one insert log."""
+    with insert_log_writer(store, path, schema, key, scratch) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.finish()
+
+
+def read_columns(store: ObjectStore, source: Files, names: Sequence[str]) -> pa.Table:
+    """The named columns of all rows, in the order of the manifest's files; system columns included.
+
+    Only those columns are read. Raises `ValueError` when there are no files, `FieldNotFound` for a
+    column they lack, `ObjectMissing` and `CorruptObject` naming the file.
+    """
+    tables = []
+    for file in _files(source):
+        with _open_insert_log(store, file) as parquet:
+            _check_columns(parquet, file, names)
+            tables.append(parquet.read(columns=list(names)).select(list(names)))
+    return pa.concat_tables(tables)
+
+
+def read_vectors(store: ObjectStore, source: Files, name: str) -> Matrix:
+    """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
+
+    float32 (rows, dim) for float vectors, uint8 (rows, dim / 8) for binary ones. Filled row group by
+    row group: there is never a second copy. Raises as `read_columns` does.
+    """
+    files = _files(source)
+    matrix: Matrix | None = None
+    filled = 0
+    for file in files:
+        with _open_insert_log(store, file) as parquet:
+            _check_columns(parquet, file, [name])
+            if matrix is None:
+                matrix = _empty_matrix(parquet.schema_arrow.field(name), sum(f.rows for f in files))
+            for batch in parquet.iter_batches(columns=[name]):
+                vectors = vectors_of(batch.column(0))
+                matrix[filled : filled + len(vectors)] = vectors
+                filled += len(vectors)
+    assert matrix is not None  # there is at least one file
+    return matrix
+
+
+def vectors_of(column: pa.Array) -> Matrix:
+    """A vector column without nulls as a matrix (rows, width) that shares its memory."""
+    if pa.types.is_fixed_size_binary(column.type):
+        width = column.type.byte_width
+        data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+        start = column.offset * width
+        return data[start : start + len(column) * width].reshape(len(column), width)
+    return cast(Matrix, column.flatten().to_numpy().reshape(len(column), column.type.list_size))
+
+
+def _files(source: Files) -> Sequence[BinlogFile]:
+    files = source.insert_logs if isinstance(source, SegmentManifest) else source
+    if not files:
+        raise ValueError("a segment without insert logs has no columns to read")
+    return files
+
+
+@contextlib.contextmanager
+def _open_insert_log(store: ObjectStore, file: BinlogFile) -> Iterator[pq.ParquetFile]:
+    with opened(store, file.path, INSERT_LOG) as parquet:
+        if parquet.metadata.num_rows != file.rows:
+            raise CorruptObject(
+                f"{file.path} holds {parquet.metadata.num_rows} rows, its manifest says {file.rows}"
+            )
+        yield parquet
+
+
+def _check_columns(parquet: pq.ParquetFile, file: BinlogFile, names: Sequence[str]) -> None:
+    if missing := set(names) - set(parquet.schema_arrow.names):
+        raise FieldNotFound(f"{file.path} has no column {', '.join(sorted(missing))}")
+
+
+def _empty_matrix(field: pa.Field, rows: int) -> Matrix:
+    if pa.types.is_fixed_size_binary(field.type):
+        return np.empty((rows, field.type.byte_width), dtype=np.uint8)
+    return np.empty((rows, field.type.list_size), dtype=np.float32)

@@ -1,0 +1,64 @@
+"""Delta logs: the deletes of one (vchannel, range), as one Parquet file.
+
+Each row is a delete of one primary key: it applies to rows of that key whose timestamp is strictly
+below the delete's. ``PartitionID`` limits it to one partition; 0 means all. An upsert leaves the same
+record, at the timestamp of the rows it brings. Deletes belong to the vchannel, not to a segment: at the
+time of writing nobody knows which segments hold the keys, and the statistics of each segment
+(`elanus.storage.stats_log`) let a reader skip those that cannot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.schema import TIMESTAMP_FIELD, FieldSchema
+from elanus.core.segments import BinlogFile
+from elanus.core.timestamps import Timestamp
+from elanus.storage.parquet import ROW_GROUP_ROWS_MAX, BinlogWriter, file_metadata, opened
+from elanus.storage.paths import DELTA_LOG
+from elanus.storage.port import ObjectStore
+
+PRIMARY_KEY_COLUMN = "PrimaryKey"
+PARTITION_COLUMN = "PartitionID"
+
+
+def delta_log_schema(primary_field: FieldSchema, collection_id: CollectionID, vchannel: str) -> pa.Schema:
+    """PrimaryKey (int64 or string), Timestamp int64, PartitionID int64."""
+    return pa.schema(
+        [
+            pa.field(PRIMARY_KEY_COLUMN, primary_field.arrow_type, nullable=False),
+            pa.field(TIMESTAMP_FIELD, pa.int64(), nullable=False),
+            pa.field(PARTITION_COLUMN, pa.int64(), nullable=False),
+        ],
+        metadata=file_metadata(DELTA_LOG, {"collection": collection_id, "vchannel": vchannel}),
+    )
+
+
+def delete_rows(
+    primary_keys: pa.Array, ts: Timestamp, partition_id: PartitionID, file_schema: pa.Schema
+) -> pa.RecordBatch:
+    """One message's deletes as rows of a delta log."""
+    count = len(primary_keys)
+    timestamps = np.full(count, ts, dtype=np.int64)
+    partitions = np.full(count, partition_id, dtype=np.int64)
+    return pa.RecordBatch.from_arrays(
+        [primary_keys, pa.array(timestamps), pa.array(partitions)], schema=file_schema
+    )
+
+
+def delta_log_writer(store: ObjectStore, path: str, file_schema: pa.Schema, scratch: Path) -> BinlogWriter:
+    """A writer for one delta log, to be used as a context manager; ``scratch`` is a local directory."""
+    return BinlogWriter(store, path, file_schema, ROW_GROUP_ROWS_MAX, scratch)
+
+
+def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
+    """The deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
+
+    Raises `ObjectMissing` and `CorruptObject` naming the file.
+    """
+    with opened(store, file.path, DELTA_LOG) as parquet:
+        return parquet.read(columns=[PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN])

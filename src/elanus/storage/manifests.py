@@ -1,0 +1,37 @@
+"""Manifests as objects: JSON, one object per version of a segment's manifest.
+
+Metadata points to the manifest in force; writing a new one changes nothing until the pointer moves.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from elanus.core.segments import SegmentManifest
+from elanus.storage.paths import FORMAT_VERSION, manifest_path
+from elanus.storage.port import CorruptObject, ObjectStore
+
+
+class _Document(msgspec.Struct, frozen=True):
+    format_version: int
+    manifest: SegmentManifest
+
+
+def write_manifest(store: ObjectStore, manifest: SegmentManifest, name: str) -> str:
+    """Write a manifest under a name never used before; returns its path. Raises `ObjectExists`."""
+    path = manifest_path(manifest.collection_id, manifest.segment_id, name)
+    store.put(path, msgspec.json.encode(_Document(FORMAT_VERSION, manifest)))
+    return path
+
+
+def read_manifest(store: ObjectStore, path: str) -> SegmentManifest:
+    """Raises `ObjectMissing`, and `CorruptObject` for anything that is not a manifest of this format."""
+    try:
+        document = msgspec.json.decode(store.get(path), type=_Document)
+    except ValueError as error:  # msgspec's errors are ValueErrors too
+        raise CorruptObject(f"{path} is not a manifest: {error}") from error
+    if document.format_version != FORMAT_VERSION:
+        raise CorruptObject(
+            f"{path} has format version {document.format_version}, this release reads {FORMAT_VERSION}"
+        )
+    return document.manifest

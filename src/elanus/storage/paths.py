@@ -1,0 +1,47 @@
+"""Where objects lie. The shape is the reference's; the last part is unique to the attempt that wrote it.
+
+::
+
+    insert_log/<collection>/<partition>/<segment>/<name>.parquet
+    stats_log/<collection>/<partition>/<segment>/<name>.json
+    delta_log/<collection>/<vchannel>/<name>.parquet
+    index_files/<build>/<version>/<partition>/<segment>/<name>
+    manifests/<collection>/<segment>/<name>.json
+
+Because a name is never used twice, a job that ran twice or woke up late cannot touch the files of
+another attempt: what no manifest names is garbage, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
+
+FORMAT_VERSION = 1
+"""Version of everything this package writes; it stands in every file."""
+INSERT_LOG = "insert_log"
+STATS_LOG = "stats_log"
+DELTA_LOG = "delta_log"
+INDEX_FILES = "index_files"
+MANIFESTS = "manifests"
+
+
+def insert_log_path(collection: CollectionID, partition: PartitionID, segment: SegmentID, name: str) -> str:
+    return f"{INSERT_LOG}/{collection}/{partition}/{segment}/{name}.parquet"
+
+
+def stats_log_path(collection: CollectionID, partition: PartitionID, segment: SegmentID, name: str) -> str:
+    return f"{STATS_LOG}/{collection}/{partition}/{segment}/{name}.json"
+
+
+def delta_log_path(collection: CollectionID, vchannel: str, name: str) -> str:
+    return f"{DELTA_LOG}/{collection}/{vchannel}/{name}.parquet"
+
+
+def index_file_path(
+    build: BuildID, version: int, partition: PartitionID, segment: SegmentID, name: str
+) -> str:
+    return f"{INDEX_FILES}/{build}/{version}/{partition}/{segment}/{name}"
+
+
+def manifest_path(collection: CollectionID, segment: SegmentID, name: str) -> str:
+    return f"{MANIFESTS}/{collection}/{segment}/{name}.json"

@@ -1,0 +1,78 @@
+"""Stats logs: which primary keys an insert log may hold, as one small JSON object beside it.
+
+A reader with deletes to apply, or keys to look up, asks every segment's statistics first and leaves
+alone the segments that cannot hold them: first by key range, then by Bloom filter. A wrong "perhaps"
+costs a look, never an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.storage.bloom import BloomFilter
+from elanus.storage.paths import FORMAT_VERSION
+from elanus.storage.port import CorruptObject, ObjectStore
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """The JSON. ``bloom`` is base64 of `BloomFilter.to_bytes`."""
+
+    format_version: int
+    rows: int
+    pk_min: int | str
+    pk_max: int | str
+    bloom: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStats:
+    """Rows, smallest and largest primary key (inclusive), and the keys' Bloom filter."""
+
+    rows: int
+    pk_min: int | str
+    pk_max: int | str
+    bloom: BloomFilter
+
+    @classmethod
+    def of(cls, keys: pa.Array | pa.ChunkedArray) -> KeyStats:
+        """Statistics of at least one key (int64 or string)."""
+        bounds = pc.min_max(keys).as_py()
+        return cls(len(keys), bounds["min"], bounds["max"], BloomFilter.of(keys))
+
+    def may_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """For each key whether a row with it may be there; false is certain. shape (n,)."""
+        in_range = pc.and_(pc.greater_equal(keys, self.pk_min), pc.less_equal(keys, self.pk_max))
+        possible = np.array(in_range.to_numpy(zero_copy_only=False))
+        if possible.any():
+            possible[possible] = self.bloom.may_contain(keys.filter(pa.array(possible)))
+        return possible
+
+
+def write_stats_log(store: ObjectStore, path: str, stats: KeyStats) -> None:
+    document = _Document(FORMAT_VERSION, stats.rows, stats.pk_min, stats.pk_max, stats.bloom.to_bytes())
+    store.put(path, msgspec.json.encode(document))
+
+
+def read_stats_logs(store: ObjectStore, paths: Sequence[str]) -> list[KeyStats]:
+    """The statistics of each path, in order. Raises `ObjectMissing` and `CorruptObject`."""
+    return [_read(store, path) for path in paths]
+
+
+def _read(store: ObjectStore, path: str) -> KeyStats:
+    try:
+        document = msgspec.json.decode(store.get(path), type=_Document)
+        bloom = BloomFilter.from_bytes(document.bloom)
+    except ValueError as error:  # msgspec's errors are ValueErrors too
+        raise CorruptObject(f"{path} is not a stats log: {error}") from error
+    if document.format_version != FORMAT_VERSION:
+        raise CorruptObject(
+            f"{path} has format version {document.format_version}, this release reads {FORMAT_VERSION}"
+        )
+    return KeyStats(document.rows, document.pk_min, document.pk_max, bloom)
