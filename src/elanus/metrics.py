@@ -1,0 +1,170 @@
+"""Every metric of Elanus: name, labels and meaning, in one place.
+
+A metric is declared once below, with the text that both ``/metrics`` and ``docs/metrics.md`` show.
+Roles get a `Metrics` through their constructor and never a registry, so a test looks at its own
+counts, and two servers in one process do not mix theirs.
+
+``labels(...)`` takes a lock and a dictionary look-up. A hot path asks once and keeps what it got.
+Left out on purpose: a label for the collection. Collections are made and dropped by clients, and a
+label value that was seen once is kept for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is told about a metric. ``name`` is the one on the wire, its unit last."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSpec(Spec):
+    """A count that only grows."""
+
+    def create(self, registry: CollectorRegistry) -> Counter:
+        return Counter(self.name, self.help, self.labels, registry=registry)
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeSpec(Spec):
+    """A value that goes up and down."""
+
+    def create(self, registry: CollectorRegistry) -> Gauge:
+        return Gauge(self.name, self.help, self.labels, registry=registry)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSpec(Spec):
+    """A distribution. ``buckets`` are upper bounds in the metric's unit, ascending."""
+
+    buckets: tuple[float, ...] = ()
+
+    def create(self, registry: CollectorRegistry) -> Histogram:
+        return Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
+
+
+_REQUEST_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
+_JOB_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+REQUESTS = CounterSpec(
+    "elanus_requests_total", "Requests answered, by RPC and Milvus code (0: success).", ("rpc", "code")
+)
+REQUEST_SECONDS = HistogramSpec(
+    "elanus_request_seconds",
+    "Time from a request's arrival to its answer, by RPC.",
+    ("rpc",),
+    buckets=_REQUEST_BUCKETS_S,
+)
+ROWS_INSERTED = CounterSpec("elanus_rows_inserted_total", "Rows acknowledged by Insert and Upsert.")
+ROWS_DELETED = CounterSpec("elanus_rows_deleted_total", "Primary keys acknowledged by Delete.")
+SEARCH_VECTORS = CounterSpec("elanus_search_vectors_total", "Query vectors answered by Search.")
+GUARANTEE_WAIT_SECONDS = HistogramSpec(
+    "elanus_guarantee_wait_seconds",
+    "Time a read waited until its timestamp was served.",
+    buckets=_REQUEST_BUCKETS_S,
+)
+CHANNEL_LAG_MS = GaugeSpec(
+    "elanus_channel_lag_ms", "How far a pchannel's last time tick lies behind the clock.", ("pchannel",)
+)
+LATE_MESSAGES = CounterSpec(
+    "elanus_late_messages_total",
+    "Messages ignored because they stand at or below a time tick already in their channel.",
+    ("pchannel",),
+)
+SEGMENTS = GaugeSpec("elanus_segments", "Segments, by state.", ("state",))
+GROWING_BYTES = GaugeSpec("elanus_growing_bytes", "Growing data held in memory.")
+LOG_BYTES = GaugeSpec("elanus_log_bytes", "Size of the message log on disk.")
+WRITES_HELD_BACK = CounterSpec(
+    "elanus_writes_held_back_total", "Writes slowed or refused by back-pressure.", ("action",)
+)
+PIPELINE_UP = GaugeSpec("elanus_pipeline_up", "1 while the pipeline process is up and has its Spark session.")
+PIPELINE_RESTARTS = CounterSpec(
+    "elanus_pipeline_restarts_total", "Times the pipeline process was started again after it ended."
+)
+JOBS = CounterSpec("elanus_jobs_total", "Spark jobs ended, by kind and outcome.", ("kind", "outcome"))
+JOB_SECONDS = HistogramSpec(
+    "elanus_job_seconds",
+    "Time from a Spark job's start to its end, by kind.",
+    ("kind",),
+    buckets=_JOB_BUCKETS_S,
+)
+
+SPECS: tuple[Spec, ...] = (
+    REQUESTS,
+    REQUEST_SECONDS,
+    ROWS_INSERTED,
+    ROWS_DELETED,
+    SEARCH_VECTORS,
+    GUARANTEE_WAIT_SECONDS,
+    CHANNEL_LAG_MS,
+    LATE_MESSAGES,
+    SEGMENTS,
+    GROWING_BYTES,
+    LOG_BYTES,
+    WRITES_HELD_BACK,
+    PIPELINE_UP,
+    PIPELINE_RESTARTS,
+    JOBS,
+    JOB_SECONDS,
+)
+
+
+class Metrics:
+    """The metrics of one process, and the registry that ``/metrics`` prints."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(namespace="elanus", registry=registry)
+        self.requests = REQUESTS.create(registry)
+        self.request_seconds = REQUEST_SECONDS.create(registry)
+        self.rows_inserted = ROWS_INSERTED.create(registry)
+        self.rows_deleted = ROWS_DELETED.create(registry)
+        self.search_vectors = SEARCH_VECTORS.create(registry)
+        self.guarantee_wait_seconds = GUARANTEE_WAIT_SECONDS.create(registry)
+        self.channel_lag_ms = CHANNEL_LAG_MS.create(registry)
+        self.late_messages = LATE_MESSAGES.create(registry)
+        self.segments = SEGMENTS.create(registry)
+        self.growing_bytes = GROWING_BYTES.create(registry)
+        self.log_bytes = LOG_BYTES.create(registry)
+        self.writes_held_back = WRITES_HELD_BACK.create(registry)
+        self.pipeline_up = PIPELINE_UP.create(registry)
+        self.pipeline_restarts = PIPELINE_RESTARTS.create(registry)
+        self.jobs = JOBS.create(registry)
+        self.job_seconds = JOB_SECONDS.create(registry)
+
+
+_PAGE_INTRODUCTION = """\
+# Metrics
+
+<!-- Written by `make docs` from `src/elanus/metrics.py`: edit that file, not this one. -->
+
+Served in Prometheus' text format at `http://127.0.0.1:9091/metrics` (settings `metrics.*`). Beside
+those below there are the process's own (`elanus_process_resident_memory_bytes`,
+`elanus_process_cpu_seconds_total` and the like), for the online process. A collection is never a
+label: its clients choose it, and the number of label values would have no bound.
+"""
+
+_KINDS = {CounterSpec: "counter", GaugeSpec: "gauge", HistogramSpec: "histogram"}
+
+
+def markdown() -> str:
+    """The metrics page, ``docs/metrics.md``."""
+    return _PAGE_INTRODUCTION + "".join(line for spec in SPECS for line in _describe(spec))
+
+
+def _describe(spec: Spec) -> Iterator[str]:
+    yield f"\n## {spec.name}\n\n{spec.help}\n\n{_KINDS[type(spec)]}"
+    if spec.labels:
+        yield " · labels " + ", ".join(f"`{label}`" for label in spec.labels)
+    if isinstance(spec, HistogramSpec):
+        yield " · buckets " + ", ".join(f"{bound:g}" for bound in spec.buckets)
+    yield "\n"

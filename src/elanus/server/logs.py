@@ -1,0 +1,81 @@
+"""The server's own messages: structured, on standard error, quiet unless something is wrong.
+
+Both structlog's loggers and those of the standard library (grpc, py4j, warnings) go through one
+handler, so a process has one format and one level. A person gets a coloured line per message, a
+collector one JSON object per line: timestamp (UTC, ISO 8601), level, logger, event, the name of the
+process, and what the call added.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+from structlog.types import Processor
+
+from elanus.server.settings import LoggingSettings
+
+
+def configure_logging(settings: LoggingSettings, process: str, stream: TextIO | None = None) -> None:
+    """Send all messages of this process to ``stream`` (standard error unless given).
+
+    ``process`` names it in each message: ``online`` or ``pipeline``. Replaces what was configured
+    before, for the whole process.
+    """
+    stream = stream or sys.stderr
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_process(process),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderers(as_json=_wants_json(settings, stream)),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    logging.captureWarnings(True)
+
+
+def _wants_json(settings: LoggingSettings, stream: TextIO) -> bool:
+    return settings.format == "json" or (settings.format == "auto" and not stream.isatty())
+
+
+def _renderers(*, as_json: bool) -> list[Processor]:
+    if as_json:
+        # default=str: a value that JSON lacks (a path, an error) is no reason to lose the message
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _add_process(name: str) -> Processor:
+    def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event["process"] = name
+        return event
+
+    return add

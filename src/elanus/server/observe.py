@@ -1,0 +1,174 @@
+"""The HTTP port that tells how the server is: for Prometheus, for health checks, for `elanus status`.
+
+::
+
+    GET  /metrics                 Prometheus text format
+    GET  /healthz                 200 when every role serves, else 503; JSON with the roles' states
+    GET  /status                  JSON, everything `elanus status` shows
+    POST /roles/{role}/restart    restart one role inside the process; loopback only
+
+It stands apart from the Milvus port, so that neither a flood of searches nor a hung role keeps it
+from answering. It is the standard library's WSGI server with a thread per request: a few requests a
+minute do not pay for a framework's memory.
+
+Restarting a role changes the server, so it is answered only to a caller on this machine who sends
+the header ``X-Elanus-Request``: a web page that the user happens to have open can make the browser
+post to loopback, but not with a header of its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Protocol
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import structlog
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.server.settings import MetricsSettings
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+log = structlog.get_logger(__name__)
+
+REQUEST_HEADER = "X-Elanus-Request"
+_RESTART = re.compile(r"/roles/([a-z]+)/restart")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``serving``: whether requests are answered. ``roles``: what `/status` says of each role."""
+
+    serving: bool
+    roles: Sequence[Mapping[str, str]]
+
+
+class Observed(Protocol):
+    """What the server lets this port see and do. Called from the port's own threads."""
+
+    def health(self) -> Health: ...
+
+    def status(self) -> Mapping[str, Any]:
+        """JSON-able, in the form that `elanus.cli.status` documents."""
+        ...
+
+    def restart_role(self, role: str) -> None:
+        """Returns when the role serves again. Raises `InvalidParameter` for an unknown role."""
+        ...
+
+
+class PortTaken(Exception):
+    """The HTTP port cannot be opened. The text names the setting to change."""
+
+
+class ObservePort:
+    """The HTTP port, open from construction until `close`.
+
+    Raises `PortTaken`.
+    """
+
+    def __init__(self, settings: MetricsSettings, registry: CollectorRegistry, observed: Observed) -> None:
+        self._observed = observed
+        self._metrics: WSGIApplication = make_wsgi_app(registry)
+        server_class = _ServerV6 if ":" in settings.host else _Server
+        try:
+            self._server = make_server(
+                settings.host, settings.port, self._answer, server_class, handler_class=_QuietHandler
+            )
+        except OSError as error:
+            raise PortTaken(
+                f"the metrics port {settings.host}:{settings.port} cannot be opened: {error.strerror}; "
+                "choose another with --set metrics.port=PORT (0: any free one)"
+            ) from None
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self.url = f"http://{host}:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="observe", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering. Requests under way are not waited for."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if method == "GET" and path == "/metrics":
+            return self._metrics(environ, start_response)
+        try:
+            status, body = self._route(method, path, environ)
+        except ElanusError as error:
+            unknown = isinstance(error, InvalidParameter)
+            status = HTTPStatus.NOT_FOUND if unknown else HTTPStatus.SERVICE_UNAVAILABLE
+            body = {"error": error.message}
+        except Exception as error:
+            log.exception("observe_request_failed", method=method, path=path)
+            status, body = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
+        payload = json.dumps(body).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [payload]
+
+    def _route(
+        self, method: str, path: str, environ: WSGIEnvironment
+    ) -> tuple[HTTPStatus, Mapping[str, Any]]:
+        if restart := _RESTART.fullmatch(path):
+            return self._restart(restart[1], method, environ)
+        answers: dict[str, Callable[[], tuple[HTTPStatus, Mapping[str, Any]]]] = {
+            "/healthz": self._healthz,
+            "/status": lambda: (HTTPStatus.OK, self._observed.status()),
+        }
+        if path not in answers:
+            return HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /status"}
+        if method != "GET":
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{path} answers GET"}
+        return answers[path]()
+
+    def _healthz(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
+        health = self._observed.health()
+        status = HTTPStatus.OK if health.serving else HTTPStatus.SERVICE_UNAVAILABLE
+        return status, {"serving": health.serving, "roles": [dict(role) for role in health.roles]}
+
+    def _restart(
+        self, role: str, method: str, environ: WSGIEnvironment
+    ) -> tuple[HTTPStatus, Mapping[str, Any]]:
+        if method != "POST":
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "restarting a role is a POST"}
+        header = "HTTP_" + REQUEST_HEADER.upper().replace("-", "_")
+        if not ipaddress.ip_address(environ["REMOTE_ADDR"]).is_loopback or header not in environ:
+            return HTTPStatus.FORBIDDEN, {
+                "error": f"only from this machine, with the header {REQUEST_HEADER}"
+            }
+        self._observed.restart_role(role)
+        return HTTPStatus.OK, {"restarted": role}
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    # a status request that hangs must not keep the server from stopping
+    block_on_close = False
+
+    def server_bind(self) -> None:
+        """Bind without the base class's look-up of the host's full name, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+class _ServerV6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        log.debug("http", request=format % args)
