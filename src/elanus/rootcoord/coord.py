@@ -20,6 +20,7 @@ from elanus.core.catalog import Checkpoint, Collection, Database, Partition
 from elanus.core.channels import pchannel_name, pchannel_of, vchannel_name
 from elanus.core.errors import (
     AliasConflict,
+    AliasNotFound,
     CollectionAlreadyExists,
     CollectionLimitReached,
     DatabaseLimitReached,
@@ -391,12 +392,10 @@ class RootCoord:
         for collection in tuple(self._catalog.live()):
             await self._datacoord.watch_channels(collection)
         for collection in self._catalog.dropped():
-            await self._announce(
-                MsgKind.DROP_COLLECTION,
-                self._oracle.allocate(),
-                collection.collection_id,
-                collection.vchannels,
-            )
+            async with self._ordered_ddl() as ts:
+                await self._announce(
+                    MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
+                )
             await self._datacoord.drop_collection(collection.collection_id)
         while True:
             await asyncio.sleep(_SWEEP_INTERVAL_S)

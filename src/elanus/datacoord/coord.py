@@ -1,0 +1,431 @@
+"""The data coordinator role.
+
+It hands out quota, seals segments (full, old, idle, or because a client flushes), orders the flush of a
+sealed segment once its data node's tick has passed the seal, and makes every commit: the only hand that
+moves a vchannel's checkpoint or a segment's manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.catalog import Collection
+from elanus.core.change import Changes
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.sealing import SealPolicy, may_flush, seal_cause
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.world import Clock
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
+from elanus.datacoord.state import DataState, Vchannel
+from elanus.log.port import Log, Position
+from elanus.rpc.datacoord import (
+    ChannelAssignment,
+    DataNodeRegistration,
+    DataNodeTick,
+    FlushOutcome,
+    Quota,
+    QuotaRequest,
+    RangeCommit,
+    RecoveryInfo,
+    VchannelRecovery,
+)
+from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.rootcoord import RootCoordApi
+
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class DataPolicy:
+    """``sync_bytes``: how much of a vchannel may lie in the log alone before a range is ordered."""
+
+    quota: QuotaPolicy
+    seal: SealPolicy
+    sync_bytes: int
+    trim_interval_s: float
+
+
+class DataCoord:
+    """Implements `elanus.rpc.datacoord.DataCoordApi`.
+
+    ``dial`` makes a client of the data node at an address.
+    """
+
+    def __init__(
+        self,
+        state: DataState,
+        manifests: Manifests,
+        log: Log,
+        clock: Clock,
+        rootcoord: RootCoordApi,
+        proxies: Mapping[NodeID, ProxyApi],
+        dial: Callable[[str], DataNodeApi],
+        policy: DataPolicy,
+    ) -> None:
+        self._state = state
+        self._manifests = manifests
+        self._log = log
+        self._rootcoord = rootcoord
+        self._proxies = proxies
+        self._dial = dial
+        self._policy = policy
+        self._desk = QuotaDesk(state, rootcoord, policy.quota)
+        self._changes = Changes(clock.wall_ms())
+        self._lock = asyncio.Lock()
+        self._epoch = 0
+        self._datanode: DataNodeApi | None = None
+        self._datanode_ticks: dict[str, DataNodeTick] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        await self._state.start()
+        await self._desk.restart()
+        self._spawn(self._trim_loop())
+
+    async def stop(self) -> None:
+        for task in tuple(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # quota
+
+    async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]:
+        async with self._lock:
+            quotas: list[Quota] = []
+            for request in requests:
+                quotas += await self._desk.assign(request)
+            return tuple(quotas)
+
+    # collections come and go
+
+    async def watch_channels(self, collection: Collection) -> None:
+        async with self._lock:
+            new = [
+                Vchannel(name, collection.collection_id, collection.schema, start)
+                for name, start in collection.starts.items()
+                if self._state.vchannel(name) is None
+            ]
+            if not new:
+                return
+            await self._state.put(vchannels=new)
+        self._changes.happened()
+        if self._datanode is not None:
+            await self._tell_datanode(self._datanode.watch_channels(tuple(map(_assignment, new))))
+
+    async def holds_channels(self, collection_id: CollectionID) -> bool:
+        return bool(self._state.vchannels_of(collection_id))
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        async with self._lock:
+            dropping = [
+                replace(v, dropping=True) for v in self._state.vchannels_of(collection_id) if not v.dropping
+            ]
+            if dropping:
+                await self._state.put(vchannels=dropping)
+        self._changes.happened()
+
+    async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
+        async with self._lock:
+            segments = [s for s in self._state.segments_of(collection_id) if s.partition_id == partition_id]
+            await self._drop_segments(segments)
+        self._changes.happened()
+
+    async def channel_dropped(self, epoch: int, vchannel: str) -> None:
+        async with self._lock:
+            self._check_epoch(epoch)
+            await self._drop_segments(self._state.segments_on(vchannel))
+            await self._state.remove_vchannel(vchannel)
+            self._datanode_ticks.pop(vchannel, None)
+        self._changes.happened()
+
+    async def _drop_segments(self, segments: list[SegmentInfo]) -> None:
+        now = await self._rootcoord.alloc_timestamp(1)
+        dropped = [
+            replace(s, state=SegmentState.DROPPED, dropped=now)
+            for s in segments
+            if s.state is not SegmentState.DROPPED
+        ]
+        for batch in range(0, len(dropped), 100):
+            await self._state.put(dropped[batch : batch + 100])
+        for segment in dropped:
+            self._desk.forget(segment.segment_id)
+
+    # flush (seed 1)
+
+    async def flush(self, collection_id: CollectionID) -> FlushOutcome:
+        async with self._lock:
+            if not any(not v.dropping for v in self._state.vchannels_of(collection_id)):
+                raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+            flush_ts = await self._seal_all(collection_id)
+            segments = self._state.segments_of(collection_id)
+        pchannels = tuple({pchannel_of(v.vchannel) for v in self._state.vchannels_of(collection_id)})
+        self._spawn(self._hurry(pchannels, flush_ts))
+        return FlushOutcome(
+            sealed=tuple(
+                s.segment_id for s in segments if s.state in (SegmentState.SEALED, SegmentState.FLUSHING)
+            ),
+            flushed=tuple(s.segment_id for s in segments if s.state is SegmentState.FLUSHED),
+            flush_ts=flush_ts,
+        )
+
+    async def _seal_all(self, collection_id: CollectionID) -> Timestamp:
+        """Seal the collection's growing segments; returns the seal's timestamp."""
+        growing = [
+            s
+            for s in self._state.unflushed()
+            if s.collection_id == collection_id and s.state is SegmentState.GROWING
+        ]
+        if not growing:
+            return await self._rootcoord.alloc_timestamp(1)
+        answers = await asyncio.gather(
+            *(proxy.give_back_quota(collection_id) for proxy in self._proxies.values()),
+            return_exceptions=True,
+        )
+        sealed_at = await self._rootcoord.alloc_timestamp(1)
+        if any(isinstance(answer, BaseException) for answer in answers):
+            _log.warning(
+                "a proxy did not give its quota back; waiting for its expiry", collection=collection_id
+            )
+            sealed_at = max(sealed_at, *(s.last_expire for s in growing))
+        else:
+            self._desk.give_back(collection_id)
+        for batch in range(0, len(growing), 100):
+            await self._state.put([_sealed(s, sealed_at) for s in growing[batch : batch + 100]])
+        return sealed_at
+
+    async def _hurry(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """Do not wait for the next tick interval: a client is waiting for the flush."""
+        try:
+            await self._rootcoord.tick_now(pchannels, at_least)
+        except ElanusError as error:
+            _log.info("no early tick", error=error.message)
+
+    async def flush_finished(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
+    ) -> bool:
+        done = (SegmentState.FLUSHED, SegmentState.DROPPED)
+        for segment_id in segment_ids:
+            info = self._state.find_segment(segment_id)
+            if info is not None and info.state not in done:
+                return False
+        if flush_ts == NO_TIMESTAMP:
+            return True
+        return not any(
+            s.created <= flush_ts and collection_id in (0, s.collection_id) for s in self._state.unflushed()
+        )
+
+    # segments
+
+    async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
+        found = self._state.segments_of(collection_id) if collection_id else self._state.segments()
+        return tuple(self._with_seen_rows(s) for s in found)
+
+    async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
+        found = (self._state.find_segment(segment_id) for segment_id in segment_ids)
+        return tuple(self._with_seen_rows(s) for s in found if s is not None)
+
+    def _with_seen_rows(self, info: SegmentInfo) -> SegmentInfo:
+        return replace(info, rows=info.rows + self._desk.seen_rows(info.segment_id))
+
+    async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo:
+        async with self._lock:
+            vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
+            if not vchannels:
+                raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+            segments = self._state.segments_of(collection_id)
+            flushed = [s for s in segments if s.state is SegmentState.FLUSHED]
+            return RecoveryInfo(
+                collection_id,
+                tuple([await self._recovery(v, segments) for v in vchannels]),
+                tuple([await self._manifests.of_segment(s) for s in flushed]),
+            )
+
+    async def _recovery(self, vchannel: Vchannel, segments: list[SegmentInfo]) -> VchannelRecovery:
+        own = [s for s in segments if s.vchannel == vchannel.vchannel]
+        unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED)]
+        return VchannelRecovery(
+            vchannel.vchannel,
+            vchannel.checkpoint,
+            await self._manifests.of_vchannel(vchannel),
+            growing=tuple([await self._manifests.of_segment(s) for s in unflushed if s.manifest]),
+            excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
+        )
+
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        return await self._changes.wait(since, timeout_s)
+
+    # the data node
+
+    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
+        """A new owner of all vchannels: whoever owned them before can commit no more."""
+        async with self._lock:
+            self._epoch = node_id
+            self._datanode = self._dial(address)
+            self._datanode_ticks.clear()
+            given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
+            for batch in range(0, len(given_up), 100):
+                await self._state.put(
+                    [replace(s, state=SegmentState.SEALED) for s in given_up[batch : batch + 100]]
+                )
+            channels = tuple(map(_assignment, self._state.vchannels()))
+            return DataNodeRegistration(self._epoch, channels)
+
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
+        async with self._lock:
+            self._check_epoch(epoch)
+            for tick in ticks:
+                vchannel = self._state.vchannel(tick.vchannel)
+                if vchannel is None or tick.checkpoint_ts != vchannel.checkpoint.ts:
+                    continue
+                self._datanode_ticks[tick.vchannel] = tick
+                for segment_id, rows in tick.segment_rows.items():
+                    self._desk.show_rows(segment_id, rows)
+            reported = {t.vchannel: t for t in ticks}
+            await self._seal_by_policy(reported)
+            orders = await self._flushable(reported)
+        for name, segment_ids in orders.items():
+            await self._order(name, segment_ids)
+
+    async def _seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
+        sealed = []
+        for info in self._state.unflushed():
+            tick = ticks.get(info.vchannel)
+            if tick is None:
+                continue
+            self._desk.expire(info.segment_id, tick.ts)
+            rows = info.rows + self._desk.seen_rows(info.segment_id)
+            cause = seal_cause(info, rows, self._policy.seal, tick.ts)
+            if cause is not None:
+                _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
+                now = await self._rootcoord.alloc_timestamp(1)
+                sealed.append(_sealed(info, max(now, info.last_expire)))
+        for batch in range(0, len(sealed), 100):
+            await self._state.put(sealed[batch : batch + 100])
+
+    async def _flushable(self, ticks: Mapping[str, DataNodeTick]) -> dict[str, tuple[SegmentID, ...]]:
+        """Per vchannel the segments to flush now (none: only to move its checkpoint on)."""
+        ready = [
+            s for s in self._state.unflushed() if s.vchannel in ticks and may_flush(s, ticks[s.vchannel].ts)
+        ]
+        empty = [s for s in ready if s.rows == 0 and self._desk.seen_rows(s.segment_id) == 0]
+        if empty:
+            await self._drop_segments(empty)
+            self._changes.happened()
+        orders: dict[str, tuple[SegmentID, ...]] = {
+            name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes
+        }
+        flushing = [replace(s, state=SegmentState.FLUSHING) for s in ready if s not in empty]
+        for batch in range(0, len(flushing), 100):
+            await self._state.put(flushing[batch : batch + 100])
+        for info in flushing:
+            orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
+        return orders
+
+    async def _order(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
+        if self._datanode is None:
+            return
+        if segment_ids:
+            await self._tell_datanode(self._datanode.flush_segments(vchannel, segment_ids))
+        else:
+            await self._tell_datanode(self._datanode.sync_channel(vchannel))
+
+    async def _tell_datanode(self, call: Awaitable[None]) -> None:
+        """An order that does not arrive is given again when the node, or its successor, registers."""
+        try:
+            await call
+        except ElanusError as error:
+            _log.warning("data node not reached", error=error.message)
+
+    async def commit_range(self, commit: RangeCommit) -> None:
+        async with self._lock:
+            vchannel = self._checked(commit)
+            name = f"{commit.checkpoint.ts}-{commit.epoch}"
+            segments = []
+            flushed = set(commit.flushed)
+            for output in commit.segments:
+                info = self._state.segment(output.segment_id)
+                if info.state is not SegmentState.DROPPED:
+                    segments.append(await self._manifests.add_output(info, output, name))
+            touched = {s.segment_id for s in segments}
+            segments += [self._state.segment(s) for s in flushed - touched]
+            segments = [_flushed(s) if s.segment_id in flushed else s for s in segments]
+            moved = replace(vchannel, checkpoint=commit.checkpoint)
+            if commit.delta is not None:
+                moved = await self._manifests.add_delta(moved, commit.delta, name)
+            # A checkpoint must never lie beyond what the log is sure to keep.
+            await self._log.sync(pchannel_of(commit.vchannel))
+            await self._state.put(segments, [moved])
+            self._datanode_ticks.pop(commit.vchannel, None)
+            for info in self._state.segments_on(commit.vchannel):
+                self._desk.show_rows(info.segment_id, 0)
+            for segment_id in flushed:
+                self._desk.forget(segment_id)
+        self._changes.happened()
+
+    def _checked(self, commit: RangeCommit) -> Vchannel:
+        self._check_epoch(commit.epoch)
+        vchannel = self._state.vchannel(commit.vchannel)
+        if vchannel is None:
+            raise CommitRefused(f"vchannel {commit.vchannel} is dropped")
+        if vchannel.checkpoint != commit.expected:
+            raise CommitRefused(
+                f"the checkpoint of {commit.vchannel} is at {vchannel.checkpoint.ts}, "
+                f"the range began at {commit.expected.ts}"
+            )
+        if commit.checkpoint.ts < commit.expected.ts:
+            raise CommitRefused(f"the range of {commit.vchannel} ends before it begins")
+        for segment_id in commit.flushed:
+            state = self._state.segment(segment_id).state
+            if state not in (SegmentState.FLUSHING, SegmentState.DROPPED):
+                raise CommitRefused(f"segment {segment_id} is {state.name}, not FLUSHING")
+        return vchannel
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            raise CommitRefused(f"data node epoch {epoch} has been replaced by {self._epoch}: register again")
+
+    # the log's beginning
+
+    async def _trim_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._policy.trim_interval_s)
+            await self._trim()
+
+    async def _trim(self) -> None:
+        """Let go of what every vchannel of a pchannel has in binlogs."""
+        keep: dict[str, int] = {}
+        for vchannel in self._state.vchannels():
+            pchannel, position = pchannel_of(vchannel.vchannel), vchannel.checkpoint.position
+            keep[pchannel] = min(keep.get(pchannel, position), position)
+        for pchannel in self._log.pchannels():
+            before = keep.get(pchannel)
+            if before is not None:
+                await self._log.trim(pchannel, Position(before))
+
+
+def _assignment(vchannel: Vchannel) -> ChannelAssignment:
+    return ChannelAssignment(vchannel.vchannel, vchannel.collection_id, vchannel.schema, vchannel.checkpoint)
+
+
+def _sealed(info: SegmentInfo, sealed_at: Timestamp) -> SegmentInfo:
+    return replace(info, state=SegmentState.SEALED, sealed_at=sealed_at)
+
+
+def _flushed(info: SegmentInfo) -> SegmentInfo:
+    if info.state is SegmentState.DROPPED:
+        return info
+    return replace(info, state=SegmentState.FLUSHED)

@@ -1,0 +1,84 @@
+"""Manifest objects as datacoord uses them: read once, kept, and written anew by each commit.
+
+Two kinds: a segment's (its insert and stats logs) and a vchannel's list of delta logs. Both are
+immutable objects; the metadata says which is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from elanus.core.ids import CollectionID
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.datacoord.state import Vchannel
+from elanus.rpc.datacoord import SegmentOutput
+from elanus.storage.manifests import read_manifest, write_manifest
+from elanus.storage.paths import MANIFESTS
+from elanus.storage.port import ObjectStore
+
+Offload = Callable[..., Awaitable[Any]]
+
+
+class Manifests:
+    """``offload(function, *args)`` runs blocking I/O off the event loop."""
+
+    def __init__(self, store: ObjectStore, offload: Offload) -> None:
+        self._store = store
+        self._offload = offload
+        self._segments: dict[str, SegmentManifest] = {}
+        self._deltas: dict[str, tuple[DeltaLog, ...]] = {}
+
+    async def of_segment(self, info: SegmentInfo) -> SegmentManifest:
+        """The manifest in force; an empty one before the first commit."""
+        if not info.manifest:
+            return SegmentManifest(
+                info.segment_id,
+                info.collection_id,
+                info.partition_id,
+                info.vchannel,
+                insert_logs=(),
+                stats_logs=(),
+                deletes_from=NO_TIMESTAMP,
+            )
+        if info.manifest not in self._segments:
+            self._segments[info.manifest] = await self._offload(read_manifest, self._store, info.manifest)
+        return self._segments[info.manifest]
+
+    async def of_vchannel(self, vchannel: Vchannel) -> tuple[DeltaLog, ...]:
+        if not vchannel.deltas:
+            return ()
+        if vchannel.deltas not in self._deltas:
+            stored = await self._offload(self._store.get, vchannel.deltas)
+            self._deltas[vchannel.deltas] = msgspec.json.decode(stored, type=tuple[DeltaLog, ...])
+        return self._deltas[vchannel.deltas]
+
+    async def add_output(self, info: SegmentInfo, output: SegmentOutput, name: str) -> SegmentInfo:
+        """The segment with a range's files added, pointing at a manifest written under a new name."""
+        known = await self.of_segment(info)
+        manifest = replace(
+            known,
+            insert_logs=known.insert_logs + output.insert_logs,
+            stats_logs=known.stats_logs + output.stats_logs,
+        )
+        path = await self._offload(write_manifest, self._store, manifest, name)
+        self._segments.pop(info.manifest, None)
+        self._segments[path] = manifest
+        return replace(info, manifest=path, rows=manifest.rows, size_bytes=manifest.size_bytes)
+
+    async def add_delta(self, vchannel: Vchannel, delta: BinlogFile, name: str) -> Vchannel:
+        """The vchannel with one more delta log."""
+        logs = (*await self.of_vchannel(vchannel), DeltaLog(vchannel.vchannel, delta))
+        path = _deltas_path(vchannel.collection_id, vchannel.vchannel, name)
+        await self._offload(self._store.put, path, msgspec.json.encode(logs))
+        self._deltas.pop(vchannel.deltas, None)
+        self._deltas[path] = logs
+        return replace(vchannel, deltas=path)
+
+
+def _deltas_path(collection_id: CollectionID, vchannel: str, name: str) -> str:
+    return f"{MANIFESTS}/{collection_id}/{vchannel}/{name}.json"
