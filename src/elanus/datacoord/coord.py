@@ -83,7 +83,7 @@ class DataCoord:
         self._lock = asyncio.Lock()
         self._epoch = 0
         self._datanode: DataNodeApi | None = None
-        self._datanode_ticks: dict[str, DataNodeTick] = {}
+        self._commits = 0
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -149,7 +149,6 @@ class DataCoord:
             self._check_epoch(epoch)
             await self._drop_segments(self._state.segments_on(vchannel))
             await self._state.remove_vchannel(vchannel)
-            self._datanode_ticks.pop(vchannel, None)
         self._changes.happened()
 
     async def _drop_segments(self, segments: list[SegmentInfo]) -> None:
@@ -273,9 +272,8 @@ class DataCoord:
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
         """A new owner of all vchannels: whoever owned them before can commit no more."""
         async with self._lock:
-            self._epoch = node_id
+            self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
-            self._datanode_ticks.clear()
             given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
             for batch in range(0, len(given_up), 100):
                 await self._state.put(
@@ -287,18 +285,19 @@ class DataCoord:
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
         async with self._lock:
             self._check_epoch(epoch)
-            for tick in ticks:
-                vchannel = self._state.vchannel(tick.vchannel)
-                if vchannel is None or tick.checkpoint_ts != vchannel.checkpoint.ts:
-                    continue
-                self._datanode_ticks[tick.vchannel] = tick
+            reported = {t.vchannel: t for t in ticks if self._is_current(t)}
+            for tick in reported.values():
                 for segment_id, rows in tick.segment_rows.items():
                     self._desk.show_rows(segment_id, rows)
-            reported = {t.vchannel: t for t in ticks}
             await self._seal_by_policy(reported)
             orders = await self._flushable(reported)
         for name, segment_ids in orders.items():
             await self._order(name, segment_ids)
+
+    def _is_current(self, tick: DataNodeTick) -> bool:
+        """Whether the report counts from the checkpoint in force: a commit may have passed it."""
+        vchannel = self._state.vchannel(tick.vchannel)
+        return vchannel is not None and tick.checkpoint_ts == vchannel.checkpoint.ts
 
     async def _seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
         sealed = []
@@ -353,7 +352,8 @@ class DataCoord:
     async def commit_range(self, commit: RangeCommit) -> None:
         async with self._lock:
             vchannel = self._checked(commit)
-            name = f"{commit.checkpoint.ts}-{commit.epoch}"
+            self._commits += 1
+            name = f"{commit.checkpoint.ts}-{commit.epoch}-{self._commits}"
             segments = []
             flushed = set(commit.flushed)
             for output in commit.segments:
@@ -369,7 +369,6 @@ class DataCoord:
             # A checkpoint must never lie beyond what the log is sure to keep.
             await self._log.sync(pchannel_of(commit.vchannel))
             await self._state.put(segments, [moved])
-            self._datanode_ticks.pop(commit.vchannel, None)
             for info in self._state.segments_on(commit.vchannel):
                 self._desk.show_rows(info.segment_id, 0)
             for segment_id in flushed:

@@ -1,0 +1,108 @@
+"""The proxy's metadata cache (seed 3, 6.6.4): from the names users know to what the system works with.
+
+Filled on a miss, emptied by the root coordinator's invalidations. Entries are kept under the name they
+were asked for, so an alias is an entry of its own. Reading is a dictionary look-up from any thread;
+filling happens on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from elanus.core.catalog import Collection, Index
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import IndexNotFound, PartitionNotFound
+from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.schema import FieldSchema
+from elanus.index import IndexSpec, resolve_index
+from elanus.proxy.api import CollectionView
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.rootcoord import RootCoordApi
+
+
+@dataclass(frozen=True)
+class CachedCollection:
+    view: CollectionView
+    partitions: Mapping[str, PartitionID]
+    indexes: tuple[Index, ...]
+
+    @property
+    def collection_id(self) -> CollectionID:
+        return self.view.collection_id
+
+    def partition_id(self, name: str) -> PartitionID:
+        """Raises `PartitionNotFound`."""
+        try:
+            return self.partitions[name]
+        except KeyError:
+            raise PartitionNotFound(f"partition not found[partition={name}]") from None
+
+    @cached_property
+    def _specs(self) -> Mapping[FieldID, IndexSpec]:
+        fields = self.view.schema.by_id
+        return {
+            i.field_id: resolve_index(i.params, fields[i.field_id].data_type, fields[i.field_id].dim)
+            for i in self.indexes
+        }
+
+    def index_spec(self, field: FieldSchema) -> IndexSpec:
+        """How a vector field is indexed. Raises `IndexNotFound`."""
+        try:
+            return self._specs[field.field_id]
+        except KeyError:
+            raise IndexNotFound(
+                f"index not found[collection={self.view.name}][field={field.name}]: create an index first"
+            ) from None
+
+
+class MetaCache:
+    def __init__(self, rootcoord: RootCoordApi, indexcoord: IndexCoordApi) -> None:
+        self._rootcoord = rootcoord
+        self._indexcoord = indexcoord
+        self._entries: dict[tuple[str, str], CachedCollection] = {}
+        self._invalidations = 0
+
+    def get(self, database: str, name: str) -> CachedCollection | None:
+        """What is cached, from any thread."""
+        return self._entries.get((database, name))
+
+    async def fill(self, database: str, name: str) -> CachedCollection:
+        """Fetch from the coordinators. Raises `CollectionNotFound`, `DatabaseNotFound`.
+
+        What was fetched while an invalidation came in is used once and not kept.
+        """
+        before = self._invalidations
+        collection = await self._rootcoord.describe_collection(database, name)
+        entry = await self.entry(database, collection)
+        if before == self._invalidations:
+            self._entries[(database, name)] = entry
+        return entry
+
+    async def entry(self, database: str, collection: Collection) -> CachedCollection:
+        indexes = await self._indexcoord.indexes(collection.collection_id)
+        partitions = {p.name: p.partition_id for p in collection.partitions}
+        return CachedCollection(collection_view(database, collection), partitions, indexes)
+
+    def invalidate(self, collection_id: CollectionID) -> None:
+        """Forget a collection under every name. On the event loop."""
+        self._invalidations += 1
+        for key in [k for k, e in self._entries.items() if e.collection_id == collection_id]:
+            self._entries.pop(key, None)
+
+
+def collection_view(database: str, collection: Collection) -> CollectionView:
+    return CollectionView(
+        database=database,
+        collection_id=collection.collection_id,
+        name=collection.name,
+        schema=collection.schema,
+        vchannels=collection.vchannels,
+        pchannels=tuple(map(pchannel_of, collection.vchannels)),
+        consistency_level=collection.consistency_level,
+        aliases=collection.aliases,
+        properties=collection.properties,
+        num_partitions=len(collection.partitions),
+        created=collection.created,
+    )

@@ -1,0 +1,167 @@
+"""The proxy's task queues (seed 3, 6.6.1): definitions one by one, writes and reads side by side.
+
+A task is stamped when it enters its queue, in the same step that enters it, so that the order of a queue
+is the order of its timestamps. Then it goes through ``pre_execute``, ``execute`` and ``post_execute``;
+an error ends it early and is what its caller gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from elanus.core.errors import TaskQueueFull
+from elanus.core.ids import TaskID
+from elanus.core.ticks import UnfinishedWrites
+from elanus.core.timestamps import Timestamp
+
+
+class Task(Protocol):
+    """What a queue needs of a task. ``begin`` is called once, when it enters."""
+
+    name: str
+
+    def begin(self, task_id: TaskID, ts: Timestamp) -> None: ...
+    async def pre_execute(self) -> None: ...
+    async def execute(self) -> None: ...
+    async def post_execute(self) -> None: ...
+
+
+class WriteTask(Task, Protocol):
+    """A task of the DmQueue: it may write to these pchannels."""
+
+    @property
+    def pchannels(self) -> tuple[str, ...]: ...
+
+
+async def _phases(task: Task) -> None:
+    await task.pre_execute()
+    await task.execute()
+    await task.post_execute()
+
+
+class TaskQueue:
+    """What the queues share: stamps, ids, and the limit. ``stamp`` allocates a fresh timestamp."""
+
+    def __init__(self, stamp: Callable[[], Timestamp], tasks_max: int) -> None:
+        self._stamp = stamp
+        self._tasks_max = tasks_max
+        self._last_id = 0
+        self._unfinished: dict[TaskID, Task] = {}
+
+    def __len__(self) -> int:
+        return len(self._unfinished)
+
+    def _enter(self, task: Task) -> tuple[TaskID, Timestamp]:
+        if len(self._unfinished) >= self._tasks_max:
+            raise TaskQueueFull(f"task queue is full: {self._tasks_max} {task.name} tasks are unfinished; retry")
+        self._last_id += 1
+        task_id = TaskID(self._last_id)
+        ts = self._stamp()
+        task.begin(task_id, ts)
+        self._unfinished[task_id] = task
+        return task_id, ts
+
+    def _leave(self, task_id: TaskID) -> None:
+        del self._unfinished[task_id]
+
+
+class DdQueue(TaskQueue):
+    """Definitions: strictly one at a time, in the order they came."""
+
+    def __init__(self, stamp: Callable[[], Timestamp], tasks_max: int) -> None:
+        super().__init__(stamp, tasks_max)
+        self._turn = asyncio.Lock()  # fair: waiters are served in order
+
+    async def run(self, task: Task) -> None:
+        task_id, _ = self._enter(task)
+        try:
+            async with self._turn:
+                await _phases(task)
+        finally:
+            self._leave(task_id)
+
+
+class DmQueue(TaskQueue):
+    """Writes: side by side. Knows the unfinished timestamps of every pchannel, for the time ticker."""
+
+    def __init__(self, stamp: Callable[[], Timestamp], tasks_max: int) -> None:
+        super().__init__(stamp, tasks_max)
+        self._writes = UnfinishedWrites()
+        self._turns = _Turns()
+
+    def oldest(self) -> Mapping[str, Timestamp]:
+        """Per pchannel, the oldest write that has not finished."""
+        return self._writes.oldest()
+
+    async def run(self, task: WriteTask) -> None:
+        task_id, ts = self._enter(task)
+        pchannels = tuple(task.pchannels)
+        self._writes.add(ts, pchannels)
+        self._turns.enter(task_id, pchannels)
+        try:
+            await _phases(task)
+        finally:
+            self._turns.leave(task_id, pchannels)
+            self._writes.remove(ts, pchannels)
+            self._leave(task_id)
+
+    async def turn(self, task_id: TaskID) -> None:
+        """Wait until every earlier task has handed its entries to the log (or failed)."""
+        await self._turns.wait(task_id)
+
+    def handed_over(self, task_id: TaskID, pchannels: Iterable[str]) -> None:
+        """The task's entries are in the log's hands, in this order: the next task may follow."""
+        self._turns.leave(task_id, pchannels)
+
+
+class _Turns:
+    """Per pchannel, tasks hand their entries to the log in the order of their timestamps."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[TaskID, asyncio.Event]] = {}
+        self._before: dict[TaskID, list[asyncio.Event]] = {}
+        self._done: dict[TaskID, asyncio.Event] = {}
+
+    def enter(self, task_id: TaskID, pchannels: Iterable[str]) -> None:
+        done = self._done[task_id] = asyncio.Event()
+        self._before[task_id] = []
+        for pchannel in pchannels:
+            if pchannel in self._last:
+                self._before[task_id].append(self._last[pchannel][1])
+            self._last[pchannel] = (task_id, done)
+
+    async def wait(self, task_id: TaskID) -> None:
+        for event in self._before[task_id]:
+            await event.wait()
+
+    def leave(self, task_id: TaskID, pchannels: Iterable[str]) -> None:
+        done = self._done.pop(task_id, None)
+        if done is None:
+            return
+        done.set()
+        del self._before[task_id]
+        for pchannel in pchannels:
+            if self._last.get(pchannel, (None,))[0] == task_id:
+                del self._last[pchannel]
+
+
+class DqQueue:
+    """Reads: side by side, each in its caller's own thread; the queue only counts and limits them."""
+
+    def __init__(self, tasks_max: int) -> None:
+        self._tasks_max = tasks_max
+        self._free = threading.BoundedSemaphore(tasks_max)
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Raises `TaskQueueFull`."""
+        if not self._free.acquire(blocking=False):
+            raise TaskQueueFull(f"task queue is full: {self._tasks_max} reads are unfinished; retry")
+        try:
+            yield
+        finally:
+            self._free.release()
