@@ -8,7 +8,7 @@ gRPC threads, with no hop between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -38,12 +38,23 @@ class FieldIndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class LoadCollection:
-    """Prepare to serve a collection: ``partition_ids`` are the partitions to serve."""
+    """Prepare to serve a collection: ``partition_ids`` are the partitions to serve.
+
+    The node answers no read before it follows all of ``vchannels`` and a first version was announced:
+    until then its service time is 0. ``whole_collection``: partitions that are created later are
+    served too, from their create message on.
+
+    Asked again for a collection that is loaded, with more partitions: those are taken in by the next
+    `watch_vchannel` of each vchannel, and served from `QueryNodeApi.set_partitions` on. Indexes of
+    further fields are added; a field's index stays what it was (`IndexConflict`) until the release.
+    """
 
     collection_id: CollectionID
     schema: CollectionSchema
     partition_ids: tuple[PartitionID, ...]
     indexes: tuple[FieldIndexSpec, ...]
+    vchannels: tuple[str, ...]
+    whole_collection: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,10 @@ class WatchVchannel:
     ``growing``: segments that still take rows (or are not flushed yet) and already have binlogs; they
     are loaded first. ``excluded``: flushed (or dropped) segments whose rows in the log must not be
     taken as growing. ``delta_logs``: all of the vchannel's delete files up to the checkpoint.
+
+    A vchannel that is followed already is followed anew only when the collection has been asked to
+    load partitions whose growing rows were not taken in; the old follower serves until the new one
+    stands at the same tick.
     """
 
     collection_id: CollectionID
@@ -84,13 +99,15 @@ class SealedSegmentsChange:
     """A new collection version: which sealed segments come online, which go offline (seed 5).
 
     Growing segments whose ids come online are released. Segments that were loaded again with an index
-    come online under the id they already have: the new copy replaces the old.
+    come online under the id they already have: the new copy replaces the old. ``online`` are ready on
+    the node that is told; ``elsewhere`` come online on other nodes with the same version.
     """
 
     collection_id: CollectionID
     version: int
     online: tuple[SegmentID, ...]
     offline: tuple[SegmentID, ...]
+    elsewhere: tuple[SegmentID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +126,21 @@ class SegmentServing:
 
 @dataclass(frozen=True, slots=True)
 class QueryNodeStatus:
-    """``service_times``: per vchannel, the tick up to which it answers."""
+    """``service_times``: per vchannel, the tick up to which it answers.
+
+    ``segments`` are those that the versions in force name; ``loaded``: ids of sealed copies that are
+    ready and wait for a version. ``late_messages`` were at or below a tick before them, and ignored.
+    ``failures``: vchannels whose following ended in an error, with its text.
+    """
 
     node_id: NodeID
     service_times: Mapping[str, Timestamp]
     segments: tuple[SegmentServing, ...]
     growing_bytes: int
     versions: Mapping[CollectionID, int]
+    loaded: tuple[SegmentID, ...] = ()
+    late_messages: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 class QueryNodeApi(Protocol):
@@ -123,14 +148,31 @@ class QueryNodeApi(Protocol):
 
     async def load_collection(self, request: LoadCollection) -> None: ...
     async def watch_vchannel(self, request: WatchVchannel) -> None: ...
-    async def load_segment(self, request: LoadSegment) -> None: ...
-    async def announce(self, change: SealedSegmentsChange) -> None: ...
+    async def load_segment(self, request: LoadSegment) -> None:
+        """Returns when the segment is ready. A segment that is ready already, with the same files and
+        indexes, is left alone; with others it is loaded beside the copy that serves.
+
+        Raises `CollectionNotLoaded`; `NotReady` when the node does not follow the segment's vchannel, or
+        holds its deletes only from a later checkpoint on; and what reading the files raises.
+        """
+        ...
+
+    async def announce(self, change: SealedSegmentsChange) -> None:
+        """Switch versions, in one step. Raises `SegmentNotFound`, before anything changed, when a segment
+        of ``online`` is not ready here. A version that is not newer than the one in force changes nothing.
+        """
+        ...
+
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
         """No segment will be loaded any more from a checkpoint older than this: older buffered deletes may go."""
         ...
 
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
-        """Serve exactly these partitions from now on; data of others is released."""
+        """Serve exactly these partitions from now on; data of others is released.
+
+        Raises `PartitionNotLoaded` for one whose growing rows some vchannel has not taken in (see
+        `LoadCollection`).
+        """
         ...
 
     async def release_collection(self, collection_id: CollectionID) -> None: ...
