@@ -39,9 +39,8 @@ class BloomFilter:
     words: npt.NDArray[np.uint32]
 
     @classmethod
-    def of(cls, keys: pa.Array | pa.ChunkedArray) -> BloomFilter:
-        """A filter that holds the keys (int64 or string, no nulls)."""
-        hashes = hash_keys(keys)
+    def of_hashes(cls, hashes: npt.NDArray[np.uint64]) -> BloomFilter:
+        """A filter that holds the keys with these hashes (`hash_keys`)."""
         blocks = max(1, math.ceil(len(hashes) * BITS_PER_KEY / (32 * _WORDS)))
         words = np.zeros((blocks, _WORDS), dtype=np.uint32)
         block, masks = _probes(hashes, blocks)

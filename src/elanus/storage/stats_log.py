@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.storage.bloom import BloomFilter
+from elanus.storage.bloom import BloomFilter, hash_keys
 from elanus.storage.paths import FORMAT_VERSION
 from elanus.storage.port import CorruptObject, ObjectStore
 
@@ -40,12 +41,6 @@ class KeyStats:
     pk_max: int | str
     bloom: BloomFilter
 
-    @classmethod
-    def of(cls, keys: pa.Array | pa.ChunkedArray) -> KeyStats:
-        """Statistics of at least one key (int64 or string)."""
-        bounds = pc.min_max(keys).as_py()
-        return cls(len(keys), bounds["min"], bounds["max"], BloomFilter.of(keys))
-
     def may_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """For each key whether a row with it may be there; false is certain. shape (n,)."""
         in_range = pc.and_(pc.greater_equal(keys, self.pk_min), pc.less_equal(keys, self.pk_max))
@@ -53,6 +48,27 @@ class KeyStats:
         if possible.any():
             possible[possible] = self.bloom.may_contain(keys.filter(pa.array(possible)))
         return possible
+
+
+class KeyStatsBuilder:
+    """Collects the statistics of keys that come batch by batch. Keeps eight bytes per key."""
+
+    def __init__(self) -> None:
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+        self._lowest: list[Any] = []
+        self._highest: list[Any] = []
+
+    def add(self, keys: pa.Array) -> None:
+        """At least one key; all of one type (int64 or string), no nulls."""
+        bounds = pc.min_max(keys).as_py()
+        self._lowest.append(bounds["min"])
+        self._highest.append(bounds["max"])
+        self._hashes.append(hash_keys(keys))
+
+    def finish(self) -> KeyStats:
+        """The statistics of everything added. Raises `ValueError` when that was nothing."""
+        hashes = np.concatenate(self._hashes)
+        return KeyStats(len(hashes), min(self._lowest), max(self._highest), BloomFilter.of_hashes(hashes))
 
 
 def write_stats_log(store: ObjectStore, path: str, stats: KeyStats) -> None:
