@@ -19,38 +19,40 @@ post to loopback, but not with a header of its own.
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.server.settings import MetricsSettings
+from elanus.server.startup import PortTaken
+from elanus.server.status import REQUEST_HEADER, RoleStatus, Status
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 log = structlog.get_logger(__name__)
 
-REQUEST_HEADER = "X-Elanus-Request"
+_Answer = tuple[HTTPStatus, object]
 _RESTART = re.compile(r"/roles/([a-z]+)/restart")
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``serving``: whether requests are answered. ``roles``: what `/status` says of each role."""
+    """``serving``: whether requests are answered."""
 
     serving: bool
-    roles: Sequence[Mapping[str, str]]
+    roles: Sequence[RoleStatus]
 
 
 class Observed(Protocol):
@@ -58,17 +60,11 @@ class Observed(Protocol):
 
     def health(self) -> Health: ...
 
-    def status(self) -> Mapping[str, Any]:
-        """JSON-able, in the form that `elanus.cli.status` documents."""
-        ...
+    def status(self) -> Status: ...
 
     def restart_role(self, role: str) -> None:
         """Returns when the role serves again. Raises `InvalidParameter` for an unknown role."""
         ...
-
-
-class PortTaken(Exception):
-    """The HTTP port cannot be opened. The text names the setting to change."""
 
 
 class ObservePort:
@@ -114,17 +110,15 @@ class ObservePort:
         except Exception as error:
             log.exception("observe_request_failed", method=method, path=path)
             status, body = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
-        payload = json.dumps(body).encode()
+        payload = msgspec.json.encode(body)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
         start_response(f"{status.value} {status.phrase}", headers)
         return [payload]
 
-    def _route(
-        self, method: str, path: str, environ: WSGIEnvironment
-    ) -> tuple[HTTPStatus, Mapping[str, Any]]:
+    def _route(self, method: str, path: str, environ: WSGIEnvironment) -> _Answer:
         if restart := _RESTART.fullmatch(path):
             return self._restart(restart[1], method, environ)
-        answers: dict[str, Callable[[], tuple[HTTPStatus, Mapping[str, Any]]]] = {
+        answers: dict[str, Callable[[], _Answer]] = {
             "/healthz": self._healthz,
             "/status": lambda: (HTTPStatus.OK, self._observed.status()),
         }
@@ -134,14 +128,11 @@ class ObservePort:
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{path} answers GET"}
         return answers[path]()
 
-    def _healthz(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
+    def _healthz(self) -> _Answer:
         health = self._observed.health()
-        status = HTTPStatus.OK if health.serving else HTTPStatus.SERVICE_UNAVAILABLE
-        return status, {"serving": health.serving, "roles": [dict(role) for role in health.roles]}
+        return HTTPStatus.OK if health.serving else HTTPStatus.SERVICE_UNAVAILABLE, health
 
-    def _restart(
-        self, role: str, method: str, environ: WSGIEnvironment
-    ) -> tuple[HTTPStatus, Mapping[str, Any]]:
+    def _restart(self, role: str, method: str, environ: WSGIEnvironment) -> _Answer:
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "restarting a role is a POST"}
         header = "HTTP_" + REQUEST_HEADER.upper().replace("-", "_")

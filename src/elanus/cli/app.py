@@ -1,0 +1,200 @@
+"""The commands of ``elanus``: what can be typed, and where each goes.
+
+A command imports what it needs when it runs: `elanus serve` answers clients within seconds, and
+`elanus status` has no reason to load a gRPC server. Wrong settings end a command with exit code 2, a
+server that cannot start or be reached with exit code 1; both say so in a line or two, without a
+traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from elanus.server.settings import Settings
+
+EXIT_FAILED = 1
+EXIT_MISUSED = 2
+
+app = typer.Typer(
+    name="elanus",
+    help="The Milvus 2.0 vector database in Python, its data pipeline on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="The server's metrics address, such as http://127.0.0.1:9091.", show_default=False),
+]
+Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
+]
+
+
+@app.command()
+def serve(
+    data_dir: DataDir = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on (setting proxy.host).", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on (setting proxy.port).", show_default=False)
+    ] = None,
+    config: Config = None,
+    assignments: Set = None,
+) -> None:
+    """Run the standalone server until it is interrupted."""
+    named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
+    settings = _settings(config, named, assignments)
+    from elanus.server.standalone import serve as serve_standalone
+    from elanus.server.startup import CannotStart
+
+    try:
+        code = serve_standalone(settings)
+    except CannotStart as error:
+        _fail(str(error), EXIT_FAILED)
+    raise typer.Exit(code)
+
+
+@app.command()
+def status(
+    data_dir: DataDir = None,
+    url: Url = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the server's answer as it came.")] = False,
+) -> None:
+    """Show a running server: roles, channels, collections, segments, jobs."""
+    from elanus.cli import remote
+    from elanus.cli.status import show
+
+    try:
+        answer = remote.get(_observe_url(data_dir, url) + "/status")
+        if as_json:
+            typer.echo(answer.decode())
+        else:
+            show(answer)
+    except remote.NoAnswer as error:
+        _fail(str(error), EXIT_FAILED)
+
+
+@app.command("restart-role")
+def restart_role(
+    role: Annotated[str, typer.Argument(help="Such as querynode; `elanus status` lists them.")],
+    data_dir: DataDir = None,
+    url: Url = None,
+) -> None:
+    """Restart one role inside a running server on this machine."""
+    from elanus.cli import remote
+
+    try:
+        remote.restart_role(_observe_url(data_dir, url), role)
+    except remote.NoAnswer as error:
+        _fail(str(error), EXIT_FAILED)
+    typer.echo(f"{role} restarted")
+
+
+@app.command()
+def demo(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir", help="Keep the data here. Default: a temporary directory.", show_default=False
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Vectors: an .npz with train, train_label, test. Default: MNIST digits, shipped."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The directory for the picture.")] = Path("out"),
+) -> None:
+    """Take real data through a server of its own, and draw what comes back."""
+    from elanus.demo.run import DemoFailed, run
+
+    try:
+        run(data_dir=data_dir, data=data, out=out)
+    except DemoFailed as error:
+        _fail(str(error), EXIT_FAILED)
+
+
+@app.command()
+def settings(data_dir: DataDir = None, config: Config = None, assignments: Set = None) -> None:
+    """Print the settings in effect, as a YAML file that --config takes."""
+    effective = _settings(config, {"data_dir": data_dir}, assignments)
+    from elanus.server.settings_page import as_yaml
+
+    typer.echo(as_yaml(effective), nl=False)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from elanus import __version__
+
+    typer.echo(__version__)
+
+
+@app.command(hidden=True)
+def pipeline(
+    settings_json: Annotated[str, typer.Option(help="All settings, as the online process has them.")],
+) -> None:
+    """Run the pipeline process. The server starts it itself."""
+    from elanus.server.pipeline_process import run
+
+    raise typer.Exit(run(settings_json))
+
+
+@app.command(hidden=True)
+def docs(directory: Annotated[Path, typer.Argument(help="Where the pages stand.")]) -> None:
+    """Write the pages that are made from the code."""
+    from elanus.cli.pages import pages
+
+    for name, text in pages().items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def _settings(
+    config: Path | None, named: Mapping[str, object], assignments: Iterable[str] | None
+) -> Settings:
+    """The effective settings, or the end of the command with exit code 2."""
+    from elanus.server.settings_load import InvalidSettings, load
+
+    flags = {name: value for name, value in named.items() if value is not None}
+    for assignment in assignments or ():
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            _fail(f"--set {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
+        flags[name.strip()] = value.strip()
+    try:
+        return load(config, flags)
+    except InvalidSettings as error:
+        _fail("\n".join(error.problems), EXIT_MISUSED)
+
+
+def _observe_url(data_dir: Path | None, url: str | None) -> str:
+    """Where to ask: as told, or as announced in the data directory, or where the settings say."""
+    if url:
+        return url.rstrip("/")
+    from elanus.server.announce import find
+
+    effective = _settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement and announcement.observe_url:
+        return announcement.observe_url
+    if data_dir:
+        _fail(f"no server has announced itself in {data_dir}; give its address with --url", EXIT_FAILED)
+    return f"http://{effective.metrics.host}:{effective.metrics.port}"
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(code)

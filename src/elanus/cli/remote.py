@@ -1,0 +1,52 @@
+"""Asking a running server over its HTTP port."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import msgspec
+
+from elanus.server.status import REQUEST_HEADER
+
+TIMEOUT_S = 10
+RESTART_TIMEOUT_S = 60
+
+
+class NoAnswer(Exception):
+    """The server is not there, or refused. The text is for the user."""
+
+
+def get(url: str) -> bytes:
+    """The body of a successful answer. Raises `NoAnswer`."""
+    return _ask(urllib.request.Request(url), TIMEOUT_S)
+
+
+def restart_role(base_url: str, role: str) -> None:
+    """Restart a role and wait until it serves again. Raises `NoAnswer`."""
+    request = urllib.request.Request(
+        f"{base_url}/roles/{role}/restart", method="POST", headers={REQUEST_HEADER: "cli"}
+    )
+    _ask(request, RESTART_TIMEOUT_S)
+
+
+def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:
+    if not request.full_url.startswith(("http://", "https://")):
+        raise NoAnswer(f"{request.full_url}: an address begins with http:// or https://")
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            body: bytes = answer.read()
+            return body
+    except urllib.error.HTTPError as error:
+        raise NoAnswer(f"{request.full_url}: {error.code} {_reason(error)}") from None
+    except OSError as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise NoAnswer(f"no server answers at {request.host}: {reason}; is `elanus serve` running?") from None
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    """The error text that the server sent, else the standard phrase."""
+    try:
+        return msgspec.json.decode(error.read(), type=dict[str, str])["error"]
+    except (msgspec.DecodeError, KeyError):
+        return str(error.reason)

@@ -1,0 +1,56 @@
+"""The demo's picture: queries, and beside each the neighbours that the search found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+MISSING = "the picture needs matplotlib: pip install 'elanus[demo]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One hit: its image (d,), the digit it is labelled with, its distance as the server gave it."""
+
+    image: npt.NDArray[np.float32]
+    label: int
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A query's image (d,) and its neighbours, nearest first."""
+
+    query: npt.NDArray[np.float32]
+    neighbours: Sequence[Neighbour]
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Write a PNG with a line per query. The images are square: d is a square number."""
+    # The figure is drawn without pyplot, which would look for a display and keep figures alive.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = 1 + max(len(row.neighbours) for row in rows)
+    figure = Figure(figsize=(columns * 0.95, len(rows) * 1.25), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(rows), columns, squeeze=False)
+    for line, row in zip(axes, rows, strict=True):
+        _image(line[0], row.query, "query")
+        for axis, neighbour in zip(line[1:], row.neighbours, strict=False):
+            _image(axis, neighbour.image, f"{neighbour.label}  ({np.sqrt(neighbour.distance):.0f})")
+        for axis in line:
+            axis.axis("off")
+    figure.suptitle("Queries and their nearest neighbours: label (Euclidean distance)", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def _image(axis: object, pixels: npt.NDArray[np.float32], title: str) -> None:
+    side = int(len(pixels) ** 0.5)
+    axis.imshow(pixels.reshape(side, side), cmap="gray_r")  # type: ignore[attr-defined]
+    axis.set_title(title, fontsize=8)  # type: ignore[attr-defined]

@@ -1,0 +1,80 @@
+"""What a server says about itself: the answer of ``/status``, as values.
+
+The server fills these in, `elanus.server.observe` sends them as JSON under the same names, and
+`elanus.cli.status` shows them. They are a snapshot for people and scripts; nothing inside the server
+is decided by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+REQUEST_HEADER = "X-Elanus-Request"
+"""The header without which the server does not take a request that changes something."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStatus:
+    """``state``: Initializing, Healthy or Abnormal. ``detail``: one line, may be empty."""
+
+    role: str
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """A pchannel. ``tick``: its last time tick as a hybrid timestamp; ``lag_ms``: its age."""
+
+    pchannel: str
+    tick: int
+    lag_ms: float
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStatus:
+    """``loaded_percent``: ``None`` when not loaded. ``segments``: how many are in each state."""
+
+    database: str
+    name: str
+    loaded_percent: int | None
+    rows: int
+    segments: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A Spark job, running or lately ended. ``started``: ISO 8601, UTC. ``cause``: why it was started."""
+
+    job_id: str
+    kind: str
+    state: str
+    cause: str
+    started: str
+    duration_ms: float
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """The pipeline process. ``pid`` is ``None`` while it does not run."""
+
+    state: str
+    pid: int | None
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything ``/status`` answers."""
+
+    version: str
+    uptime_s: float
+    roles: Sequence[RoleStatus]
+    channels: Sequence[ChannelStatus]
+    collections: Sequence[CollectionStatus]
+    jobs: Sequence[JobStatus]
+    pipeline: PipelineStatus
