@@ -1,0 +1,71 @@
+"""Command line: ``run`` measures, ``render`` makes the page, ``kernels`` times two inner loops."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from benchmarks import dataset, kernels
+from benchmarks.report.page import render_page
+from benchmarks.results import Results
+from benchmarks.runner import Plan
+from benchmarks.runner import run as run_plan
+from benchmarks.settings import DEFAULT_DATA, Settings, quick
+from benchmarks.systems import NAMES
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+
+
+@app.command()
+def run(
+    data: Annotated[Path, typer.Option(help="vectors: .npz with train and test, or .parquet")] = DEFAULT_DATA,
+    systems: Annotated[str, typer.Option(help=f"comma-separated, of: {', '.join(NAMES)}")] = ",".join(NAMES),
+    rows: Annotated[int | None, typer.Option(help="use only so many training vectors", min=1)] = None,
+    out: Annotated[Path, typer.Option(help="results file to write")] = Path(".bench/results.json"),
+    quickly: Annotated[bool, typer.Option("--quick", help="one short repeat: a check, not to quote")] = False,
+    vector_column: Annotated[str | None, typer.Option(help="vectors' column in a .parquet file")] = None,
+    config: Annotated[Path | None, typer.Option(help="configuration file for elanus")] = None,
+    keep: Annotated[bool, typer.Option(help="keep data and logs in .bench/run")] = False,
+) -> None:
+    """Measure the systems side by side and write the results."""
+    settings = quick() if quickly else Settings()
+    names = [name.strip() for name in systems.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in NAMES]:
+        raise typer.BadParameter(f"unknown {', '.join(unknown)}; known are {', '.join(NAMES)}")
+    try:
+        vectors = dataset.load(data, rows, settings.queries, vector_column)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
+    out.parent.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        run_plan(Plan(names, vectors, settings, out, config, keep))
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; everything started has been stopped; {out} has what was measured", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"wrote {out}; render it with: python -m benchmarks render {out}")
+
+
+@app.command()
+def render(
+    results: Annotated[Path, typer.Argument(help="file that `run` wrote")],
+    notes: Annotated[Path | None, typer.Option(help="Markdown on why a target is missed")] = None,
+) -> None:
+    """Print the results page as Markdown."""
+    typer.echo(render_page(Results.read(results), notes.read_text() if notes else None), nl=False)
+
+
+@app.command(name="kernels")
+def time_kernels() -> None:
+    """Time the inner loops on which the server's design rests."""
+    for line in kernels.report():
+        typer.echo(line)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Let SIGTERM unwind like Ctrl-C, so that everything started is stopped."""
+    raise KeyboardInterrupt

@@ -1,0 +1,156 @@
+"""A server as a process tree: how it is started, what it uses, and how every part of it is ended.
+
+CPU time is the sum over the tree of user and system time *and* of the same for children already waited for,
+so that a worker which came and went between two looks is counted. Memory is resident set size, per process.
+
+A process is only ever signalled through the handle taken when it was seen as a descendant of one that we
+started; psutil compares creation times, so a reused id is never hit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+Label = Callable[[psutil.Process], str]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process tree has used so far, by role.
+
+    Attributes:
+        cpu_s: user and system seconds since each process began.
+        rss_mb: resident megabytes (10⁶ bytes) now.
+    """
+
+    cpu_s: Mapping[str, float]
+    rss_mb: Mapping[str, float]
+
+    @property
+    def total_cpu_s(self) -> float:
+        """Over all roles."""
+        return sum(self.cpu_s.values())
+
+    @property
+    def total_rss_mb(self) -> float:
+        """Over all roles."""
+        return sum(self.rss_mb.values())
+
+
+def usage_of(pids: Sequence[int], label: Label) -> Usage:
+    """Look at the trees below `pids` now; processes that end meanwhile are left out."""
+    cpu_s: dict[str, float] = defaultdict(float)
+    rss_mb: dict[str, float] = defaultdict(float)
+    for process in _trees(pids):
+        try:
+            with process.oneshot():
+                role, times, memory = label(process), process.cpu_times(), process.memory_info()
+        except psutil.NoSuchProcess:
+            continue
+        cpu_s[role] += times.user + times.system + times.children_user + times.children_system
+        rss_mb[role] += memory.rss / 1e6
+    return Usage(dict(cpu_s), dict(rss_mb))
+
+
+class ServerProcess:
+    """One server started by the benchmark, in a session of its own so that Ctrl-C reaches only us.
+
+    Args:
+        command: argument list.
+        log: file to which the server's output is appended.
+        label: role of each process of its tree.
+        environment: added to ours.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        label: Label,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._label = label
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the process started; its children are found through it."""
+        return self._process.pid
+
+    def usage(self) -> Usage:
+        """CPU and memory of the whole tree now."""
+        return usage_of([self.pid], self._label)
+
+    def check_running(self) -> None:
+        """Raise when the server has ended by itself.
+
+        Raises:
+            RuntimeError: with the end of its log.
+        """
+        code = self._process.poll()
+        if code is not None:
+            end = self._log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the server ended with code {code}; its log ends:\n{end}")
+
+    def kill(self) -> None:
+        """End the whole tree at once, as a crash would."""
+        for process in _trees([self.pid]):
+            _signal(process, signal.SIGKILL)
+        self._process.wait(timeout=30)
+
+    def stop(self, grace_s: float) -> None:
+        """Ask the server to end; after `grace_s`, and for whatever it leaves behind, use SIGKILL."""
+        tree = _trees([self.pid])
+        self._process.send_signal(signal.SIGTERM)
+        _, left = psutil.wait_procs(tree, timeout=grace_s)
+        for process in left:
+            _signal(process, signal.SIGKILL)
+        self._process.wait(timeout=30)
+
+
+def wait_for_quiet(usage: Callable[[], Usage], limit_s: float, busy_share: float = 0.2) -> None:
+    """Return when a tree has used less than `busy_share` of a core for a second, or after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    before = usage().total_cpu_s
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        now = usage().total_cpu_s
+        if now - before < busy_share:
+            return
+        before = now
+
+
+def _trees(pids: Sequence[int]) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for pid in pids:
+        try:
+            root = psutil.Process(pid)
+            found += [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass  # it was faster

@@ -1,0 +1,152 @@
+"""The results page: method, circumstances, ratios with their targets, every figure, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.report.catalogue import TABLES, Metric, Table
+from benchmarks.report.targets import SUBJECT, TARGETS, Figures, judge
+from benchmarks.results import Results, SystemResult
+
+TITLES = {"elanus": "Elanus", "milvus": "Milvus", "milvus-lite": "milvus-lite", "faiss": "faiss, in process"}
+COLUMNS = ("elanus", "milvus", "milvus-lite", "faiss")
+MISSING = "–"
+
+HEAD = """\
+# Benchmarks
+
+*Made by `python -m benchmarks render`; edit `benchmarks/report/page.py`, not this page.*
+
+Figures of a database mean little alone. This page holds one run, on one machine, of Elanus beside the
+server that its users would otherwise run (Milvus 2.3.5, from PyPI), beside milvus-lite, and beside faiss in
+the client's own process, which is what the hardware allows. **Compare columns, not digits**: the machine
+also does other work.
+
+`make bench` repeats it with the data set that the repository ships, `python -m benchmarks run --data FILE`
+with any other. The peers are installed into `.bench/` by the run itself.
+"""
+
+METHOD = """\
+## How it is measured
+
+- Clients are processes of their own, with the pymilvus release that each server was made for (3.0.2 for
+  Elanus and milvus-lite, 2.3.6 for Milvus). Times are taken around the client library's call, so they hold
+  its cost too.
+- Index: HNSW, M = {index_m}, efConstruction = {index_ef_construction}, L2, top {top_k}. Each system
+  searches at the smallest `ef` of one grid with which it reaches the recall named; recall is against exact
+  answers.
+- A timed search runs for {search_s:g} s, {repeats} time(s); the median of each figure is reported. Searches
+  use the default consistency level, Bounded.
+- Server CPU is user and system time of the whole process tree, Spark's JVM and workers included.
+- Filters keep 1, 10 and 50 % of the rows by an integer field that is independent of the vectors.
+- *During inserts*: {write_rows_per_s} rows/s go into the searched collection. *During an index build*: the
+  index of another collection of {build_rows:,} rows (or all, where there are fewer) is built meanwhile.
+- *Strong read*: a query for the one row just written, at Strong consistency; time from the write's
+  acknowledgement.
+- *Restart*: SIGKILL to every process of the server; then from the start of the new one until nine in ten
+  exact neighbours come back.
+- faiss builds and answers batches with all cores; its "4 clients" are four processes with a copy each.
+- *Machine speed* is a fixed computation timed just before and just after each system's turn: where it differs
+  between columns, so does what the machine had left for them.
+"""
+
+
+def render_page(results: Results, notes: str | None = None) -> str:
+    """The whole page as Markdown.
+
+    Args:
+        results: one run.
+        notes: Markdown on why targets are missed, included as it is.
+    """
+    figures = {name: one.values for name, one in results.systems.items()}
+    systems = [name for name in COLUMNS if name in results.systems]
+    parts = [HEAD, _circumstances(results), _verdicts(figures)]
+    if notes:
+        parts.append("## What falls short, and why\n\n" + notes.strip() + "\n")
+    parts.append("## Every figure\n")
+    parts += [_table(table, systems, results.systems) for table in TABLES]
+    parts += _roles(figures)
+    parts += _failures(results.systems)
+    parts.append(METHOD.format(**results.settings))
+    return "\n".join(parts)
+
+
+def _circumstances(results: Results) -> str:
+    lines = [f"- {name}: {text}" for name, text in results.circumstances.items()]
+    versions = ", ".join(f"{TITLES[name]} {one.version}" for name, one in results.systems.items())
+    return "## The run\n\n" + "\n".join([*lines, f"- systems, in the order measured: {versions}"]) + "\n"
+
+
+def _verdicts(figures: Figures) -> str:
+    rows: list[Sequence[str]] = []
+    for target in TARGETS:
+        verdict = judge(target, figures)
+        reached = MISSING if verdict.reached is None else _short(verdict.reached)
+        rows.append((target.claim, target.wanted, reached, verdict.text))
+    intro = "Ratios are Elanus to the system named, both of this run.\n\n"
+    return "## What was expected\n\n" + intro + markdown_table(("", "target", "measured", ""), rows)
+
+
+def _table(table: Table, systems: Sequence[str], results: Mapping[str, SystemResult]) -> str:
+    head = ["", *(TITLES[name] for name in systems)]
+    beside_milvus = SUBJECT in systems and "milvus" in systems
+    if beside_milvus:
+        head.append("Elanus ÷ Milvus")
+    rows = [
+        row
+        for metric in table.metrics
+        if (row := _row(metric, systems, results, ratio=beside_milvus)) is not None
+    ]
+    return f"### {table.title}\n\n" + markdown_table(head, rows)
+
+
+def _row(
+    metric: Metric, systems: Sequence[str], results: Mapping[str, SystemResult], *, ratio: bool
+) -> Sequence[str] | None:
+    """One metric over all systems; None when no system has it."""
+    figures = [results[name].values.get(metric.key) for name in systems]
+    if all(figure is None for figure in figures):
+        return None
+    cells = [MISSING if figure is None else f"{figure:,.{metric.digits}f}" for figure in figures]
+    if ratio:
+        mine, other = results[SUBJECT].values.get(metric.key), results["milvus"].values.get(metric.key)
+        cells.append(f"{mine / other:.2f}" if mine is not None and other else MISSING)
+    return [metric.label, *cells]
+
+
+def _roles(figures: Figures) -> Iterator[str]:
+    """Elanus's CPU and memory by process."""
+    labels = {metric.key: metric.label for table in TABLES for metric in table.metrics}
+    mine = figures.get(SUBJECT, {})
+    roles = sorted({key.partition("@")[2] for key in mine if "@" in key})
+    keys = [key for key in labels if any(f"{key}@{role}" in mine for role in roles)]
+    if keys:
+        rows = [[labels[key], *(_short(mine.get(f"{key}@{role}", 0.0)) for role in roles)] for key in keys]
+        yield "### Elanus by process\n\n" + markdown_table(["", *roles], rows)
+
+
+def _failures(results: Mapping[str, SystemResult]) -> Iterator[str]:
+    yield "### Machine speed\n\n" + markdown_table(
+        ("", "before", "after"),
+        [[TITLES[name], *(f"{speed:,.0f}" for speed in one.yardstick)] for name, one in results.items()],
+    )
+    lines = [
+        f"- {TITLES[name]}, {measure}: {reason.splitlines()[0]}"
+        for name, one in results.items()
+        for measure, reason in one.failures.items()
+    ]
+    if lines:
+        yield "### What could not be measured\n\n" + "\n".join(lines) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first column is left-aligned and whose others are right-aligned."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return (
+        "\n".join("| " + " | ".join([*line, *[""] * (len(head) - len(line))]) + " |" for line in lines) + "\n"
+    )
+
+
+def _short(figure: float) -> str:
+    """Three significant digits, more where the whole part is longer."""
+    return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"

@@ -1,0 +1,149 @@
+"""The order of a run: make ready, measure every system in turn, write down each answer as it comes.
+
+A measure that fails is written down and the run goes on, so that one system's gap does not cost the others'
+figures. Only what later measures stand on (start, insert, build) ends a system's turn. The results file is
+rewritten after every measure: an interrupted run keeps what it has.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from benchmarks.bench import Bench
+from benchmarks.clients import clients
+from benchmarks.dataset import Dataset
+from benchmarks.measures import MEASURES, Measure
+from benchmarks.results import Results, SystemResult
+from benchmarks.settings import BENCH_FOLDER, Settings
+from benchmarks.systems import ENVIRONMENTS, Place, Server, System, make
+from benchmarks.yardstick import machine_speed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        systems: names, in order.
+        data: the vectors.
+        settings: the numbers.
+        out: the results file.
+        elanus_config: configuration file for Elanus, or None.
+        keep: leave the servers' folders and logs behind.
+    """
+
+    systems: Sequence[str]
+    data: Dataset
+    settings: Settings
+    out: Path
+    elanus_config: Path | None = None
+    keep: bool = False
+
+
+def run(plan: Plan) -> Results:
+    """Measure every system of the plan; the results are also in ``plan.out``."""
+    results = Results.begin(plan.data, plan.settings)
+    console = Console(stderr=True)
+    with _progress(console) as progress, _run_folder(plan) as folder:
+        task = progress.add_task("", total=len(plan.systems) * len(MEASURES))
+        for name in plan.systems:
+            if name in ENVIRONMENTS:
+                progress.update(task, description=f"{name}: installing")
+                ENVIRONMENTS[name].ensure()
+        plan.data.write(folder / "vectors")
+        for name in plan.systems:
+            _measure_system(_Turn(plan, results, progress, task, name, folder))
+    return results
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One system's turn in a run."""
+
+    plan: Plan
+    results: Results
+    progress: Progress
+    task: TaskID
+    name: str
+    folder: Path
+
+    def say(self, text: str) -> None:
+        """Show what is going on."""
+        self.progress.update(self.task, description=f"{self.name}: {text}")
+
+
+def _measure_system(turn: _Turn) -> None:
+    place = Place(turn.folder / turn.name, turn.folder / "vectors")
+    place.folder.mkdir()
+    settings = turn.plan.settings
+    turn.say("the machine's speed")
+    speed = machine_speed()
+    with ExitStack() as stack:
+        system = make(turn.name, place, turn.plan.elanus_config)
+        stack.callback(system.close)
+        server = _as_server(system)
+        [main] = stack.enter_context(
+            clients(system, 1, place.client_log, settings.call_timeout_s, connected=False)
+        )
+        result = turn.results.systems[turn.name] = SystemResult(system.version, yardstick=[speed])
+        bench = Bench(system, server, place, turn.plan.data, settings, main, result.values)
+        _ask_all(turn, bench, result)
+    result.yardstick.append(machine_speed())
+    turn.results.write(turn.plan.out)
+
+
+def _ask_all(turn: _Turn, bench: Bench, result: SystemResult) -> None:
+    for index, measure in enumerate(MEASURES):
+        if measure.server_only and bench.server is None:
+            turn.progress.advance(turn.task)
+            continue
+        turn.say(measure.name)
+        failure = _ask(measure, bench)
+        turn.progress.advance(turn.task)
+        if failure is not None:
+            result.failures[measure.name] = failure
+            turn.progress.console.print(f"{turn.name}: {measure.name} failed: {failure}", markup=False)
+        turn.results.write(turn.plan.out)
+        if failure is not None and measure.vital:
+            turn.progress.advance(turn.task, len(MEASURES) - index - 1)
+            return
+
+
+def _ask(measure: Measure, bench: Bench) -> str | None:
+    """Take one measure; returns what went wrong."""
+    try:
+        bench.values |= measure.run(bench)
+        if bench.server is not None:
+            bench.server.check_running()
+    except Exception as error:  # noqa: BLE001 - written down, shown on the page
+        return f"{type(error).__name__}: {error}".strip()
+    return None
+
+
+def _as_server(system: System | Server) -> Server | None:
+    return system if isinstance(system, Server) else None
+
+
+def _progress(console: Console) -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console)
+
+
+@contextmanager
+def _run_folder(plan: Plan) -> Iterator[Path]:
+    """A fresh folder for everything that the run writes, removed afterwards unless it is to be kept."""
+    folder = (BENCH_FOLDER / "run").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        if not plan.keep:
+            shutil.rmtree(folder)
