@@ -18,6 +18,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.schema import FieldSchema
 from elanus.index import IndexSpec, resolve_index
 from elanus.proxy.api import CollectionView
+from elanus.proxy.plans import Plans
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.rootcoord import RootCoordApi
 
@@ -38,6 +39,10 @@ class CachedCollection:
             return self.partitions[name]
         except KeyError:
             raise PartitionNotFound(f"partition not found[partition={name}]") from None
+
+    @cached_property
+    def plans(self) -> Plans:
+        return Plans(self.view.schema)
 
     @cached_property
     def _specs(self) -> Mapping[FieldID, IndexSpec]:

@@ -57,7 +57,9 @@ class TaskQueue:
 
     def _enter(self, task: Task) -> tuple[TaskID, Timestamp]:
         if len(self._unfinished) >= self._tasks_max:
-            raise TaskQueueFull(f"task queue is full: {self._tasks_max} {task.name} tasks are unfinished; retry")
+            raise TaskQueueFull(
+                f"task queue is full: {self._tasks_max} {task.name} tasks are unfinished; retry"
+            )
         self._last_id += 1
         task_id = TaskID(self._last_id)
         ts = self._stamp()

@@ -1,0 +1,109 @@
+"""Load and release, and how far a load has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elanus.core.errors import (
+    CollectionNotFound,
+    CollectionNotLoaded,
+    DatabaseNotFound,
+    IndexNotFound,
+    NotSupported,
+    PartitionNotFound,
+    PartitionNotLoaded,
+)
+from elanus.core.ids import CollectionID
+from elanus.proxy.api import LoadedView
+from elanus.proxy.cache import CachedCollection
+from elanus.proxy.verbs import Verbs, partition_ids
+from elanus.rpc.querycoord import LoadStatus, QueryCoordApi
+
+
+class Loading(Verbs):
+    @property
+    def _query(self) -> QueryCoordApi:
+        return self._proxy.coordinators.query
+
+    def load(
+        self, database: str, collection: str, partitions: Sequence[str], replicas: int, refresh: bool
+    ) -> None:
+        """``refresh`` asks for segments added since the load; those are served anyway."""
+        if replicas > 1:
+            raise NotSupported(
+                f"replica_number {replicas} needs as many query nodes, and this server has 1: "
+                "use replica_number=1"
+            )
+        cached = self._collection(database, collection)
+        wanted = partition_ids(cached, tuple(partitions))
+        for field in cached.view.schema.vector_fields:
+            if all(index.field_id != field.field_id for index in cached.indexes):
+                raise IndexNotFound(
+                    f"there is no vector index on field: [{field.name}], please create index firstly: "
+                    f"index not found[collection={collection}]"
+                )
+        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted))
+
+    def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
+        cached = self._collection(database, collection)
+        wanted = partition_ids(cached, tuple(partitions))
+        self._proxy.define("release", lambda: self._query.release(cached.collection_id, wanted))
+
+    def loading_progress(self, database: str, collection: str, partitions: Sequence[str]) -> LoadedView:
+        cached = self._collection(database, collection)
+        status = self._status(cached.collection_id)
+        if status is None:
+            raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
+        return _loaded(cached, status, partitions)
+
+    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> str:
+        try:
+            cached = self._collection(database, collection)
+            status = self._status(cached.collection_id)
+            if status is None:
+                return "NotLoad"
+            return "Loaded" if _loaded(cached, status, partitions).percentage == 100 else "Loading"
+        except PartitionNotLoaded:
+            return "NotLoad"
+        except (CollectionNotFound, DatabaseNotFound, PartitionNotFound):
+            return "NotExist"
+
+    def loaded_collections(self, database: str) -> Mapping[str, LoadedView]:
+        coordinators = self._proxy.coordinators
+        found = self._proxy.define("list loaded", lambda: coordinators.root.list_collections(database))
+        statuses = {s.collection_id: s for s in self._statuses()}
+        return {
+            c.name: LoadedView(c.name, _percentage(statuses[c.collection_id]), True)
+            for c in found
+            if c.collection_id in statuses
+        }
+
+    def loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]:
+        cached = self._collection(database, collection)
+        status = self._status(cached.collection_id)
+        if status is None:
+            raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
+        return {
+            name: LoadedView(name, status.percentages[partition_id], True)
+            for name, partition_id in cached.partitions.items()
+            if partition_id in status.percentages
+        }
+
+    def _statuses(self) -> tuple[LoadStatus, ...]:
+        return self._proxy.define("load states", self._query.loads)
+
+    def _status(self, collection_id: CollectionID) -> LoadStatus | None:
+        return next((s for s in self._statuses() if s.collection_id == collection_id), None)
+
+
+def _percentage(status: LoadStatus) -> int:
+    return min(status.percentages.values(), default=0)
+
+
+def _loaded(cached: CachedCollection, status: LoadStatus, partitions: Sequence[str]) -> LoadedView:
+    wanted = partition_ids(cached, tuple(partitions)) or tuple(status.percentages)
+    for name, partition_id in zip(partitions, wanted, strict=False):
+        if partition_id not in status.percentages:
+            raise PartitionNotLoaded(f"partition not loaded[partition={name}]")
+    percentage = min((status.percentages[p] for p in wanted), default=0)
+    return LoadedView(cached.view.name, percentage, percentage == 100)

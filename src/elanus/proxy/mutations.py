@@ -1,0 +1,146 @@
+"""Insert, upsert, delete and flush."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, SegmentID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
+from elanus.proxy.cache import CachedCollection
+from elanus.proxy.verbs import Verbs
+from elanus.proxy.writes import DeleteTask, InsertTask, RowWrite, ShardKeys, keys_by_shard, rows_by_shard
+from elanus.rpc.datacoord import FlushOutcome
+
+
+class Mutations(Verbs):
+    def insert(self, request: Insert) -> MutationResult:
+        keys, ts = self._write(request, replaces=False)
+        return MutationResult(keys, len(keys), 0, 0, ts)
+
+    def upsert(self, request: Insert) -> MutationResult:
+        keys, ts = self._write(request, replaces=True)
+        return MutationResult(keys, len(keys), len(keys), len(keys), ts)
+
+    def _write(self, request: Insert, *, replaces: bool) -> tuple[pa.Array, Timestamp]:
+        cached = self._collection(request.database, request.collection)
+        partition_id = cached.partition_id(request.partition or DEFAULT_PARTITION)
+        self._pressure.before_write(request.rows.nbytes)
+        view = cached.view
+        rows = request.rows
+        count = rows.num_rows
+        if count == 0:
+            raise InvalidParameter("no rows to write: num_rows is 0")
+        first_id = self._proxy.ids.take(count)
+        replaced: Sequence[ShardKeys] = ()
+        key_field = view.schema.primary_field
+        if key_field.auto_id:
+            if replaces:
+                replaced = keys_by_shard(rows.column(key_field.name), view.vchannels)
+            rows = _with_auto_keys(rows, cached, first_id)
+        keys = rows.column(key_field.name)
+        if replaces and not key_field.auto_id:
+            rows, distinct = _last_of_each_key(rows, key_field.name)
+        else:
+            distinct = keys
+        write = RowWrite(
+            cached.collection_id,
+            partition_id,
+            rows_by_shard(rows, distinct, view.vchannels),
+            first_id,
+            replaces=replaces and not key_field.auto_id,
+            size_bytes=rows.nbytes,
+            also_delete=replaced,
+        )
+        task = InsertTask(self._proxy.writer, write, view.pchannels)
+        self._proxy.call(self._proxy.dm_queue.run(task))
+        return keys, task.ts
+
+    def delete(self, request: Delete) -> MutationResult:
+        cached = self._collection(request.database, request.collection)
+        partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
+        if not request.filter.strip():
+            raise InvalidParameter("delete expression is empty: give a filter, such as pk in [1, 2]")
+        keys = cached.plans.filter(request.filter, request.filter_values).primary_keys()
+        if keys is None:
+            keys = self._proxy.reader.matching_keys(
+                cached, request.filter, request.filter_values, request.partition
+            )
+        if len(keys) == 0:
+            return MutationResult(keys, 0, 0, 0, self._proxy.stamp())
+        task = DeleteTask(
+            self._proxy.writer,
+            cached.collection_id,
+            partition_id,
+            keys_by_shard(keys, cached.view.vchannels),
+            cached.view.pchannels,
+        )
+        self._proxy.call(self._proxy.dm_queue.run(task))
+        return MutationResult(keys, 0, len(keys), 0, task.ts)
+
+    def flush(self, database: str, collections: Sequence[str]) -> FlushResult:
+        cached = {name: self._collection(database, name) for name in collections}
+        outcomes = {
+            name: self._proxy.define(
+                "flush", lambda c=c: self._proxy.coordinators.data.flush(c.collection_id)
+            )  # type: ignore[misc]
+            for name, c in cached.items()
+        }
+        return _flush_result(outcomes)
+
+    def flush_state(
+        self, segment_ids: Sequence[int], database: str, collection: str, flush_ts: Timestamp
+    ) -> bool:
+        collection_id = CollectionID(0)
+        if collection:
+            collection_id = self._collection(database, collection).collection_id
+        wanted = tuple(SegmentID(s) for s in segment_ids)
+        data = self._proxy.coordinators.data
+        return self._proxy.call(data.flush_finished(collection_id, wanted, flush_ts))
+
+    def flush_all(self, database: str) -> Timestamp:
+        coordinators = self._proxy.coordinators
+
+        async def everything() -> Timestamp:
+            flush_ts = NO_TIMESTAMP
+            for collection in await coordinators.root.list_collections(database):
+                outcome = await coordinators.data.flush(collection.collection_id)
+                flush_ts = max(flush_ts, outcome.flush_ts)
+            return flush_ts or await coordinators.root.alloc_timestamp(1)
+
+        return self._proxy.define("flush all", everything)
+
+    def flush_all_state(self, flush_ts: Timestamp) -> bool:
+        return self.flush_state((), "", "", flush_ts)
+
+
+def _with_auto_keys(rows: pa.RecordBatch, cached: CachedCollection, first_id: int) -> pa.RecordBatch:
+    """The rows with fresh primary keys, in the schema's order of columns."""
+    schema = cached.view.schema
+    key = schema.primary_field
+    fresh = pa.array(np.arange(first_id, first_id + rows.num_rows)).cast(key.arrow_type)
+    columns = [fresh if f is key else rows.column(f.name) for f in schema.fields]
+    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
+
+
+def _last_of_each_key(rows: pa.RecordBatch, key: str) -> tuple[pa.RecordBatch, pa.Array]:
+    """Of rows with the same key within one upsert, the last one counts."""
+    keys = rows.column(key)
+    numbered = pa.table({"key": keys, "row": pa.array(np.arange(rows.num_rows))})
+    last = numbered.group_by("key", use_threads=False).aggregate([("row", "max")]).column("row_max")
+    if len(last) == rows.num_rows:
+        return rows, keys
+    rows = rows.take(last.combine_chunks().sort())
+    return rows, rows.column(key)
+
+
+def _flush_result(outcomes: dict[str, FlushOutcome]) -> FlushResult:
+    return FlushResult(
+        segment_ids={name: o.sealed for name, o in outcomes.items()},
+        flushed_segment_ids={name: o.flushed for name, o in outcomes.items()},
+        flush_ts={name: o.flush_ts for name, o in outcomes.items()},
+    )

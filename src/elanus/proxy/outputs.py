@@ -1,0 +1,61 @@
+"""Output fields: from what a client names to the columns that must be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elanus.core.errors import FieldNotFound
+from elanus.core.schema import CollectionSchema
+
+COUNT = "count(*)"
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """``columns`` are read from storage; ``names`` is what the client is told it gets.
+
+    ``dynamic``: the keys of ``$meta`` that were named; ``None``: whole dynamic rows.
+    """
+
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    dynamic: tuple[str, ...] | None
+
+
+def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
+    """``*`` is every field. With ``with_key`` the primary key is always among them (queries).
+
+    Raises `FieldNotFound` for a name that is neither a field nor, without a dynamic field, anything.
+    """
+    columns: dict[str, None] = {}
+    keys: list[str] = []
+    whole_meta = False
+    for name in requested:
+        name = name.strip()
+        if name == "*":
+            columns |= dict.fromkeys(f.name for f in schema.fields)
+            whole_meta = schema.dynamic_field is not None
+        elif name in schema.by_name:
+            columns[name] = None
+            whole_meta = whole_meta or schema.by_name[name].is_dynamic
+        elif schema.dynamic_field is not None:
+            columns[schema.dynamic_field.name] = None
+            keys.append(_dynamic_key(name, schema.dynamic_field.name))
+        else:
+            raise FieldNotFound(f"field {name} not exist")
+    if with_key:
+        columns = {schema.primary_field.name: None} | columns
+    names = [c for c in columns if not schema.by_name[c].is_dynamic]
+    if whole_meta and schema.dynamic_field is not None:
+        names.append(schema.dynamic_field.name)
+    dynamic = None if whole_meta else tuple(keys)
+    return Outputs(tuple(columns), (*names, *(keys if not whole_meta else ())), dynamic)
+
+
+def _dynamic_key(name: str, dynamic_field: str) -> str:
+    """``$meta["k"]`` and ``k`` name the same key."""
+    for quote in ('"', "'"):
+        head = f"{dynamic_field}[{quote}"
+        if name.startswith(head) and name.endswith(f"{quote}]"):
+            return name[len(head) : -2]
+    return name

@@ -1,0 +1,35 @@
+"""What a read request compiles to, kept for the requests that come again.
+
+The same filter text gives the same `BoundFilter` object, so that query nodes recognise it and use the
+masks they have. One `Plans` belongs to one cached collection and goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from elanus.core.schema import CollectionSchema
+from elanus.expr import BoundFilter, compile_filter
+from elanus.proxy.outputs import Outputs, resolve_outputs
+
+_KEPT = 512
+
+
+class Plans:
+    def __init__(self, schema: CollectionSchema) -> None:
+        self._schema = schema
+        self._compile = lru_cache(_KEPT)(lambda text: compile_filter(text, schema))
+        self._resolve = lru_cache(_KEPT)(
+            lambda requested, with_key: resolve_outputs(schema, requested, with_key=with_key)
+        )
+
+    def filter(self, text: str, values: Mapping[str, object]) -> BoundFilter:
+        """Raises `InvalidFilter`."""
+        if values:
+            return compile_filter(text, self._schema, values)
+        return self._compile(text)
+
+    def outputs(self, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
+        """Raises `FieldNotFound`."""
+        return self._resolve(requested, with_key)

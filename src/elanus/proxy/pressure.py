@@ -1,0 +1,64 @@
+"""Back-pressure: writes are slowed, then refused, before memory or disk run out.
+
+While the pipeline is down nothing leaves the growing segments and the log. Between the soft and the hard
+limit of growing data each write waits a little, longer the nearer the hard one; beyond it, or when the
+disk's reserve is touched, it is refused with an error that says so. Reads and deletes go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elanus.core.errors import DiskFull, MemoryFull
+
+_DELAY_MAX_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PressureLimits:
+    growing_soft_bytes: int
+    growing_hard_bytes: int
+    disk_reserve_bytes: int
+
+
+def write_delay_s(growing_bytes: int, limits: PressureLimits) -> float:
+    """How long a write has to wait: 0 up to the soft limit, rising to a second at the hard one."""
+    if growing_bytes <= limits.growing_soft_bytes:
+        return 0.0
+    room = max(1, limits.growing_hard_bytes - limits.growing_soft_bytes)
+    return _DELAY_MAX_S * min(1.0, (growing_bytes - limits.growing_soft_bytes) / room)
+
+
+class Pressure:
+    """``growing_bytes`` and ``disk_free_bytes`` are read at each write; they must be cheap."""
+
+    def __init__(
+        self,
+        limits: PressureLimits,
+        growing_bytes: Callable[[], int],
+        disk_free_bytes: Callable[[], int],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._limits = limits
+        self._growing_bytes = growing_bytes
+        self._disk_free_bytes = disk_free_bytes
+        self._sleep = sleep
+
+    def before_write(self, size_bytes: int) -> None:
+        """Returns when a write of that size may go on. Raises `MemoryFull`, `DiskFull`."""
+        free = self._disk_free_bytes() - size_bytes
+        if free < self._limits.disk_reserve_bytes:
+            raise DiskFull(
+                f"disk quota exceeded: {free} bytes would be left, backpressure.disk_reserve_mb keeps "
+                f"{self._limits.disk_reserve_bytes}: free space on the data directory's disk"
+            )
+        growing = self._growing_bytes() + size_bytes
+        if growing > self._limits.growing_hard_bytes:
+            raise MemoryFull(
+                f"memory quota exceeded: {growing} bytes of growing data, backpressure.growing_hard_mb "
+                f"allows {self._limits.growing_hard_bytes}: wait for the pipeline to flush, then retry"
+            )
+        delay_s = write_delay_s(growing, self._limits)
+        if delay_s:
+            self._sleep(delay_s)

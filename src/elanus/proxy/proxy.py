@@ -1,0 +1,173 @@
+"""The proxy role: the part that lives on the event loop.
+
+It keeps the queues, the caches and the time ticker, and is what the coordinators talk to. The front that
+clients talk to (`elanus.proxy.front`) calls it from gRPC threads through `Proxy.call`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from elanus.core.errors import DeadlineExceeded, ElanusError
+from elanus.core.ids import CollectionID, NodeID
+from elanus.core.ticks import tick_report
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.log.port import Log
+from elanus.proxy.cache import CachedCollection, MetaCache
+from elanus.proxy.ddl import DdTask
+from elanus.proxy.ids import IdBatch
+from elanus.proxy.queues import DdQueue, DmQueue, DqQueue
+from elanus.proxy.reads import Reader
+from elanus.proxy.segments import SegmentAssigner
+from elanus.proxy.writes import LogWriter, Offload
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.querynode import QueryNodeReads
+from elanus.rpc.rootcoord import RootCoordApi, TickReport
+
+T = TypeVar("T")
+_log = structlog.get_logger("proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPolicy:
+    """``call_timeout_s`` bounds every wait of a client's thread for the event loop."""
+
+    tick_interval_ms: int
+    tasks_max: int
+    graceful_time_ms: int
+    read_timeout_s: float
+    call_timeout_s: float
+    quota_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinators:
+    """Clients of the coordinators, wherever they run."""
+
+    root: RootCoordApi
+    data: DataCoordApi
+    index: IndexCoordApi
+    query: QueryCoordApi
+
+
+class Proxy:
+    """Implements `elanus.rpc.proxy.ProxyApi`.
+
+    ``stamp`` allocates a fresh timestamp at once, from any thread.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        coordinators: Coordinators,
+        nodes: QueryNodeReads,
+        log: Log,
+        stamp: Callable[[], Timestamp],
+        offload: Offload,
+        policy: ProxyPolicy,
+    ) -> None:
+        self.node_id = node_id
+        self.coordinators = coordinators
+        self.stamp = stamp
+        self._policy = policy
+        self._loop = asyncio.get_running_loop()
+        self.cache = MetaCache(coordinators.root, coordinators.index)
+        self.dd_queue = DdQueue(stamp, policy.tasks_max)
+        self.dm_queue = DmQueue(stamp, policy.tasks_max)
+        self.dq_queue = DqQueue(policy.tasks_max)
+        self._assigner = SegmentAssigner(coordinators.data, policy.quota_rows)
+        self.writer = LogWriter(log, self.dm_queue, self._assigner, offload)
+        self.ids = IdBatch(lambda count: self.call(coordinators.root.alloc_ids(count)))
+        self.reader = Reader(
+            nodes,
+            self.dq_queue,
+            stamp,
+            self._ask_tick,
+            graceful_time_ms=policy.graceful_time_ms,
+            timeout_s=policy.read_timeout_s,
+        )
+        self._ticker: asyncio.Task[None] | None = None
+        self._asked: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Join the tick barrier; only after the first report is accepted may anything be written."""
+        await self.coordinators.root.register_proxy(self.node_id)
+        await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+        self._ticker = asyncio.create_task(self._tick(), name="proxy ticker")
+
+    async def stop(self) -> None:
+        for task in (*self._asked, *([self._ticker] if self._ticker else [])):
+            task.cancel()
+        await asyncio.gather(*self._asked, *([self._ticker] if self._ticker else []), return_exceptions=True)
+        await self.coordinators.root.unregister_proxy(self.node_id)
+
+    # from gRPC threads
+
+    def call(self, work: Awaitable[T]) -> T:
+        """Await something on the event loop, from another thread. Raises what it raises."""
+        future = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
+        try:
+            return future.result(self._policy.call_timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise DeadlineExceeded(f"no answer within {self._policy.call_timeout_s:g} s; retry") from None
+
+    def define(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a definition through the DdQueue and wait for it."""
+        task = DdTask(name, work)
+        self.call(self.dd_queue.run(task))
+        return task.result
+
+    def collection(self, database: str, name: str) -> CachedCollection:
+        """From the cache, or fetched. Raises `CollectionNotFound`, `DatabaseNotFound`."""
+        cached = self.cache.get(database, name)
+        return cached if cached is not None else self.call(self.cache.fill(database, name))
+
+    # for the coordinators
+
+    async def invalidate_collection(self, collection_id: CollectionID) -> None:
+        self.cache.invalidate(collection_id)
+
+    async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
+        self._assigner.give_back(collection_id)
+        return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
+
+    async def report_tick(self) -> TickReport:
+        now = self.stamp()
+        default, channels = tick_report(now, self.dm_queue.oldest())
+        return TickReport(self.node_id, default, channels)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._policy.tick_interval_ms / 1000)
+            try:
+                await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+            except ElanusError as error:
+                _log.warning("time tick not reported", error=error.message)
+
+    def _ask_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        self._loop.call_soon_threadsafe(self._ask_tick_soon, pchannels, at_least)
+
+    def _ask_tick_soon(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        task = asyncio.ensure_future(self._asked_tick(pchannels, at_least))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+
+    async def _asked_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """The reader that asked waits for its service time, whether this succeeds or not."""
+        try:
+            async with asyncio.timeout(self._policy.read_timeout_s):
+                await self.coordinators.root.tick_now(pchannels, at_least)
+        except (ElanusError, TimeoutError) as error:
+            _log.info("no early tick", error=str(error))
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

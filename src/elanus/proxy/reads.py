@@ -1,0 +1,193 @@
+"""Search and query through the proxy (the search's way).
+
+A read runs in its gRPC thread from end to end. It fixes one read timestamp before it asks anybody: what
+its consistency level demands, or the lowest service time where that is newer. A read that has to wait
+asks for a tick instead of waiting for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency, guarantee_timestamp
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.ids import PartitionID
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.api import Query, QueryResult, Search, SearchResult
+from elanus.proxy.cache import CachedCollection
+from elanus.proxy.outputs import COUNT
+from elanus.proxy.queues import DqQueue
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
+
+
+class Reader:
+    """``stamp`` allocates a timestamp from any thread; ``ask_tick`` asks for ticks without waiting."""
+
+    def __init__(
+        self,
+        nodes: QueryNodeReads,
+        queue: DqQueue,
+        stamp: Callable[[], Timestamp],
+        ask_tick: Callable[[tuple[str, ...], Timestamp], None],
+        *,
+        graceful_time_ms: int,
+        timeout_s: float,
+    ) -> None:
+        self._nodes = nodes
+        self._queue = queue
+        self._stamp = stamp
+        self._ask_tick = ask_tick
+        self._graceful_time_ms = graceful_time_ms
+        self._timeout_s = timeout_s
+
+    def search(self, cached: CachedCollection, request: Search) -> SearchResult:
+        with self._queue.slot():
+            schema = cached.view.schema
+            field = _vector_field(schema, request.vector_field)
+            metric = _checked_metric(cached, field, request.metric_type)
+            outputs = cached.plans.outputs(request.output_fields, with_key=False)
+            bound = cached.plans.filter(request.filter, request.filter_values)
+            partitions = _partition_ids(cached, request.partitions)
+            read_ts = self._read_timestamp(cached, request.consistency)
+            hits = self._nodes.search(
+                NodeSearch(
+                    collection_id=cached.collection_id,
+                    partition_ids=partitions,
+                    field_id=field.field_id,
+                    queries=request.queries,
+                    k=request.offset + request.limit,
+                    metric_type=metric,
+                    params=request.params,
+                    filter=bound,
+                    output_fields=outputs.columns,
+                    read_ts=read_ts,
+                    ignore_growing=request.ignore_growing,
+                )
+            )
+        offsets, ids, scores, fields = _without_first(hits, request.offset)
+        if request.round_decimal >= 0:
+            scores = np.round(scores, request.round_decimal)
+        return SearchResult(offsets, ids, scores, fields, outputs.names, outputs.dynamic, schema, read_ts)
+
+    def query(self, cached: CachedCollection, request: Query) -> QueryResult:
+        with self._queue.slot():
+            schema = cached.view.schema
+            counting = request.output_fields == (COUNT,)
+            outputs = cached.plans.outputs(() if counting else request.output_fields, with_key=True)
+            bound = cached.plans.filter(request.filter, request.filter_values)
+            if bound.matches_all and request.ids is None and request.limit is None and not counting:
+                raise InvalidParameter(
+                    "empty expression should be used with limit: give a filter, ids or a limit"
+                )
+            if counting and request.limit is not None:
+                raise InvalidParameter(
+                    "count entities with pagination is not allowed: leave limit and offset out"
+                )
+            wanted = NodeQuery(
+                collection_id=cached.collection_id,
+                partition_ids=_partition_ids(cached, request.partitions),
+                filter=bound,
+                primary_keys=None if request.ids is None else _key_array(schema, request.ids),
+                output_fields=outputs.columns,
+                limit=None if request.limit is None else request.offset + request.limit,
+                read_ts=self._read_timestamp(cached, request.consistency),
+                ignore_growing=request.ignore_growing,
+            )
+            if counting:
+                count = pa.array([self._nodes.count(wanted)], pa.int64())
+                return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
+            rows = self._nodes.query(wanted)
+        fields = {name: column.slice(request.offset) for name, column in rows.items()}
+        return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts)
+
+    def matching_keys(
+        self, cached: CachedCollection, text: str, values: Mapping[str, object], partition: str
+    ) -> pa.Array:
+        """Primary keys of the rows a filter matches now, with every acknowledged write seen."""
+        key = cached.view.schema.primary_field.name
+        consistency = ReadConsistency(ConsistencyLevel.STRONG)
+        with self._queue.slot():
+            rows = self._nodes.query(
+                NodeQuery(
+                    collection_id=cached.collection_id,
+                    partition_ids=_partition_ids(cached, (partition,) if partition else ()),
+                    filter=cached.plans.filter(text, values),
+                    primary_keys=None,
+                    output_fields=(key,),
+                    limit=None,
+                    read_ts=self._read_timestamp(cached, consistency),
+                )
+            )
+        return rows[key]
+
+    def _read_timestamp(self, cached: CachedCollection, consistency: ReadConsistency) -> Timestamp:
+        """The one moment a read is answered at; returns when the query nodes have reached it.
+
+        Raises `CollectionNotLoaded`, `DeadlineExceeded`.
+        """
+        served = self._nodes.service_time(cached.collection_id)
+        guarantee = guarantee_timestamp(
+            consistency, cached.view.consistency_level, self._stamp(), self._graceful_time_ms
+        )
+        if served >= guarantee:
+            return served
+        self._ask_tick(cached.view.pchannels, guarantee)
+        self._nodes.wait_service_time(cached.collection_id, guarantee, self._timeout_s)
+        return guarantee
+
+
+def _vector_field(schema: CollectionSchema, name: str) -> FieldSchema:
+    if name:
+        field = schema.by_name.get(name)
+        if field is None or not field.data_type.is_vector:
+            raise FieldNotFound(f"failed to get field schema by name: fieldName({name}) not found")
+        return field
+    if len(schema.vector_fields) > 1:
+        names = ", ".join(f.name for f in schema.vector_fields)
+        raise InvalidParameter(
+            f"multiple anns_fields exist ({names}), please specify a anns_field in search_params"
+        )
+    return schema.vector_fields[0]
+
+
+def _checked_metric(cached: CachedCollection, field: FieldSchema, requested: str) -> str:
+    """The index's metric. A request may name it, and must then name the same."""
+    metric = cached.index_spec(field).metric_type
+    if requested and requested.upper() != metric:
+        raise InvalidParameter(
+            f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"
+        )
+    return metric
+
+
+def _partition_ids(cached: CachedCollection, names: tuple[str, ...]) -> tuple[PartitionID, ...]:
+    return tuple(dict.fromkeys(cached.partition_id(name) for name in names))
+
+
+def _key_array(schema: CollectionSchema, ids: object) -> pa.Array:
+    field = schema.primary_field
+    try:
+        return pa.array(ids, field.arrow_type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidParameter(
+            f"ids do not fit the primary key {field.name} of type {field.data_type.name}: {error}"
+        ) from error
+
+
+def _without_first(
+    hits: NodeHits, offset: int
+) -> tuple[npt.NDArray[np.int64], pa.Array, npt.NDArray[np.float32], Mapping[str, pa.Array]]:
+    """The hits of each query without its first ``offset`` ones."""
+    if offset == 0:
+        return hits.offsets, hits.ids, hits.scores, hits.fields
+    counts = np.diff(hits.offsets)
+    rank = np.arange(len(hits.scores)) - np.repeat(hits.offsets[:-1], counts)
+    kept = np.flatnonzero(rank >= offset)
+    offsets = np.concatenate(([0], np.cumsum(np.maximum(counts - offset, 0))))
+    at = pa.array(kept)
+    return offsets, hits.ids.take(at), hits.scores[kept], {n: c.take(at) for n, c in hits.fields.items()}
