@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-DATA_FILE = "mnist-small.npz"
+SHIPPED_FILE = Path(__file__).parents[3] / "examples" / "data" / "mnist-small.npz"
+"""Part of the source tree. An installed wheel is without it, and the demo then wants a file named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,6 @@ class Digits:
     train: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
     queries: npt.NDArray[np.float32]
-
-
-def shipped_file() -> Path:
-    """The data set that comes with Elanus: in the package when it was installed, else in the checkout."""
-    installed = Path(__file__).with_name("data") / DATA_FILE
-    return installed if installed.exists() else Path(__file__).parents[3] / "examples" / "data" / DATA_FILE
 
 
 def read(path: Path) -> Digits:

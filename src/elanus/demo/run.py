@@ -17,7 +17,7 @@ import numpy as np
 from pymilvus import MilvusException
 
 from elanus.demo import picture
-from elanus.demo.data import Digits, exact_neighbours, read, recall, shipped_file
+from elanus.demo.data import SHIPPED_FILE, Digits, exact_neighbours, read, recall
 from elanus.demo.report import Report
 from elanus.demo.server import DemoServer, ServerFailed
 from elanus.demo.steps import Hits, Steps
@@ -42,11 +42,10 @@ def run(*, data_dir: Path | None = None, data: Path | None = None, out: Path = P
     """
     if find_spec("matplotlib") is None:
         raise DemoFailed(picture.MISSING)
-    source = data or shipped_file()
     try:
-        digits = read(source)
+        digits = read(data or SHIPPED_FILE)
     except (OSError, ValueError) as error:
-        raise DemoFailed(f"the vectors cannot be read: {error}") from None
+        raise DemoFailed(f"the vectors cannot be read: {error}; name a file with --data") from None
     with ExitStack() as stack:
         directory = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elanus-demo-")))
         server = stack.enter_context(DemoServer(directory / "data" if data_dir is None else directory))

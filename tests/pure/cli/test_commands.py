@@ -1,0 +1,157 @@
+"""The commands as typed: exit codes, messages, and what they ask of the server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from elanus import __version__
+from elanus.cli.app import app
+from elanus.core.errors import InvalidParameter
+from elanus.metrics import Metrics
+from elanus.server.announce import Announcement, announce
+from elanus.server.observe import Health, ObservePort
+from elanus.server.settings import MetricsSettings, Settings
+from elanus.server.status import (
+    ChannelStatus,
+    CollectionStatus,
+    JobStatus,
+    PipelineStatus,
+    RoleStatus,
+    Status,
+)
+
+STATUS = Status(
+    version="9.9",
+    uptime_s=90.0,
+    roles=[RoleStatus("querynode", "Abnormal", "out of memory")],
+    channels=[ChannelStatus("by-dev-rootcoord-dml_0", 462_000_000_000_000_000, 5000.0, 2_500_000)],
+    collections=[
+        CollectionStatus("default", "digits", 100, 10_000, {"Growing": 1, "Flushed": 3, "Importing": 2})
+    ],
+    jobs=[JobStatus("41", "flush", "running", "idle", "2026-01-01T00:00:00Z", 1500.0, 10_000, 31_400_000)],
+    pipeline=PipelineStatus("Healthy", 4711, 2),
+)
+
+
+class FakeServer:
+    def health(self) -> Health:
+        return Health(True, STATUS.roles)
+
+    def status(self) -> Status:
+        return STATUS
+
+    def restart_role(self, role: str) -> None:
+        if role != "querynode":
+            raise InvalidParameter(f"there is no role {role}")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """The data directory of a running server."""
+    port = ObservePort(MetricsSettings(port=0), Metrics().registry, FakeServer())
+    announce(tmp_path, Announcement(version="9.9", pid=1, address="127.0.0.1:1", observe_url=port.url))
+    yield tmp_path
+    port.close()
+
+
+def elanus(*arguments: object) -> Result:
+    # wide enough that no table is folded
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+
+
+def test_version() -> None:
+    assert elanus("version").output.strip() == __version__
+
+
+def test_settings_printed_are_settings_taken(tmp_path: Path) -> None:
+    first = elanus("settings", "--data-dir", "here", "--set", "log.fsync=false")
+    content = yaml.safe_load(first.output)
+    assert Settings.model_validate(content) == Settings(data_dir=Path("here"), log={"fsync": False})
+    file = tmp_path / "elanus.yaml"
+    file.write_text(first.output)
+    assert elanus("settings", "--config", file).output == first.output
+
+
+@pytest.mark.parametrize("command", ["settings", "serve"])
+def test_wrong_settings_are_named_and_end_with_2(command: str) -> None:
+    result = elanus(command, "--set", "proxy.prot=1", "--set", "colour=red")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "command line: unknown setting proxy.prot; did you mean proxy.port?",
+        "command line: unknown setting colour (all settings: `elanus settings`)",
+    ]
+
+
+def test_an_assignment_without_a_value_is_misuse() -> None:
+    result = elanus("settings", "--set", "proxy.port")
+    assert result.exit_code == 2
+    assert "write it as NAME=VALUE" in result.stderr
+
+
+def test_status_shows_every_part_of_the_answer(running: Path) -> None:
+    result = elanus("status", "--data-dir", running)
+    assert result.exit_code == 0
+    for part in (
+        "elanus 9.9, up 1.5 min",
+        "querynode",
+        "out of memory",
+        "pid 4711, 2 restarts",
+        "by-dev-rootcoord-dml_0",
+        "5000 ms",
+        "2.5 MB",
+        "default.digits",
+        "10,000",
+        "100 %",
+        "importing",
+        "idle",
+        "31.4 MB",
+    ):
+        assert part in result.output, part
+
+
+def test_status_as_json_is_the_answer_itself(running: Path) -> None:
+    result = elanus("status", "--data-dir", running, "--json")
+    assert yaml.safe_load(result.output)["jobs"][0]["job_id"] == "41"
+
+
+def test_status_without_a_server_says_so(tmp_path: Path) -> None:
+    result = elanus("status", "--data-dir", tmp_path)
+    assert result.exit_code == 1
+    assert "no server has announced itself" in result.stderr
+
+
+def test_status_of_a_server_that_was_killed_says_so(tmp_path: Path) -> None:
+    gone = ObservePort(MetricsSettings(port=0), Metrics().registry, FakeServer())
+    announce(tmp_path, Announcement(version="9.9", pid=1, address="127.0.0.1:1", observe_url=gone.url))
+    gone.close()
+    result = elanus("status", "--data-dir", tmp_path)
+    assert result.exit_code == 1
+    assert "is `elanus serve` running?" in result.stderr
+
+
+def test_a_role_is_restarted_by_name(running: Path) -> None:
+    assert elanus("restart-role", "querynode", "--data-dir", running).exit_code == 0
+    result = elanus("restart-role", "nobody", "--data-dir", running)
+    assert result.exit_code == 1
+    assert "404 there is no role nobody" in result.stderr
+
+
+def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
+    result = elanus("demo", "--data", tmp_path / "none.npz")
+    assert result.exit_code == 1
+    assert "none.npz" in result.stderr
+
+
+def test_the_command_line_loads_no_heavy_library() -> None:
+    """What `elanus serve` waits for before it can begin to start."""
+    heavy = "{'grpc', 'numpy', 'pyarrow', 'pymilvus', 'pyspark', 'faiss', 'pydantic', 'matplotlib'}"
+    code = f"import sys, elanus.cli.app; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,144 @@
+"""The HTTP port, asked over real sockets."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.client import HTTPResponse
+
+import pytest
+
+from elanus.core.errors import InvalidParameter, NotReady
+from elanus.metrics import Metrics
+from elanus.server.observe import Health, ObservePort
+from elanus.server.settings import MetricsSettings
+from elanus.server.startup import PortTaken
+from elanus.server.status import REQUEST_HEADER, PipelineStatus, RoleStatus, Status
+
+
+@dataclass
+class FakeServer:
+    serving: bool = True
+    broken: bool = False
+    restarted: list[str] = field(default_factory=list)
+
+    def health(self) -> Health:
+        state = "Healthy" if self.serving else "Initializing"
+        return Health(self.serving, [RoleStatus("proxy", state)])
+
+    def status(self) -> Status:
+        if self.broken:
+            raise RuntimeError("a defect")
+        return Status("1.0", 2.5, self.health().roles, [], [], [], PipelineStatus("Healthy", 7, 0))
+
+    def restart_role(self, role: str) -> None:
+        if role == "nobody":
+            raise InvalidParameter("there is no role nobody")
+        if role == "busy":
+            raise NotReady("busy is restarting")
+        self.restarted.append(role)
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def port(server: FakeServer, metrics: Metrics) -> Iterator[ObservePort]:
+    port = ObservePort(MetricsSettings(port=0), metrics.registry, server)
+    yield port
+    port.close()
+
+
+def ask(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(url, method=method, headers=headers)
+    try:
+        answer: HTTPResponse
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_metrics_are_served_with_what_was_counted(port: ObservePort, metrics: Metrics) -> None:
+    metrics.requests.labels(rpc="Search", code="0").inc(3)
+    status, text = ask(port.url + "/metrics")
+    assert status == 200
+    assert 'elanus_requests_total{code="0",rpc="Search"} 3.0' in text
+
+
+def test_healthz_follows_the_roles(port: ObservePort, server: FakeServer) -> None:
+    assert ask(port.url + "/healthz")[0] == 200
+    server.serving = False
+    status, text = ask(port.url + "/healthz")
+    assert status == 503
+    assert json.loads(text)["roles"] == [{"role": "proxy", "state": "Initializing", "detail": ""}]
+
+
+def test_status_is_the_servers_own_account(port: ObservePort) -> None:
+    status, text = ask(port.url + "/status")
+    assert status == 200
+    assert json.loads(text)["pipeline"] == {"state": "Healthy", "pid": 7, "restarts": 0}
+
+
+def test_a_defect_answers_one_request_and_the_port_lives_on(port: ObservePort, server: FakeServer) -> None:
+    server.broken = True
+    assert ask(port.url + "/status") == (500, '{"error":"RuntimeError: a defect"}')
+    server.broken = False
+    assert ask(port.url + "/status")[0] == 200
+
+
+def test_a_role_is_restarted(port: ObservePort, server: FakeServer) -> None:
+    status, _ = ask(port.url + "/roles/querynode/restart", "POST", **{REQUEST_HEADER: "test"})
+    assert status == 200
+    assert server.restarted == ["querynode"]
+
+
+@pytest.mark.parametrize(
+    ("role", "method", "headers", "status"),
+    [
+        ("proxy", "POST", {}, 403),  # what a web page could make a browser send
+        ("proxy", "GET", {REQUEST_HEADER: "test"}, 405),
+        ("nobody", "POST", {REQUEST_HEADER: "test"}, 404),
+        ("busy", "POST", {REQUEST_HEADER: "test"}, 503),
+    ],
+)
+def test_a_role_is_not_restarted(
+    port: ObservePort, server: FakeServer, role: str, method: str, headers: dict[str, str], status: int
+) -> None:
+    assert ask(f"{port.url}/roles/{role}/restart", method, **headers)[0] == status
+    assert server.restarted == []
+
+
+@pytest.mark.parametrize(("path", "method", "status"), [("/else", "GET", 404), ("/status", "POST", 405)])
+def test_other_requests_are_refused(port: ObservePort, path: str, method: str, status: int) -> None:
+    assert ask(port.url + path, method)[0] == status
+
+
+def test_a_taken_port_is_named_with_its_remedy(
+    port: ObservePort, server: FakeServer, metrics: Metrics
+) -> None:
+    taken = int(port.url.rpartition(":")[2])
+    with pytest.raises(PortTaken, match=rf"127.0.0.1:{taken} cannot be opened.*--set metrics.port"):
+        ObservePort(MetricsSettings(port=taken), metrics.registry, server)
+
+
+def test_the_port_is_free_again_after_close(server: FakeServer, metrics: Metrics) -> None:
+    first = ObservePort(MetricsSettings(port=0), metrics.registry, server)
+    first.close()
+    taken = int(first.url.rpartition(":")[2])
+    second = ObservePort(MetricsSettings(port=taken), metrics.registry, server)
+    try:
+        assert ask(second.url + "/healthz")[0] == 200
+    finally:
+        second.close()

@@ -1,0 +1,139 @@
+"""Where settings come from, which layer wins, and what is refused in what words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from elanus.server.settings import Settings
+from elanus.server.settings_load import InvalidSettings, environment_name, load, setting_names
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in [name for name in os.environ if name.startswith("ELANUS_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "elanus.yaml"
+
+
+def test_without_any_layer_the_defaults_hold() -> None:
+    assert load() == Settings()
+
+
+def test_layers_are_merged_key_by_key_and_the_closer_one_wins(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text("proxy: {host: 0.0.0.0, port: 1, workers: 2}\nlog: {fsync: no}\n")
+    monkeypatch.setenv("ELANUS_PROXY__PORT", "3")
+    monkeypatch.setenv("ELANUS_PROXY__WORKERS", "4")
+    settings = load(config, {"proxy.workers": "5", "data_dir": Path("here")})
+    assert (settings.proxy.host, settings.proxy.port, settings.proxy.workers) == ("0.0.0.0", 3, 5)
+    assert settings.log.fsync is False
+    assert settings.data_dir == Path("here")
+    assert settings.rootcoord == Settings().rootcoord
+
+
+def test_the_file_is_named_by_the_environment_unless_the_command_line_does(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.yaml"
+    config.write_text("proxy: {port: 1}")
+    other.write_text("proxy: {port: 2}")
+    monkeypatch.setenv("ELANUS_CONFIG", str(other))
+    assert load().proxy.port == 2
+    assert load(config).proxy.port == 1
+
+
+def test_an_empty_file_sets_nothing(config: Path) -> None:
+    config.write_text("# nothing yet\n")
+    assert load(config) == Settings()
+
+
+def test_what_loads_is_exactly_the_settings_model() -> None:
+    """The pipeline process gets them as JSON, and must have the same."""
+    settings = load(None, {"proxy.port": 7})
+    assert type(settings) is Settings
+    assert Settings.model_validate_json(settings.model_dump_json()) == settings
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = load()
+    with pytest.raises(ValidationError):
+        settings.proxy.port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("setting", setting_names())
+def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    value: object = load()
+    for part in setting.split("."):
+        value = getattr(value, part)
+    monkeypatch.setenv(environment_name(setting), str(value))
+    assert load() == Settings()
+    # and the variable is really read: a list is no setting's value
+    monkeypatch.setenv(environment_name(setting), "")
+    if setting not in {"data_dir"}:
+        with pytest.raises(InvalidSettings, match=setting):
+            load()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("proxy: {prot: 1}", "unknown setting proxy.prot; did you mean proxy.port?"),
+        ("port: 1", "unknown setting port; did you mean proxy.port?"),
+        ("proxi: {port: 1}", "unknown setting proxi.port; did you mean proxy.port?"),
+        ("colour: red", "unknown setting colour (all settings: `elanus settings`)"),
+        ("proxy: {port: {a: 1}}", "unknown setting proxy.port.a; did you mean proxy.port?"),
+        ("log:", "log is a section, not a setting; set what is in it, such as log.fsync"),
+        ("proxy: {port: high}", "proxy.port is 'high': input should be a valid integer"),
+        ("proxy: {port: 70000}", "proxy.port is 70000: input should be less than or equal to 65535"),
+        ("pipeline: {java: gnu}", "pipeline.java is 'gnu': input should be 'auto', 'system' or 'bundled'"),
+        ("backpressure: {growing_soft_mb: 9999}", "backpressure: growing_soft_mb (9999) is above"),
+        ("- 1", "holds a list, not settings by name"),
+        ("a: [1", "is not YAML"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named(config: Path, text: str, problem: str) -> None:
+    config.write_text(text)
+    with pytest.raises(InvalidSettings) as caught:
+        load(config)
+    (line,) = caught.value.problems
+    assert line.startswith(f"{config}: ")
+    assert problem in line
+
+
+def test_a_file_that_cannot_be_read_is_named(config: Path) -> None:
+    with pytest.raises(InvalidSettings, match="elanus.yaml: cannot be read: No such file"):
+        load(config)
+
+
+def test_unknown_variables_are_refused_with_the_variable_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ELANUS_PROXY__PROT", "1")
+    monkeypatch.setenv("ELANUS_LOG", "{}")
+    with pytest.raises(InvalidSettings) as caught:
+        load()
+    assert sorted(caught.value.problems) == [
+        "environment: ELANUS_LOG is a section, not a setting; set what is in it, such as ELANUS_LOG__FSYNC",
+        "environment: unknown setting ELANUS_PROXY__PROT; did you mean ELANUS_PROXY__PORT?",
+    ]
+
+
+def test_all_problems_are_reported_with_their_sources(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("proxy: {workers: many}")
+    monkeypatch.setenv("ELANUS_LOG__FSYNC", "perhaps")
+    with pytest.raises(InvalidSettings) as caught:
+        load(config, {"metrics.port": -1})
+    sources = [line.partition(" is ")[0] for line in caught.value.problems]
+    assert sorted(sources) == sorted(
+        [f"{config}: proxy.workers", "environment: log.fsync", "command line: metrics.port"]
+    )
