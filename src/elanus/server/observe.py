@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _Answer = tuple[HTTPStatus, object]
+_STOP_POLL_S = 0.1
+"""How often the port looks whether it is to close."""
 _RESTART = re.compile(r"/roles/([a-z]+)/restart")
 
 
@@ -88,7 +90,9 @@ class ObservePort:
             ) from None
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.url = f"http://{host}:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="observe", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_STOP_POLL_S,), name="observe", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:

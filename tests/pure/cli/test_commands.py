@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,7 +119,7 @@ def test_status_shows_every_part_of_the_answer(running: Path) -> None:
 
 def test_status_as_json_is_the_answer_itself(running: Path) -> None:
     result = elanus("status", "--data-dir", running, "--json")
-    assert yaml.safe_load(result.output)["jobs"][0]["job_id"] == "41"
+    assert json.loads(result.output)["jobs"][0]["job_id"] == "41"
 
 
 def test_status_without_a_server_says_so(tmp_path: Path) -> None:

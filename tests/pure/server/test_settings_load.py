@@ -111,7 +111,7 @@ def test_what_is_wrong_in_the_file_is_named(config: Path, text: str, problem: st
 
 
 def test_a_file_that_cannot_be_read_is_named(config: Path) -> None:
-    with pytest.raises(InvalidSettings, match="elanus.yaml: cannot be read: No such file"):
+    with pytest.raises(InvalidSettings, match=r"elanus\.yaml: cannot be read: No such file"):
         load(config)
 
 
