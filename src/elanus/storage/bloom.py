@@ -66,7 +66,8 @@ def hash_keys(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """XXH64 (seed 0) of each key. shape (n,)."""
     if pa.types.is_integer(keys.type):
         return _xxh64_of_int64(keys.to_numpy())
-    return np.fromiter(map(xxhash.xxh64_intdigest, keys.to_pylist()), dtype=np.uint64, count=len(keys))
+    utf8 = keys.cast(pa.binary()).to_pylist()
+    return np.fromiter(map(xxhash.xxh64_intdigest, utf8), dtype=np.uint64, count=len(utf8))
 
 
 def _xxh64_of_int64(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
