@@ -144,19 +144,16 @@ def test_rows_must_come_in_the_order_of_time(store: LocalStore, tmp_path: Path) 
 
 
 def test_rows_that_do_not_fit_the_schema_are_refused(store: LocalStore) -> None:
-    with pytest.raises(Internal, match="without .*'vector'"):
+    with pytest.raises(Internal, match=r"without .*'vector'"):
         with_system_columns(rows_of_every_type(1).select(["id"]), 0, Timestamp(1), FILE_SCHEMA)
     with pytest.raises(Internal, match="columns"):
         written(store, "a.parquet", rows_of_every_type(1))
 
 
 def test_a_writer_that_is_left_without_finish_leaves_nothing(store: LocalStore, tmp_path: Path) -> None:
-    with (
-        pytest.raises(RuntimeError),
-        insert_log_writer(store, "a.parquet", EVERY_TYPE, KEY, tmp_path) as writer,
-    ):
+    with insert_log_writer(store, "a.parquet", EVERY_TYPE, KEY, tmp_path) as writer:
         writer.write(stamped(5, 0, 1))
-        raise RuntimeError
+        assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert list(store.list("")) == []
     assert list(tmp_path.glob("*.parquet")) == []
 
@@ -200,7 +197,7 @@ def test_files_that_are_not_insert_logs_are_refused(store: LocalStore, tmp_path:
 
 def test_another_row_count_than_the_manifest_says_is_damage(store: LocalStore) -> None:
     file = dataclasses.replace(written(store, "a.parquet", stamped(3, 0, 1)), rows=4)
-    with pytest.raises(CorruptObject, match="3 rows.*says 4"):
+    with pytest.raises(CorruptObject, match=r"3 rows.*says 4"):
         read_vectors(store, [file], "vector")
 
 

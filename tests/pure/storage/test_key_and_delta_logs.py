@@ -73,10 +73,9 @@ def test_statistics_tell_which_keys_may_be_there(
     assert (stats.rows, stats.pk_min, stats.pk_max) == (3, inside[0], inside[-1])
     write_stats_log(store, "s.json", stats)
     (read,) = read_stats_logs(store, ["s.json"])
-    assert read.may_contain(pa.array([*inside, *outside])).tolist() == [True] * len(inside) + [False] * len(
-        outside
-    )
-    assert read.may_contain(pa.array(inside[:0], pa.array(inside).type)).tolist() == []
+    assert read.may_contain(pa.array(inside)).all()
+    assert not read.may_contain(pa.array(outside)).any()
+    assert read.may_contain(pa.array(inside).slice(0, 0)).tolist() == []
 
 
 def test_the_range_alone_denies_keys_the_bloom_filter_would_let_pass() -> None:
