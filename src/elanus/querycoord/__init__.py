@@ -1,0 +1,1 @@
+"""The query coordinator: what is loaded, handoff, and the version of each loaded collection."""

@@ -1,0 +1,281 @@
+"""The index coordinator role.
+
+Level-triggered: whenever segments or indexes changed it compares what is flushed with what is built and
+starts the builds that are missing. A build that was running when this role or its index node went away is
+simply missing again; it is assigned anew under a higher version, and the older result does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.catalog import Index
+from elanus.core.change import Changes
+from elanus.core.errors import CollectionNotFound, DeadlineExceeded, ElanusError, IndexConflict, Unavailable
+from elanus.core.ids import BuildID, CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.schema import FieldSchema
+from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
+from elanus.core.world import Clock
+from elanus.index import resolve_index
+from elanus.indexcoord.state import Build, IndexState
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import BuildState, IndexStatus
+from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.storage.port import ObjectStore
+
+_FOLLOW_TIMEOUT_S = 5.0
+_RETRY_PAUSE_S = 1.0
+_log = structlog.get_logger("indexcoord")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPolicy:
+    """Segments of fewer than ``rows_min`` rows are searched without an index."""
+
+    rows_min: int
+    builds_max: int
+
+
+class IndexCoord:
+    """Implements `elanus.rpc.indexcoord.IndexCoordApi`. ``dial`` makes a client of an index node."""
+
+    def __init__(
+        self,
+        state: IndexState,
+        clock: Clock,
+        store: ObjectStore,
+        offload: Callable[..., Awaitable[object]],
+        rootcoord: RootCoordApi,
+        datacoord: DataCoordApi,
+        proxies: Mapping[NodeID, ProxyApi],
+        dial: Callable[[str], IndexNodeApi],
+        policy: IndexPolicy,
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._offload = offload
+        self._rootcoord = rootcoord
+        self._datacoord = datacoord
+        self._proxies = proxies
+        self._dial = dial
+        self._policy = policy
+        self._changes = Changes(clock.wall_ms())
+        self._wake = asyncio.Event()
+        self._node: IndexNodeApi | None = None
+        self._node_id = NodeID(0)
+        self._slots = asyncio.Semaphore(policy.builds_max)
+        self._running: dict[BuildID, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self._state.start()
+        self._loops = [
+            asyncio.create_task(self._follow_segments(), name="indexcoord follow"),
+            asyncio.create_task(self._reconcile_loop(), name="indexcoord reconcile"),
+        ]
+
+    async def stop(self) -> None:
+        tasks = [*self._loops, *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # definitions
+
+    async def create_index(
+        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+    ) -> None:
+        resolve_index(params, field.data_type, field.dim)
+        for index in self._state.indexes(collection_id):
+            if index.name == name and index.field_id == field.field_id and dict(index.params) == dict(params):
+                return
+            if index.name == name or index.field_id == field.field_id:
+                raise IndexConflict(
+                    "at most one distinct index is allowed per field: "
+                    f"index {index.name} exists with {dict(index.params)}; drop it first"
+                )
+        index_id = IndexID(await self._rootcoord.alloc_ids(1))
+        created = await self._rootcoord.alloc_timestamp(1)
+        await self._state.put_index(
+            Index(index_id, collection_id, field.field_id, name, dict(params), created)
+        )
+        await self._changed(collection_id)
+
+    async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
+        index = self._state.index(index_id)
+        if index is not None:
+            await self._state.remove_index(index)
+            await self._changed(collection_id)
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        for index in self._state.indexes(collection_id):
+            await self._state.remove_index(index)
+        await self._changed(collection_id)
+
+    async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
+        return self._state.indexes(collection_id)
+
+    async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]:
+        segments = await self._datacoord.segments(collection_id)
+        flushed = {s.segment_id: s.rows for s in segments if s.state is SegmentState.FLUSHED}
+        unflushed_rows = sum(
+            s.rows
+            for s in segments
+            if s.state in (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
+        )
+        return tuple(self._status(i, flushed, unflushed_rows) for i in self._state.indexes(collection_id))
+
+    def _status(self, index: Index, flushed: Mapping[SegmentID, int], unflushed_rows: int) -> IndexStatus:
+        builds = {s: self._state.build(index.index_id, s) for s in flushed}
+        failed = [b for b in builds.values() if b is not None and b.state is BuildState.FAILED]
+        indexed = sum(rows for s, rows in flushed.items() if _is_finished(builds[s]))
+        total = sum(flushed.values())
+        if failed:
+            state = BuildState.FAILED
+        elif indexed < total:
+            state = BuildState.IN_PROGRESS
+        else:
+            state = BuildState.FINISHED
+        return IndexStatus(
+            index=index,
+            state=state,
+            fail_reason="; ".join(b.fail_reason for b in failed),
+            total_rows=total,
+            indexed_rows=indexed,
+            pending_rows=total - indexed,
+        )
+
+    async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
+        return tuple(
+            build.file
+            for build in self._state.builds()
+            if build.collection_id == collection_id
+            and build.file is not None
+            and self._state.index(build.index_id) is not None
+        )
+
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        return await self._changes.wait(since, timeout_s)
+
+    async def register_indexnode(self, node_id: NodeID, address: str) -> None:
+        if self._node is None or self._node_id != node_id:
+            _log.info("index node registered", node=node_id)
+            self._node, self._node_id = self._dial(address), node_id
+            self._wake.set()
+
+    async def _changed(self, collection_id: CollectionID) -> None:
+        self._changes.happened()
+        self._wake.set()
+        await asyncio.gather(*(p.invalidate_collection(collection_id) for p in self._proxies.values()))
+
+    # builds
+
+    async def _follow_segments(self) -> None:
+        seen = 0
+        while True:
+            try:
+                seen = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
+            except ElanusError as error:
+                _log.info("cannot follow datacoord", error=error.message)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+            self._wake.set()
+
+    async def _reconcile_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._reconcile()
+            except ElanusError as error:
+                _log.warning("reconciling failed; trying again", error=error.message)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+                self._wake.set()
+
+    async def _reconcile(self) -> None:
+        for collection_id in tuple(self._state.indexed_collections()):
+            try:
+                recovery = await self._datacoord.recovery_info(collection_id)
+            except CollectionNotFound:
+                continue
+            for index in self._state.indexes(collection_id):
+                for manifest in recovery.flushed:
+                    await self._ensure_build(index, manifest)
+        await self._remove_leftovers()
+
+    async def _remove_leftovers(self) -> None:
+        for build in self._state.leftovers():
+            running = self._running.get(build.build_id)
+            if running is not None:
+                running.cancel()
+                continue
+            if build.file is not None:
+                await self._offload(self._store.delete, build.file.path)
+            await self._state.remove_build(build)
+
+    async def _ensure_build(self, index: Index, manifest: SegmentManifest) -> None:
+        build = self._state.build(index.index_id, manifest.segment_id)
+        if build is None:
+            small = manifest.rows < self._policy.rows_min
+            build = Build(
+                BuildID(await self._rootcoord.alloc_ids(1)),
+                index.index_id,
+                index.collection_id,
+                manifest.segment_id,
+                manifest.rows,
+                version=0,
+                state=BuildState.FINISHED if small else BuildState.UNISSUED,
+            )
+            await self._state.put_build(build)
+            self._changes.happened()
+        pending = build.state in (BuildState.UNISSUED, BuildState.IN_PROGRESS)
+        if pending and build.build_id not in self._running and self._node is not None:
+            task = asyncio.create_task(
+                self._run_build(index, build, manifest), name=f"build {build.build_id}"
+            )
+            self._running[build.build_id] = task
+            task.add_done_callback(lambda _: self._build_ended(build.build_id))
+
+    def _build_ended(self, build_id: BuildID) -> None:
+        self._running.pop(build_id, None)
+        self._wake.set()
+
+    async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
+        async with self._slots:
+            node = self._node
+            if node is None:
+                return
+            build = replace(build, version=build.version + 1, state=BuildState.IN_PROGRESS)
+            await self._state.put_build(build)
+            try:
+                file = await node.build_index(await self._request(index, build, manifest))
+            except (Unavailable, DeadlineExceeded) as error:
+                _log.info(
+                    "index node lost; the build is assigned anew", build=build.build_id, error=error.message
+                )
+                if self._node is node:
+                    self._node = None
+                return
+            except ElanusError as error:
+                _log.error("index build failed", build=build.build_id, error=error.message)
+                await self._state.put_build(
+                    replace(build, state=BuildState.FAILED, fail_reason=error.message)
+                )
+                self._changes.happened()
+                return
+            await self._state.put_build(replace(build, state=BuildState.FINISHED, file=file))
+            self._changes.happened()
+
+    async def _request(self, index: Index, build: Build, manifest: SegmentManifest) -> BuildIndex:
+        collection = await self._rootcoord.collection_by_id(index.collection_id)
+        field = collection.schema.by_id[index.field_id]
+        return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest)
+
+
+def _is_finished(build: Build | None) -> bool:
+    return build is not None and build.state is BuildState.FINISHED
