@@ -1,0 +1,83 @@
+"""What a job is, and what it needs of a Spark session.
+
+A `Job` is a value: a task (a plain function of one plan), the plans, and how to account for the outcomes.
+`elanus.pipeline.flush` and `elanus.pipeline.index_build` make jobs, `elanus.pipeline.jobs` runs them on a
+`JobSession`. Nothing here imports Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+Plan = TypeVar("Plan")
+Outcome = TypeVar("Outcome")
+
+
+class JobKind(StrEnum):
+    FLUSH = "flush"
+    INDEX_BUILD = "index build"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What a job came to: objects written, rows in them, their size."""
+
+    objects: tuple[str, ...]
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Plan, Outcome]):
+    """Work for Spark: one task per plan.
+
+    ``inputs`` names what the job reads, for people. ``task`` and the plans travel to Python workers, so
+    the task is a module-level function and plans pickle. ``output`` sums up the outcomes.
+    """
+
+    kind: JobKind
+    inputs: tuple[str, ...]
+    task: Callable[[Plan], Outcome]
+    plans: tuple[Plan, ...]
+    output: Callable[[Sequence[Outcome]], JobOutput]
+
+
+class JobSession(Protocol):
+    """Runs tasks. Synchronous, for any number of threads at once."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time."""
+        ...
+
+    def run(
+        self,
+        task: Callable[[Plan], Outcome],
+        plans: Sequence[Plan],
+        *,
+        group: str,
+        description: str,
+        pool: str,
+    ) -> list[Outcome]:
+        """Run one task per plan; their outcomes in the order of the plans.
+
+        Jobs of different pools share the slots fairly. Raises what a task raised where that is an error
+        of our own, `JobFailed` for anything else, and `JobCancelled`. When one task fails, the others
+        run to their end first.
+        """
+        ...
+
+    def cancel(self, group: str) -> None:
+        """Cancel the running job of that group. Only what has begun is hit: repeat until `run` ends."""
+        ...
+
+
+class JobFailed(Exception):
+    """A task failed, or Spark did. The text says which job and why."""
+
+
+class JobCancelled(Exception):
+    """The job was cancelled while it ran."""

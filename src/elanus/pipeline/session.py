@@ -1,0 +1,184 @@
+"""The Spark session of the pipeline process, and the one way in which jobs run on it.
+
+Elanus keeps Spark *thin*: a job's tasks receive a small plan each, do their own reading and writing
+with pyarrow, and return a small outcome. No vector passes through the JVM. The session is set up for
+that: a small heap, the JVM's quick compiler (there is no hot Java code), no web page unless asked for,
+loopback only when it runs on one machine, and Python workers that stay alive between jobs.
+
+`PipelineSession.run` is all that the jobs see of Spark. It is synchronous and may be called from many
+threads at once; each call is one Spark job in a group of its own, so that it can be cancelled, and in a
+named pool of the fair scheduler, so that jobs of one kind do not queue behind those of another.
+
+Left out: what runs next to what. That is decided in `elanus.pipeline.jobs`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from elanus.pipeline.java import JavaPreference, java_home
+from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.pipeline.worker import Guarded, TaskFailure, load_libraries
+
+Plan = TypeVar("Plan")
+Outcome = TypeVar("Outcome")
+
+SLOTS_MIN = 2
+"""Tasks at a time on one machine, at least: one long task must leave room for a short one."""
+_QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_LOG_SETTINGS = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{ISO8601} %p spark %c{1}: %m%n%ex
+# Spark takes the root's level from its Python gateway when it finds one.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """``master``: Spark's URL; ``local[*]`` means as many slots as processors, at least `SLOTS_MIN`.
+
+    ``conf`` overrides any Spark setting, the ones made here too.
+    """
+
+    master: str = "local[*]"
+    app_name: str = "elanus"
+    driver_memory_mb: int = 1024
+    java: JavaPreference = "auto"
+    ui: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return self.master.startswith("local")
+
+
+class PipelineSession:
+    """A running Spark session. Create it with `start`, end it with `stop`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._context: SparkContext = spark.sparkContext
+        self._cancelled: set[str] = set()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def start(cls, settings: SparkSettings, scratch: Path) -> PipelineSession:
+        """Start the JVM and the session: several seconds. One session per process.
+
+        ``scratch``: a local directory for Spark's files, the log settings and the launcher of a bundled
+        Java. Sets ``JAVA_HOME``, ``SPARK_HOME`` and ``PYSPARK_PYTHON`` in this process's environment,
+        for Spark reads them there. Raises `elanus.pipeline.java.JavaNotFound`.
+        """
+        scratch.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(scratch / "spark", ignore_errors=True)
+        log_settings = scratch / "log4j2.properties"
+        log_settings.write_text(_LOG_SETTINGS)
+        os.environ["JAVA_HOME"] = str(java_home(scratch, settings.java))
+        os.environ["SPARK_HOME"] = str(Path(sys.modules["pyspark"].__path__[0]))
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        if settings.is_local:
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        # A line for every remote call would drown everything else in the process's log.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings).items()))
+        return cls(SparkSession.builder.config(conf=conf).getOrCreate())
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time."""
+        return self._context.defaultParallelism
+
+    def warm_up(self) -> None:
+        """Start a Python worker in every slot and have it import what tasks need."""
+        slots = range(self.slots)
+        self.run(load_libraries, slots, group="warm-up", description="start Python workers", pool="warm-up")
+
+    def run(
+        self,
+        task: Callable[[Plan], Outcome],
+        plans: Sequence[Plan],
+        *,
+        group: str,
+        description: str,
+        pool: str,
+    ) -> list[Outcome]:
+        """Run one Spark task per plan (`elanus.pipeline.port.JobSession.run`)."""
+        self._context.setJobGroup(group, description, interruptOnCancel=True)
+        self._context.setLocalProperty("spark.scheduler.pool", pool)
+        try:
+            results = self._context.parallelize(plans, len(plans)).map(Guarded(task)).collect()
+        except Exception as error:
+            with self._lock:
+                if group in self._cancelled:
+                    raise JobCancelled(description) from None
+            raise JobFailed(f"{description}: {_first_line(error)}") from error
+        finally:
+            with self._lock:
+                self._cancelled.discard(group)
+        outcomes: list[Outcome] = []
+        for result in results:
+            if isinstance(result, TaskFailure):
+                raise result.as_error(description)
+            outcomes.append(result)
+        return outcomes
+
+    def cancel(self, group: str) -> None:
+        """Cancel the group's job. Only what Spark has begun can be cancelled: repeat until `run` ends."""
+        with self._lock:
+            self._cancelled.add(group)
+        self._context.cancelJobGroup(group)
+
+    def is_alive(self) -> bool:
+        """Whether the JVM still runs. Once it is gone only a new process helps."""
+        gateway = self._context._gateway
+        return gateway is not None and gateway.proc.poll() is None
+
+    def stop(self) -> None:
+        self.spark.stop()
+
+
+def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> dict[str, str]:
+    """All Spark settings of a session, the ones in ``settings.conf`` last."""
+    conf = {
+        "spark.app.name": settings.app_name,
+        "spark.master": settings.master,
+        "spark.driver.memory": f"{settings.driver_memory_mb}m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+        "spark.ui.enabled": str(settings.ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.python.worker.reuse": "true",
+        "spark.local.dir": str(scratch / "spark"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    if settings.is_local:
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+        conf["spark.driver.extraJavaOptions"] += f" {_QUICK_JVM}"
+    if settings.master == "local[*]":
+        conf["spark.master"] = f"local[{max(SLOTS_MIN, os.cpu_count() or 1)}]"
+    return conf | dict(settings.conf)
+
+
+def _first_line(error: Exception) -> str:
+    """What a Spark error says, without the Java stack trace."""
+    java_error = getattr(error, "java_exception", None)
+    text = str(error) if java_error is None else str(java_error.getMessage())
+    return text.strip().split("\n", 1)[0]

@@ -1,0 +1,75 @@
+"""What every task does around its work, in the Python worker.
+
+An error in a task would reach the driver as a Java exception with a Python traceback in its text. So
+tasks return errors as values: `Guarded` wraps a task, `TaskFailure` carries the error, and the driver
+raises it again as what it was. Spark therefore does not retry such a task, and is right not to: ours
+fail for reasons that stay (a damaged file, a full disk), and whoever ordered the job decides. What Spark
+retries on a cluster are lost workers, and names that hold `attempt_name` keep those tries apart.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from elanus.core.errors import ElanusError
+from elanus.log.port import CorruptLog, TrimmedLog
+from elanus.pipeline.port import JobFailed
+from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
+
+Plan = TypeVar("Plan")
+Outcome = TypeVar("Outcome")
+
+_OWN_ERRORS = (ElanusError, CorruptLog, TrimmedLog, CorruptObject, ObjectExists, ObjectMissing)
+_LIBRARIES = ("pyarrow.parquet", "faiss", "elanus.pipeline.flush", "elanus.pipeline.index_build")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """An error as a value. ``error`` is set for errors of our own, which survive the way to the driver."""
+
+    error: Exception | None
+    summary: str
+    trace: str
+
+    def as_error(self, job: str) -> Exception:
+        """What the driver raises, with the task's traceback as a note."""
+        error = self.error or JobFailed(f"{job}: {self.summary}")
+        error.add_note(f"in a task of: {job}\n{self.trace}")
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded(Generic[Plan, Outcome]):
+    """A task whose errors are values."""
+
+    task: Callable[[Plan], Outcome]
+
+    def __call__(self, plan: Plan) -> Outcome | TaskFailure:
+        try:
+            return self.task(plan)
+        except Exception as error:  # noqa: BLE001 - the boundary between worker and driver
+            known = error if isinstance(error, _OWN_ERRORS) else None
+            return TaskFailure(known, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def attempt_name(attempt: str) -> str:
+    """A name for this try of this task: the job's attempt, and Spark's number for the task's try.
+
+    Outside a Spark task it is the attempt itself.
+    """
+    from pyspark import TaskContext  # only here: what is tested without Spark must not import it
+
+    context = TaskContext.get()
+    return attempt if context is None else f"{attempt}-{context.taskAttemptId()}"
+
+
+def load_libraries(_slot: int) -> int:
+    """Import what tasks need, so that the first real one does not wait for it. Returns the process id."""
+    for name in _LIBRARIES:
+        importlib.import_module(name)
+    return os.getpid()

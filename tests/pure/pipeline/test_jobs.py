@@ -1,0 +1,208 @@
+"""The job runner on a session without Spark: limits, order, cancellation, and the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from elanus.core.errors import DiskFull
+from elanus.pipeline.jobs import JobRunner, JobState, default_limits
+from elanus.pipeline.port import Job, JobCancelled, JobKind, JobOutput
+
+TIMEOUT_S = 10
+
+
+class HeldSession:
+    """Runs each job in the calling thread once the test lets it go on (at once when nothing is held)."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.slots = slots
+        self.begun: list[str] = []
+        self.pools: list[str] = []
+        self.cancels: list[str] = []
+        self.deaf_to_cancels = 0
+        self._gates: dict[str, threading.Event] = {}
+        self._cancelled: set[str] = set()
+        self._change = threading.Condition()
+
+    def hold(self, description: str) -> None:
+        self._gates[description] = threading.Event()
+
+    def release(self, description: str) -> None:
+        self._gates[description].set()
+
+    def run(
+        self,
+        task: Callable[[Any], Any],
+        plans: Sequence[Any],
+        *,
+        group: str,
+        description: str,
+        pool: str,
+    ) -> list[Any]:
+        with self._change:
+            self.begun.append(description)
+            self.pools.append(pool)
+            self._groups = {**getattr(self, "_groups", {}), group: description}
+            self._change.notify_all()
+        gate = self._gates.get(description)
+        assert gate is None or gate.wait(TIMEOUT_S)
+        if group in self._cancelled:
+            raise JobCancelled(description)
+        return [task(plan) for plan in plans]
+
+    def cancel(self, group: str) -> None:
+        self.cancels.append(group)
+        if len(self.cancels) > self.deaf_to_cancels:
+            self._cancelled.add(group)
+            self._gates[self._groups[group]].set()
+
+    async def wait_begun(self, *descriptions: str) -> None:
+        def wait() -> None:
+            with self._change:
+                assert self._change.wait_for(lambda: set(descriptions) <= set(self.begun), TIMEOUT_S)
+
+        await asyncio.to_thread(wait)
+
+
+class Clock:
+    """Each look at it lets a second pass."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+def sum_up(outcomes: Sequence[int]) -> JobOutput:
+    return JobOutput(tuple(f"file-{outcome}" for outcome in outcomes), sum(outcomes), 100 * sum(outcomes))
+
+
+def job(
+    kind: JobKind, name: str, plans: tuple[int, ...] = (1, 2), task: Callable[[int], int] = int
+) -> Job[int, int]:
+    return Job(kind, (name,), task, plans, sum_up)
+
+
+def running(coroutine: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(coroutine, TIMEOUT_S))
+
+
+def test_outcomes_come_in_the_order_of_the_plans_and_are_booked() -> None:
+    async def scenario() -> None:
+        runner = JobRunner(HeldSession(), clock=Clock())
+        outcomes = await runner.run(job(JobKind.FLUSH, "ch0", (3, 4)), "user flush", attempt=2)
+        assert outcomes == [3, 4]
+        (record,) = runner.records()
+        assert (record.kind, record.cause, record.inputs) == (JobKind.FLUSH, "user flush", ("ch0",))
+        assert (record.state, record.attempt, record.error) == (JobState.FINISHED, 2, "")
+        assert record.output == JobOutput(("file-3", "file-4"), 7, 700)
+        assert (record.started_s, record.duration_ms) == (1001.0, 1000.0)
+        runner.close()
+
+    running(scenario())
+
+
+def test_builds_wait_for_each_other_and_flushes_do_not_wait_for_them() -> None:
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        runner = JobRunner(session)
+        first = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "a"), "flushed"))
+        await session.wait_begun("index build: a")
+        second = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "b"), "flushed"))
+        await runner.run(job(JobKind.FLUSH, "ch0"), "sealed")
+        assert session.begun == ["index build: a", "flush: ch0"]
+        states = {record.inputs[0]: record.state for record in runner.records()}
+        assert states == {"a": JobState.RUNNING, "b": JobState.WAITING, "ch0": JobState.FINISHED}
+        session.release("index build: a")
+        await asyncio.gather(first, second)
+        assert session.begun[2:] == ["index build: b"]
+        assert session.pools == ["INDEX_BUILD", "FLUSH", "INDEX_BUILD"]
+        runner.close()
+
+    running(scenario())
+
+
+def test_an_error_of_a_task_is_raised_and_booked() -> None:
+    def fail(_plan: int) -> int:
+        raise DiskFull("no room")
+
+    async def scenario() -> None:
+        runner = JobRunner(HeldSession())
+        with pytest.raises(DiskFull, match="no room"):
+            await runner.run(job(JobKind.FLUSH, "ch0", task=fail), "sealed")
+        (record,) = runner.records()
+        assert (record.state, record.error, record.output) == (JobState.FAILED, "DiskFull: no room", None)
+        assert await runner.run(job(JobKind.FLUSH, "ch0"), "sealed") == [1, 2]
+        runner.close()
+
+    running(scenario())
+
+
+def test_cancelling_the_caller_cancels_the_job_until_it_has_ended() -> None:
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        session.deaf_to_cancels = 1  # Spark had not begun yet when the first one came
+        runner = JobRunner(session)
+        task = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "a"), "flushed"))
+        await session.wait_begun("index build: a")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (record,) = runner.records()
+        assert record.state is JobState.CANCELLED
+        assert session.cancels == [record.job_id] * 2
+        assert await runner.run(job(JobKind.INDEX_BUILD, "b"), "flushed") == [1, 2], "its place is free again"
+        runner.close()
+
+    running(scenario())
+
+
+def test_a_job_cancelled_while_it_waits_never_begins() -> None:
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        runner = JobRunner(session)
+        first = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "a"), "flushed"))
+        await session.wait_begun("index build: a")
+        second = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "b"), "flushed"))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        session.release("index build: a")
+        await first
+        assert session.begun == ["index build: a"]
+        ended = runner.records()
+        assert [record.state for record in ended] == [JobState.CANCELLED, JobState.FINISHED]
+        assert ended[0].duration_ms == 0
+        runner.close()
+
+    running(scenario())
+
+
+def test_the_ledger_keeps_the_latest_jobs_only() -> None:
+    async def scenario() -> None:
+        runner = JobRunner(HeldSession(), history_max_jobs=3)
+        for number in range(5):
+            await runner.run(job(JobKind.FLUSH, str(number)), "sealed")
+        assert [record.inputs[0] for record in runner.records()] == ["2", "3", "4"]
+        assert len({record.job_id for record in runner.records()}) == 3
+        runner.close()
+
+    running(scenario())
+
+
+def test_builds_may_not_take_every_slot() -> None:
+    limits = {JobKind.FLUSH: 2, JobKind.INDEX_BUILD: 2}
+    with pytest.raises(ValueError, match="2 index builds at a time would take all 2 slots"):
+        JobRunner(HeldSession(slots=2), limits)
+    assert default_limits(8) == {JobKind.FLUSH: 8, JobKind.INDEX_BUILD: 1}
