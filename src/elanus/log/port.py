@@ -78,7 +78,9 @@ class LogReader(Protocol):
 class Log(Protocol):
     """Append and follow. One writer process at a time; any number of readers."""
 
-    async def append(self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True) -> Sequence[Position]:
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
         """Append the entries in order, atomically as to order: no other entry comes between them.
 
         ``durable``: returns after they are on stable storage. Without it (ticks of an idle channel)

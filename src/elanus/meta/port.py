@@ -2,8 +2,9 @@
 
 Keys are ``/``-separated ASCII. Each put gives the key a new revision, larger than every revision
 handed out before it in this store. What is kept here is small; bulk (manifests) lies on the object
-store and is pointed to from here. Transactions hold at most `TXN_OPERATIONS_MAX` operations, which is
-etcd's limit, so that code which works on SQLite works on etcd.
+store and is pointed to from here. The limits are etcd's, so that code which works on SQLite works on
+etcd: `TXN_OPERATIONS_MAX` operations and as many comparisons in a transaction, `TXN_MAX_BYTES` of keys
+and values, and no key written twice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 TXN_OPERATIONS_MAX = 128
+TXN_MAX_BYTES = 1_400_000
 VALUE_MAX_BYTES = 1_000_000
 
 
@@ -51,12 +53,18 @@ class MetaStore(Protocol):
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
         """Apply all operations durably in one transaction if every comparison holds.
 
-        Returns the revision the puts got. Raises `CompareFailed` (nothing applied), and `ValueError`
-        for a transaction or value over the limits.
+        Returns the revision the puts got (without any operation: the store's last). Raises
+        `CompareFailed` (nothing applied), and `ValueError` for a transaction outside the limits.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Every call after it raises `StoreClosed`."""
+        ...
+
+
+class StoreClosed(Exception):
+    """The store was closed."""
 
 
 class CompareFailed(Exception):

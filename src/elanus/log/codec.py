@@ -1,0 +1,160 @@
+"""Messages to log entries and back.
+
+The entry's header carries everything a reader decides by; the payload carries the rows of a write as
+one Arrow IPC stream (schema, one record batch), so an entry can be read without knowing anything but
+the entry. The payload of a delete is a batch of one column, the primary keys. Ticks, epoch marks and
+DDL have no payload.
+
+Column data is not copied on the way in: a payload is the list of buffers that Arrow would have written,
+and the log writes them from where they lie. It is not copied on the way out either: the decoded batch
+points into the memory the log read, and keeps it alive.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from elanus.core.messages import (
+    DdlMessage,
+    DeleteMessage,
+    EpochMark,
+    InsertMessage,
+    Message,
+    MsgKind,
+    TimeTick,
+    UpsertMessage,
+)
+from elanus.log.port import CorruptLog, EntryHeader, LogEntry, NewEntry
+
+KEY_COLUMN = "pk"
+
+_DDL = frozenset(
+    {MsgKind.CREATE_COLLECTION, MsgKind.DROP_COLLECTION, MsgKind.CREATE_PARTITION, MsgKind.DROP_PARTITION}
+)
+
+
+def encode(message: Message) -> NewEntry:
+    """The log entry of a message.
+
+    The payload refers to the message's column buffers: whatever owns them must not change them until
+    the append has returned.
+    """
+    match message:
+        case InsertMessage() | UpsertMessage():
+            kind = MsgKind.INSERT if isinstance(message, InsertMessage) else MsgKind.UPSERT
+            header = EntryHeader(
+                kind,
+                message.ts,
+                message.vchannel,
+                message.collection_id,
+                message.partition_id,
+                message.segment_id,
+                rows=message.rows.num_rows,
+                row_id_start=message.row_id_start,
+            )
+            return NewEntry(header, _ipc_parts(message.rows))
+        case DeleteMessage():
+            header = EntryHeader(
+                MsgKind.DELETE,
+                message.ts,
+                message.vchannel,
+                message.collection_id,
+                message.partition_id,
+                rows=len(message.primary_keys),
+            )
+            keys = pa.RecordBatch.from_arrays([message.primary_keys], names=[KEY_COLUMN])
+            return NewEntry(header, _ipc_parts(keys))
+        case DdlMessage():
+            return NewEntry(
+                EntryHeader(
+                    message.kind, message.ts, message.vchannel, message.collection_id, message.partition_id
+                )
+            )
+        case TimeTick():
+            return NewEntry(EntryHeader(MsgKind.TIME_TICK, message.ts, epoch=message.epoch))
+        case EpochMark():
+            return NewEntry(EntryHeader(MsgKind.EPOCH, message.ts, epoch=message.epoch))
+
+
+def decode(entry: LogEntry) -> Message:
+    """The message of an entry.
+
+    Raises `ValueError` when the entry has rows and was read without its payload, and `CorruptLog` when
+    the payload is not what `encode` writes.
+    """
+    header = entry.header
+    if header.kind is MsgKind.TIME_TICK:
+        return TimeTick(header.ts, header.epoch)
+    if header.kind is MsgKind.EPOCH:
+        return EpochMark(header.ts, header.epoch)
+    if header.kind in _DDL:
+        return DdlMessage(header.kind, header.ts, header.vchannel, header.collection_id, header.partition_id)
+    batch = _ipc_batch(entry)
+    if header.kind is MsgKind.DELETE:
+        return DeleteMessage(
+            header.ts, header.vchannel, header.collection_id, header.partition_id, batch.column(0)
+        )
+    write = InsertMessage if header.kind is MsgKind.INSERT else UpsertMessage
+    return write(
+        header.ts,
+        header.vchannel,
+        header.collection_id,
+        header.partition_id,
+        header.segment_id,
+        header.row_id_start,
+        batch,
+    )
+
+
+class _PartsSink:
+    """A file for Arrow to write to that keeps the buffers it is given instead of copying them."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | memoryview] = []
+
+    def write(self, part: bytes | pa.Buffer) -> int:
+        size_bytes = len(part)
+        if size_bytes:
+            self.parts.append(part if isinstance(part, bytes) else memoryview(part))
+        return size_bytes
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _ipc_parts(batch: pa.RecordBatch) -> list[bytes | memoryview]:
+    sink = _PartsSink()
+    with pa.PythonFile(sink, mode="w") as file, pa.ipc.new_stream(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.parts
+
+
+def _ipc_batch(entry: LogEntry) -> pa.RecordBatch:
+    if entry.payload is None:
+        raise ValueError(f"the entry at {entry.position} was read without its payload")
+    try:
+        batch = pa.ipc.open_stream(pa.py_buffer(entry.payload)).read_next_batch()
+    except (pa.ArrowInvalid, StopIteration) as error:
+        raise CorruptLog(
+            f"the payload at position {entry.position} is not a record batch: {error}"
+        ) from error
+    if batch.num_rows != entry.header.rows:
+        raise CorruptLog(
+            f"the payload at position {entry.position} has {batch.num_rows} rows, "
+            f"its header says {entry.header.rows}"
+        )
+    return batch

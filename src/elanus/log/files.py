@@ -1,0 +1,210 @@
+"""The embedded log: append-only files in one directory, written by one process.
+
+The parts: `elanus.log.frames` (the bytes), `layout` (where the files are), `writer` (one pchannel's
+files), `commit` (the thread that writes for all of them), `recovery` (after a crash), `reading` (for
+everyone). This module puts them together behind the `elanus.log.port.Log` protocol.
+
+A position is a byte offset in the pchannel's stream of files. Opening a log again never continues a
+file: what comes next begins a new one, above every position the earlier process may have handed out.
+
+Readers are woken through the event loop by the same call that answers the append. They read files, not
+memory: a reader that lags costs the writer nothing. Processes that do not write follow the log with
+`elanus.log.follower` and read finished stretches with `elanus.log.reading.read_range`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+from elanus.log.channel import Channel
+from elanus.log.commit import Chore, GroupCommit, Request, WritableChannel, deliver
+from elanus.log.disk import Disk
+from elanus.log.layout import lock_path, pchannel_directory, pchannel_names
+from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position
+from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor
+from elanus.log.writer import PchannelWriter
+
+_READ_THREADS = 2
+
+
+class LogInUse(Exception):
+    """Another process writes this log. Names the directory and the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLogOptions:
+    """``fsync`` off: acknowledged entries survive the process, not the machine. ``file_bytes_max``: where
+    a file is closed and the next begun. ``sync_delay_ms``: how long a non-durable entry may stay so."""
+
+    fsync: bool = True
+    file_bytes_max: int = 64 * 1024 * 1024
+    sync_delay_ms: int = 1000
+
+
+class FileLog:
+    """The embedded adapter of `elanus.log.port.Log`. Its methods may be called from any event loop."""
+
+    def __init__(
+        self, directory: Path, options: FileLogOptions | None = None, *, disk: Disk | None = None
+    ) -> None:
+        """Open the log, creating it if need be, and recover every pchannel.
+
+        Raises `LogInUse`, `elanus.log.port.CorruptLog`, `elanus.log.frames.UnknownLogFormat` and
+        `OSError`. ``disk`` replaces the file system in tests.
+        """
+        options = options or FileLogOptions()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._disk = disk or Disk(fsync=options.fsync)
+        self._file_bytes_max = options.file_bytes_max
+        self._lock_fd = _lock(directory)
+        try:
+            self._channels = {name: self._open_channel(name) for name in pchannel_names(directory)}
+        except BaseException:
+            os.close(self._lock_fd)
+            raise
+        self._commit = GroupCommit(options.sync_delay_ms)
+        # Not shut down with the log: readers may still read what is there. Its threads end with the last
+        # reader.
+        self._read_threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="elanus-log-reader")
+        self._changing = threading.Lock()
+        self._closed = False
+
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
+        """As the port says. Raises `ValueError` for a name or a header value that cannot be stored.
+
+        A caller that is cancelled does not know whether the entries were appended. Payload parts are
+        written from where they lie and must not change before this returns.
+        """
+        target = self._channel(pchannel)
+        if not entries:
+            return ()
+        future: asyncio.Future[Sequence[Position]] = asyncio.get_running_loop().create_future()
+        self._submit(Request(target, entries, durable, future))
+        return await future
+
+    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        cursor = Cursor(start, headers_only=headers_only)
+        return _FileReader(self._channel(pchannel).channel, cursor, self._read_threads)
+
+    def end(self, pchannel: str) -> Position:
+        known = self._channels.get(pchannel)
+        return START if known is None else known.channel.view.end
+
+    async def sync(self, pchannel: str) -> Position:
+        future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+        self._submit(Request(self._channel(pchannel), (), True, future))
+        return await future
+
+    async def trim(self, pchannel: str, before: Position) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._submit(Chore(self._channel(pchannel), lambda writer: writer.trim(before), future))
+        await future
+
+    def pchannels(self) -> Sequence[str]:
+        return sorted(name for name, known in self._channels.items() if known.channel.view.end > START)
+
+    def size_bytes(self) -> int:
+        views = [known.channel.view for known in self._channels.values()]
+        return sum(span.end - span.base for view in views for span in view.spans)
+
+    async def close(self) -> None:
+        """Write what is queued, make all of it durable, release the directory.
+
+        Readers read on to the end and then get `LogClosed`. Raises `elanus.core.errors.ElanusError` when
+        something could not be made durable; the log is closed all the same. Closing twice does nothing.
+        """
+        with self._changing:
+            if self._closed:
+                return
+            self._closed = True
+        loop = asyncio.get_running_loop()
+        chores = [Chore(c, PchannelWriter.finish, loop.create_future()) for c in self._channels.values()]
+        for chore in chores:
+            self._commit.submit(chore)
+        outcomes = await asyncio.gather(*(chore.future for chore in chores), return_exceptions=True)
+        await asyncio.to_thread(self._commit.stop)
+        for known in self._channels.values():
+            deliver((bell, None) for bell in known.channel.close())
+        os.close(self._lock_fd)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _submit(self, item: Request | Chore) -> None:
+        with self._changing:
+            if self._closed:
+                raise LogClosed(f"the log in {self._directory} is closed")
+            self._commit.submit(item)
+
+    def _channel(self, pchannel: str) -> WritableChannel:
+        known = self._channels.get(pchannel)
+        if known is not None:
+            return known
+        with self._changing:
+            if pchannel not in self._channels:
+                self._channels = {**self._channels, pchannel: self._open_channel(pchannel)}
+            return self._channels[pchannel]
+
+    def _open_channel(self, pchannel: str) -> WritableChannel:
+        directory = pchannel_directory(self._directory, pchannel)
+        writer = PchannelWriter(self._disk, directory, self._file_bytes_max)
+        return WritableChannel(Channel(pchannel, writer.spans()), writer)
+
+
+class _FileReader:
+    """Follows one pchannel in the writer's process."""
+
+    def __init__(self, channel: Channel, cursor: Cursor, threads: ThreadPoolExecutor) -> None:
+        self._channel = channel
+        self._cursor = cursor
+        self._threads = threads
+        self._closed = False
+
+    async def read(self, bytes_max: int = READ_BYTES_MAX) -> Sequence[LogEntry]:
+        while True:
+            if self._closed:
+                raise LogClosed(f"the reader of {self._channel.name} is closed")
+            await self._channel.wait_beyond(self._cursor.position)
+            view = self._channel.view
+            # A copy moves: a read that is given up leaves the reader where it was.
+            cursor = copy(self._cursor)
+            if min(bytes_max, view.end - cursor.position) <= INLINE_READ_BYTES_MAX:
+                entries = cursor.read(view.spans, view.end, bytes_max)
+            else:
+                loop = asyncio.get_running_loop()
+                entries = await loop.run_in_executor(
+                    self._threads, cursor.read, view.spans, view.end, bytes_max
+                )
+            self._cursor = cursor
+            if entries:
+                return entries
+
+    def close(self) -> None:
+        self._closed = True
+        self._cursor = Cursor(self._cursor.position)
+
+
+def _lock(directory: Path) -> int:
+    """Become the one writer of the directory. Returns what to close to give it up."""
+    path = lock_path(directory)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode() or "another process"
+        os.close(fd)
+        raise LogInUse(f"the log in {directory} is being written by process {holder}") from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    return fd

@@ -1,0 +1,234 @@
+"""Writes one pchannel's files. Used by the writer thread alone.
+
+Four marks run along the stream: ``synced`` ≤ ``visible`` ≤ ``written`` ≤ ``highest``. What lies between
+*visible* and *written* has been written and is not yet to be seen: durable entries before their fsync.
+*Highest* is where anything was ever written, failed writes included; a new file begins there or above.
+
+After a failed write or fsync the file is cut back to what is visible and never appended to again: the
+next write begins a new file. After a failed fsync the system may have dropped pages it could not write,
+so what was visible and not yet synced (ticks) is written once more before the cut is made durable. While
+the disk refuses even that, every further append fails as well; only a machine that stops in this very
+state can bring back an entry whose append had failed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from elanus.log.disk import Disk
+from elanus.log.frames import FILE_HEADER_BYTES, Part, aligned, pack_file_header, pack_frame
+from elanus.log.layout import FileSpan, file_path, list_files, open_end, write_end
+from elanus.log.port import START, NewEntry, Position
+from elanus.log.recovery import recover_tail
+
+_logger = structlog.get_logger(__name__)
+
+RESTART_GAP_BYTES = 1 << 20
+"""Positions left out when a log is opened again. Entries that were visible without being durable may be
+lost with the machine; they span less than this (`UNSYNCED_MAX_BYTES`), so their positions never return."""
+UNSYNCED_MAX_BYTES = RESTART_GAP_BYTES // 2
+
+
+class PchannelWriter:
+    """Opening recovers what an earlier process left. Raises `CorruptLog`, `UnknownLogFormat`."""
+
+    def __init__(self, disk: Disk, directory: Path, file_bytes_max: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file_bytes_max = file_bytes_max
+        spans = list_files(directory)
+        self._finished: list[FileSpan] = list(spans)
+        self._active: _ActiveFile | None = None
+        self._damaged = False
+        highest = spans[-1].end if spans else START
+        if spans:
+            self._finished[-1:] = self._recover(spans[-1])
+        end = self._finished[-1].end if self._finished else START
+        self.visible = self.written = self.synced = end
+        never_used = not self._finished and highest <= FILE_HEADER_BYTES
+        self._highest = START if never_used else Position(aligned(highest) + RESTART_GAP_BYTES)
+        self._end_fd: int | None = None
+        if spans:
+            self.announce_end()
+
+    def _recover(self, last: FileSpan) -> Sequence[FileSpan]:
+        tail = recover_tail(self._disk, last)
+        if tail.cut_bytes:
+            _logger.warning(
+                "cut a torn tail off the log",
+                file=str(last.path),
+                position=tail.span.end if tail.span else last.base,
+                cut_bytes=tail.cut_bytes,
+            )
+        return [tail.span] if tail.span else []
+
+    def spans(self) -> Sequence[FileSpan]:
+        """The files, the active one up to ``visible``."""
+        if self._active is None:
+            return tuple(self._finished)
+        return (*self._finished, FileSpan(self._active.path, self._active.base, self.visible))
+
+    def write(self, batches: Sequence[Sequence[NewEntry]]) -> list[list[Position] | ValueError]:
+        """Append the batches behind what is written. Nothing of them is visible yet.
+
+        Returns, per batch, its entries' positions, or the error of a batch that cannot be framed and was
+        left out. Raises `OSError`; then the caller must `retract`.
+        """
+        if not any(batches):
+            if self._damaged:
+                self._repair()
+            return [[] for _ in batches]
+        active = self._ready()
+        outcomes: list[list[Position] | ValueError] = []
+        parts: list[Part] = []
+        end = self.written
+        for entries in batches:
+            try:
+                positions, frames, end = self._frame(entries, end)
+            except ValueError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(positions)
+                parts += frames
+        self._highest = max(self._highest, end)
+        self._disk.write(active.fd, parts, self.written - active.base)
+        self.written = end
+        return outcomes
+
+    def _frame(
+        self, entries: Sequence[NewEntry], position: Position
+    ) -> tuple[list[Position], list[Part], Position]:
+        positions: list[Position] = []
+        parts: list[Part] = []
+        for entry in entries:
+            positions.append(position)
+            frame, position = pack_frame(entry, position, self.synced)
+            parts += frame
+        return positions, parts, position
+
+    def sync(self) -> None:
+        """Put what is written on stable storage. Raises `OSError`; then the caller must `retract`."""
+        if self.synced == self.written:
+            return
+        assert self._active is not None
+        self._disk.sync(self._active.fd)
+        self.synced = self.written
+
+    def show(self) -> None:
+        """Make what is written visible."""
+        self.visible = self.written
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self.written - self.synced
+
+    def retract(self) -> None:
+        """After a failure: nothing beyond ``visible`` stays, and the file is finished."""
+        self._damaged = True
+        self.written = self.visible
+        try:
+            self._repair()
+        except OSError as error:
+            _logger.error("the log cannot be repaired yet", directory=str(self._directory), error=str(error))
+
+    def finish(self) -> None:
+        """Make all durable and leave an empty file behind, so that opening again need check nothing.
+
+        Raises `OSError` when something may not be durable.
+        """
+        if self._damaged:
+            self._repair()
+        if self._active is not None:
+            self.sync()
+            self._finish_active(self._active)
+        if self._end_fd is not None:
+            os.close(self._end_fd)
+            self._end_fd = None
+
+    def _finish_active(self, active: _ActiveFile) -> None:
+        try:
+            if self.visible > active.base + FILE_HEADER_BYTES:
+                active = self._roll()
+        except OSError as error:
+            _logger.warning("the log will be checked when opened", file=str(active.path), error=str(error))
+        self._close_active()
+
+    def trim(self, before: Position) -> None:
+        """Remove the files whose successor begins at or before the position, oldest first."""
+        while len(spans := self.spans()) > 1 and spans[1].base <= before:
+            self._disk.unlink(spans[0].path)
+            del self._finished[0]
+
+    def announce_end(self) -> None:
+        """Tell readers in other processes. Where it fails they lag until the next time."""
+        try:
+            if self._end_fd is None:
+                self._end_fd = open_end(self._directory)
+            write_end(self._end_fd, self.visible)
+        except OSError as error:
+            _logger.warning("cannot announce the log's end", directory=str(self._directory), error=str(error))
+
+    def _ready(self) -> _ActiveFile:
+        """The file to write to: repaired after a failure, a new one when there is none or it is full."""
+        if self._damaged:
+            self._repair()
+        active = self._active
+        if active is None or self.written - active.base >= self._file_bytes_max:
+            self.sync()
+            active = self._roll()
+        return active
+
+    def _repair(self) -> None:
+        active = self._active
+        if active is not None:
+            self._disk.truncate(active.fd, self.visible - active.base)
+            if self.synced < self.visible:
+                offset = self.synced - active.base
+                lost = os.pread(active.fd, self.visible - self.synced, offset)
+                self._disk.write(active.fd, [lost], offset)
+            self._disk.sync(active.fd)
+            self.synced = self.visible
+            self._close_active()
+        self._damaged = False
+
+    def _roll(self) -> _ActiveFile:
+        """Begin a new file. Everything written so far is durable."""
+        base = Position(aligned(max(self._highest, self.written)))
+        path = file_path(self._directory, base)
+        if not self._directory.exists():
+            self._directory.mkdir()
+            self._disk.sync_directory(self._directory.parent)
+        fd = self._disk.create(path)
+        try:
+            self._disk.write(fd, [pack_file_header(base)], 0)
+            self._disk.sync(fd)
+            self._disk.sync_directory(self._directory)
+        except OSError:
+            os.close(fd)
+            self._disk.unlink(path)
+            raise
+        if self._active is not None:
+            self._close_active()
+        self._active = _ActiveFile(fd, path, base)
+        start = Position(base + FILE_HEADER_BYTES)
+        self.written = self.visible = self.synced = self._highest = start
+        return self._active
+
+    def _close_active(self) -> None:
+        assert self._active is not None
+        self._finished.append(FileSpan(self._active.path, self._active.base, self.visible))
+        os.close(self._active.fd)
+        self._active = None
+
+
+class _ActiveFile:
+    """The file being written."""
+
+    def __init__(self, fd: int, path: Path, base: Position) -> None:
+        self.fd = fd
+        self.path = path
+        self.base = base

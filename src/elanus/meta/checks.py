@@ -1,0 +1,47 @@
+"""What every metadata adapter refuses, in one place: so that what SQLite takes, etcd takes as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elanus.meta.port import (
+    TXN_MAX_BYTES,
+    TXN_OPERATIONS_MAX,
+    VALUE_MAX_BYTES,
+    Compare,
+    Delete,
+    Put,
+)
+
+
+def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Compare]) -> None:
+    """Raises `ValueError` for a transaction outside the limits, a repeated key, or a key that is none."""
+    if max(len(operations), len(compares)) > TXN_OPERATIONS_MAX:
+        raise ValueError(
+            f"a transaction holds at most {TXN_OPERATIONS_MAX} operations and as many comparisons, "
+            f"not {len(operations)} and {len(compares)}"
+        )
+    size_bytes = 0
+    seen: set[str] = set()
+    for operation in operations:
+        _check_key(operation.key)
+        if operation.key in seen:
+            raise ValueError(f"two operations of one transaction are on {operation.key}")
+        seen.add(operation.key)
+        size_bytes += len(operation.key)
+        if isinstance(operation, Put):
+            size_bytes += len(operation.value)
+            if len(operation.value) > VALUE_MAX_BYTES:
+                raise ValueError(
+                    f"the value of {operation.key} has {len(operation.value)} bytes, "
+                    f"at most {VALUE_MAX_BYTES} fit; bulk belongs on the object store"
+                )
+    if size_bytes > TXN_MAX_BYTES:
+        raise ValueError(f"the transaction has {size_bytes} bytes, at most {TXN_MAX_BYTES} fit")
+    for compare in compares:
+        _check_key(compare.key)
+
+
+def _check_key(key: str) -> None:
+    if not key or not key.isascii() or not key.isprintable():
+        raise ValueError(f"{key!r} is no metadata key: keys are printable ASCII")
