@@ -1,0 +1,1 @@
+"""The data node: owns vchannels, follows their ticks, and turns log ranges into binlogs by Spark jobs."""

@@ -67,9 +67,10 @@ class QueryCoord:
             rest = None
             if partition_ids:
                 collection = await self._peers.root.collection_by_id(collection_id)
+                if not set(partition_ids) & set(loader.load.partitions_of(collection)):
+                    loader.wake()  # partitions that were dropped, or are not loaded
+                    return
                 rest = without_partitions(loader.load, collection, partition_ids)
-                if loader.load.whole and not set(partition_ids) & set(loader.load.partitions_of(collection)):
-                    rest = loader.load  # a partition that was dropped: the whole rest stays loaded
             if rest is not None:
                 await self._state.put(rest)
                 await loader.change(rest, await self._peers.root.alloc_timestamp(1))

@@ -17,7 +17,7 @@ import structlog
 from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, ElanusError
-from elanus.core.ids import CollectionID, IndexID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.state import Load
@@ -220,4 +220,4 @@ def _serves(served: Mapping[SegmentID, SegmentServing], manifest: SegmentManifes
     if serving is None:
         return False
     built = {file.index_id for file in target.files.get(manifest.segment_id, ())}
-    return not built or serving.index_id in built | {IndexID(-1)}
+    return not built or serving.index_id in built

@@ -1,0 +1,263 @@
+"""The data node role.
+
+It follows the pchannels of its vchannels by their headers alone (no payload is read, no Spark involved),
+tells datacoord each tick with the rows it has seen, and on datacoord's order has a Spark job write the
+range from a vchannel's checkpoint to its current tick. What a job wrote counts when datacoord has
+committed it. When anything is not as it should be, a commit refused above all, the node gives up what it
+holds and registers again; datacoord then says where each vchannel stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from elanus.core.catalog import Checkpoint
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import CommitRefused, ElanusError
+from elanus.core.ids import NodeID, SegmentID
+from elanus.core.messages import MsgKind
+from elanus.core.packs import Pack, PackAssembler
+from elanus.core.timestamps import physical_ms
+from elanus.datanode.progress import ChannelProgress
+from elanus.log.port import CorruptLog, LogEntry, LogReader, Position, TrimmedLog
+from elanus.pipeline.port import JobFailed
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+from elanus.rpc.datacoord import ChannelAssignment, DataCoordApi, RangeCommit
+
+_RETRY_PAUSE_S = 0.5
+_log = structlog.get_logger("datanode")
+
+
+class LogSource(Protocol):
+    """The reading half of a log."""
+
+    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodePolicy:
+    """``report_ms``: the least time between two reports; ``idle_report_ms``: how often about idle
+    vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick."""
+
+    report_ms: int
+    idle_report_ms: int
+    idle_checkpoint_ms: int
+
+
+class FlushRunner(Protocol):
+    """Makes the plan of a range, and runs plans as one Spark job."""
+
+    def plan(self, progress: ChannelProgress) -> FlushPlan: ...
+    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]: ...
+
+
+class DataNode:
+    """Implements `elanus.rpc.datanode.DataNodeApi`. ``address`` is where datacoord reaches it."""
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        address: str,
+        log: LogSource,
+        datacoord: DataCoordApi,
+        flushes: FlushRunner,
+        policy: DataNodePolicy,
+    ) -> None:
+        self.node_id = node_id
+        self._address = address
+        self._log = log
+        self._datacoord = datacoord
+        self._flushes = flushes
+        self._policy = policy
+        self._epoch = 0
+        self._channels: dict[str, ChannelProgress] = {}
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._orders: dict[str, set[SegmentID]] = {}
+        self._ordered = asyncio.Event()
+        self._news = asyncio.Event()
+        self._failed: asyncio.Future[None] | None = None
+
+    # orders of datacoord
+
+    async def watch_channels(self, channels: tuple[ChannelAssignment, ...]) -> None:
+        for assignment in channels:
+            if assignment.vchannel not in self._channels:
+                self._channels[assignment.vchannel] = ChannelProgress(assignment)
+                self._follow_anew(pchannel_of(assignment.vchannel))
+
+    async def flush_segments(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
+        self._orders.setdefault(vchannel, set()).update(segment_ids)
+        self._ordered.set()
+
+    async def sync_channel(self, vchannel: str) -> None:
+        await self.flush_segments(vchannel, ())
+
+    # the role's life
+
+    async def run(self) -> None:
+        """Serve until cancelled, registering again whenever something went wrong."""
+        while True:
+            try:
+                await self._serve()
+            except (ElanusError, CorruptLog, TrimmedLog, JobFailed, OSError) as error:
+                _log.warning("registering again", error=f"{type(error).__name__}: {error}")
+            await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _serve(self) -> None:
+        registration = await self._datacoord.register_datanode(self.node_id, self._address)
+        self._epoch = registration.epoch
+        self._channels.clear()
+        self._orders.clear()
+        self._failed = asyncio.get_running_loop().create_future()
+        loops = [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_idle())]
+        try:
+            await self.watch_channels(registration.channels)
+            await asyncio.wait([*loops, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            for done in (*loops, self._failed):
+                if done.done():
+                    done.result()
+        finally:
+            tasks = [*loops, *self._readers.values()]
+            self._readers.clear()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._failed.cancel()
+
+    # following
+
+    def _follow_anew(self, pchannel: str) -> None:
+        """Read the pchannel from the oldest checkpoint of its vchannels on."""
+        running = self._readers.pop(pchannel, None)
+        if running is not None:
+            running.cancel()
+        channels = [c for c in self._channels.values() if pchannel_of(c.vchannel) == pchannel]
+        for channel in channels:
+            self._channels[channel.vchannel] = ChannelProgress(channel.assignment)
+        task = asyncio.create_task(self._read(pchannel), name=f"follow {pchannel}")
+        self._readers[pchannel] = task
+        task.add_done_callback(self._reader_ended)
+
+    def _reader_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or self._failed is None or self._failed.done():
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed.set_exception(error)
+
+    async def _read(self, pchannel: str) -> None:
+        checkpoints = [c.checkpoint for c in self._channels.values() if pchannel_of(c.vchannel) == pchannel]
+        first = min(checkpoints, key=lambda c: c.position)
+        start = Checkpoint(min(c.ts for c in checkpoints), first.position, first.tick, first.epoch)
+        packs: PackAssembler[LogEntry] = PackAssembler(start)
+        reader = self._log.open_reader(pchannel, Position(start.position), headers_only=True)
+        try:
+            while True:
+                for entry in await reader.read():
+                    pack = packs.feed(entry.header, entry.position, entry.next, entry)
+                    if pack is not None:
+                        await self._take(pchannel, pack)
+        finally:
+            reader.close()
+
+    async def _take(self, pchannel: str, pack: Pack[LogEntry]) -> None:
+        dropped = []
+        for entry in pack.entries:
+            channel = self._channels.get(entry.header.vchannel)
+            if channel is None:
+                continue
+            channel.take(entry.header, entry.payload_bytes)
+            if entry.header.kind is MsgKind.DROP_COLLECTION:
+                dropped.append(channel.vchannel)
+        for channel in self._channels.values():
+            if pchannel_of(channel.vchannel) == pchannel:
+                channel.reach(pack.seek, pack.next_position)
+        self._news.set()
+        for vchannel in dropped:
+            del self._channels[vchannel]
+            self._orders.pop(vchannel, None)
+            await self._datacoord.channel_dropped(self._epoch, vchannel)
+
+    # reporting (DataNodeTtMsg)
+
+    async def _report(self) -> None:
+        reported: dict[str, tuple[int, float]] = {}
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            now_ms = loop.time() * 1000
+            due = [c for c in self._channels.values() if self._is_due(c, reported.get(c.vchannel), now_ms)]
+            if due:
+                await self._datacoord.report_ticks(self._epoch, tuple(c.tick() for c in due))
+                reported |= {c.vchannel: (c.seek.ts, now_ms) for c in due}
+            await asyncio.sleep(self._policy.report_ms / 1000)
+
+    def _is_due(self, channel: ChannelProgress, last: tuple[int, float] | None, now_ms: float) -> bool:
+        if last is None:
+            return True
+        tick, reported_ms = last
+        if channel.seek.ts == tick:
+            return False
+        return channel.has_pending() or now_ms - reported_ms >= self._policy.idle_report_ms
+
+    # flushing
+
+    async def _work(self) -> None:
+        while True:
+            await self._ordered.wait()
+            self._ordered.clear()
+            orders, self._orders = self._orders, {}
+            await self._flush({v: ids for v, ids in orders.items() if v in self._channels})
+
+    async def _flush(self, orders: dict[str, set[SegmentID]]) -> None:
+        channels = {v: self._channels[v] for v in orders}
+        ends = {v: c.seek for v, c in channels.items()}
+        plans = [self._flushes.plan(c) for c in channels.values() if c.has_pending()]
+        outcomes: list[RangeOutcome] = []
+        if plans:
+            outcomes = await self._flushes.run(plans, cause="flush" if any(orders.values()) else "backlog")
+        written = {outcome.vchannel: outcome for outcome in outcomes}
+        for vchannel, segment_ids in orders.items():
+            if vchannel in self._channels:  # else its collection was dropped meanwhile
+                await self._commit(channels[vchannel], ends[vchannel], written.get(vchannel), segment_ids)
+
+    async def _commit(
+        self,
+        channel: ChannelProgress,
+        end: Checkpoint,
+        outcome: RangeOutcome | None,
+        flushed: set[SegmentID],
+    ) -> None:
+        commit = RangeCommit(
+            epoch=self._epoch,
+            vchannel=channel.vchannel,
+            expected=channel.checkpoint,
+            checkpoint=end,
+            segments=outcome.segments if outcome else (),
+            delta=outcome.delta if outcome else None,
+            flushed=tuple(sorted(flushed)),
+        )
+        try:
+            await self._datacoord.commit_range(commit)
+        except CommitRefused:
+            if channel.vchannel in self._channels:
+                raise
+            return  # its collection was dropped while the commit was on its way
+        channel.committed(end)
+        self._news.set()
+
+    async def _move_idle(self) -> None:
+        """Idle vchannels advance with the tick, so that the log can be trimmed behind them."""
+        while True:
+            await asyncio.sleep(self._policy.idle_checkpoint_ms / 2000)
+            for channel in tuple(self._channels.values()):
+                behind_ms = physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts)
+                idle = not channel.has_pending() and channel.vchannel not in self._orders
+                if idle and behind_ms >= self._policy.idle_checkpoint_ms:
+                    await self._flush({channel.vchannel: set()})
