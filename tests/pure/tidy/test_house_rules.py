@@ -1,0 +1,136 @@
+"""The rules of the house that no linter knows: what every file of the project keeps to."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LINES_MAX = 500
+FUNCTION_LINES_MAX = 80
+SIZE_MAX_BYTES = 3_000_000
+
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\b[Pp]hase \d", re.MULTILINE)
+"""Words of work that was left for later. What is left out is said in words, or done."""
+
+MACHINE_PATH = re.compile(r"(?<![\w.~/>])/(home|root|tmp|mnt|wor[k]|Users)/\w")
+"""Paths that exist on one machine only."""
+
+
+def tracked_files() -> list[Path]:
+    """The files of the repository; those of a source tree without git, all but hidden ones and builds."""
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listing.returncode == 0:
+        names = listing.stdout.decode().split("\0")
+        return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+    return [f for f in ROOT.rglob("*") if f.is_file() and not _is_hidden(f.relative_to(ROOT))]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part in ("__pycache__", "out", "build", "dist") for part in path.parts)
+
+
+FILES = tracked_files()
+PYTHON_FILES = [f for f in FILES if f.suffix == ".py"]
+MODULES = [f for f in PYTHON_FILES if (ROOT / "src") in f.parents]
+TEXT_FILES = [
+    f
+    for f in FILES
+    if f.suffix in {".py", ".md", ".toml", ".yaml", ".yml", ".lark", ".cfg"} or f.name in ("Makefile", "run")
+]
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def each(files: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", files, ids=shown)
+
+
+def test_the_tree_was_found() -> None:
+    assert len(MODULES) > 30
+    assert {"README.md", "Makefile", "pyproject.toml"} <= {shown(f) for f in TEXT_FILES}
+
+
+@each(MODULES)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    source = path.read_text()
+    if path.name == "__init__.py" and not source.strip():
+        return
+    docstring = ast.get_docstring(ast.parse(source))
+    assert docstring, "a module begins with a docstring"
+    first = docstring.splitlines()[0]
+    assert first.endswith((".", ":", "?")), f"the docstring's first line is a sentence of its own: {first!r}"
+
+
+@each(PYTHON_FILES)
+def test_a_file_holds_one_idea(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= LINES_MAX, f"{lines} lines: does the file hold two ideas?"
+
+
+@each(MODULES)
+def test_a_function_can_be_seen_at_once(path: Path) -> None:
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+@each(TEXT_FILES)
+def test_nothing_is_left_for_later_and_no_machine_is_named(path: Path) -> None:
+    if path == Path(__file__):
+        return
+    text = path.read_text()
+    assert UNFINISHED.findall(text) == []
+    assert [match.group() for match in MACHINE_PATH.finditer(text)] == []
+
+
+@each(MODULES)
+def test_a_list_of_exports_is_sorted_and_true(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for names in _export_lists(tree):
+        assert names == sorted(names)
+        assert set(names) <= _defined(tree), "it names what the module does not have"
+
+
+def _export_lists(tree: ast.Module) -> Iterator[list[str]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
+            yield list(ast.literal_eval(node.value))
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    """The names that a module's top level binds."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def test_no_file_is_large() -> None:
+    assert [shown(f) for f in FILES if f.stat().st_size > SIZE_MAX_BYTES] == []
+
+
+def test_scripts_can_be_run() -> None:
+    for path in FILES:
+        with path.open("rb") as file:
+            is_script = file.read(2) == b"#!"
+        assert not is_script or path.stat().st_mode & 0o100, f"{shown(path)} begins with #! and cannot be run"

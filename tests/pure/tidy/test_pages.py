@@ -1,0 +1,79 @@
+"""The pages say what the code does: they are compared with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elanus import __version__
+from elanus.cli.app import app
+from elanus.cli.pages import pages
+from elanus.metrics import SPECS
+from elanus.server.settings import Settings
+from elanus.server.settings_load import setting_names
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+MARKDOWN = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("examples/**/*.md")})
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_generated_page_is_current(name: str) -> None:
+    assert (DOCS / name).read_text() == pages()[name], "run `make docs`"
+
+
+def test_every_setting_has_its_heading_and_a_sentence() -> None:
+    text = (DOCS / "configuration.md").read_text()
+    for name in setting_names():
+        entry = re.search(rf"^###? {re.escape(name)}\n\n(.+)\n", text, re.MULTILINE)
+        assert entry, f"{name} has no heading"
+        assert entry[1].endswith("."), f"{name} is not described"
+
+
+def test_every_metric_and_every_command_has_its_heading() -> None:
+    metrics = HEADING.findall((DOCS / "metrics.md").read_text())
+    assert metrics == ["Metrics", *(spec.name for spec in SPECS)]
+    commands = HEADING.findall((DOCS / "cli.md").read_text())
+    visible = [command for command in app.registered_commands if not command.hidden]
+    assert len(commands) == 1 + len(visible)
+
+
+def test_the_glossary_is_sorted_and_defines_each_term_once() -> None:
+    terms = re.findall(r"^\*\*(.+?)\*\*", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert len(terms) > 20
+    assert terms == sorted(set(terms), key=str.casefold)
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        if link.startswith(("http://", "https://", "#")):
+            continue
+        target = (page.parent / link.partition("#")[0]).resolve()
+        assert target.exists(), f"{link} leads nowhere"
+
+
+def test_settings_shown_in_pages_are_settings() -> None:
+    for page in MARKDOWN:
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
+            Settings.model_validate(yaml.safe_load(block))
+        for name in re.findall(r"--set ([a-z_.]+)=", page.read_text()):
+            assert name in setting_names(), f"{page.name}: {name}"
+
+
+def test_make_targets_named_in_pages_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in MARKDOWN:
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
+        assert named <= targets, f"{page.name}: {named - targets}"
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == __version__
