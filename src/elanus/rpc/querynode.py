@@ -45,8 +45,9 @@ class LoadCollection:
     served too, from their create message on.
 
     Asked again for a collection that is loaded, with more partitions: those are taken in by the next
-    `watch_vchannel` of each vchannel, and served from `QueryNodeApi.set_partitions` on. Indexes of
-    further fields are added; a field's index stays what it was (`IndexConflict`) until the release.
+    `watch_vchannel` of each vchannel, and served from `QueryNodeApi.set_partitions` on. Until the
+    release the indexes stay those of the first call; another one for the same field is an
+    `IndexConflict`, and a field that had none cannot be searched.
     """
 
     collection_id: CollectionID
@@ -98,9 +99,10 @@ class LoadSegment:
 class SealedSegmentsChange:
     """A new collection version: which sealed segments come online, which go offline (seed 5).
 
-    Growing segments whose ids come online are released. Segments that were loaded again with an index
-    come online under the id they already have: the new copy replaces the old. ``online`` are ready on
-    the node that is told; ``elsewhere`` come online on other nodes with the same version.
+    Growing segments whose ids come online or go offline, or that a segment coming online was compacted
+    from, are released. Segments that were loaded again with an index come online under the id they
+    already have: the new copy replaces the old. ``online`` are ready on the node that is told;
+    ``elsewhere`` come online on other nodes with the same version.
     """
 
     collection_id: CollectionID
@@ -112,7 +114,10 @@ class SealedSegmentsChange:
 
 @dataclass(frozen=True, slots=True)
 class SegmentServing:
-    """A segment as a query node holds it. ``index_id`` 0: none."""
+    """A segment as a query node holds it.
+
+    ``index_ids``: the indexes that serve its vector fields; ``index_id`` is the first of them (0: none).
+    """
 
     segment_id: SegmentID
     collection_id: CollectionID
@@ -122,6 +127,7 @@ class SegmentServing:
     sealed: bool
     memory_bytes: int
     index_id: IndexID
+    index_ids: tuple[IndexID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +176,9 @@ class QueryNodeApi(Protocol):
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
         """Serve exactly these partitions from now on; data of others is released.
 
-        Raises `PartitionNotLoaded` for one whose growing rows some vchannel has not taken in (see
-        `LoadCollection`).
+        Of a collection that was last loaded as a whole nothing is released: its partitions come and go
+        by their messages in the log. Raises `PartitionNotLoaded` for a partition whose growing rows some
+        vchannel has not taken in (see `LoadCollection`).
         """
         ...
 
