@@ -20,6 +20,7 @@
     ├── CollectionNotLoaded           101   1
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
+    ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
     ├── PartitionNotFound             200   1
     ├── PartitionNotLoaded            201   1
     ├── SegmentNotFound               600   1
@@ -131,6 +132,12 @@ class CollectionAlreadyExists(ElanusError):
 
 class CollectionLimitReached(ElanusError):
     code = 102
+
+
+class SchemaMismatch(ElanusError):
+    """Clients since 2.6 fetch the schema anew and send the rows once more."""
+
+    code, legacy_code = 109, 62
 
 
 class PartitionNotFound(ElanusError):

@@ -80,7 +80,7 @@ class IndexView:
 class SegmentView:
     """A segment as GetPersistentSegmentInfo and GetQuerySegmentInfo show it.
 
-    ``node_ids`` and the index are set in the latter only.
+    ``node_ids`` and the index are set in the latter only, ``vchannel`` in the former only.
     """
 
     segment_id: SegmentID
@@ -92,6 +92,7 @@ class SegmentView:
     index_id: IndexID = IndexID(0)
     index_name: str = ""
     node_ids: tuple[NodeID, ...] = ()
+    vchannel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
