@@ -1,0 +1,47 @@
+"""How near two vectors are: the metrics, and which way each one counts.
+
+==========  ==============================================  ==========
+L2          squared Euclidean distance                      smaller first
+IP          inner product                                   larger first
+COSINE      inner product of the unit vectors, in [-1, 1];  larger first
+            0 where a vector is all zero
+HAMMING     number of differing bits                        smaller first
+JACCARD     1 - |a & b| / |a | b|, in [0, 1];               smaller first
+            1 where both vectors are all zero
+==========  ==============================================  ==========
+
+A score is always given in the metric's own terms, as the reference does: nothing is negated on its way
+to the client. Code that merges hits asks `Metric.bigger_is_better`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Metric(StrEnum):
+    """The wire's names."""
+
+    L2 = "L2"
+    IP = "IP"
+    COSINE = "COSINE"
+    HAMMING = "HAMMING"
+    JACCARD = "JACCARD"
+
+    @property
+    def bigger_is_better(self) -> bool:
+        return self is Metric.IP or self is Metric.COSINE
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it compares bit vectors; the others compare float vectors."""
+        return self is Metric.HAMMING or self is Metric.JACCARD
+
+    @property
+    def worst_score(self) -> float:
+        """A score behind every real one: what stands where there is no hit."""
+        return float("-inf") if self.bigger_is_better else float("inf")
+
+
+FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
+BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD)

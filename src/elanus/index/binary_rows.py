@@ -1,0 +1,69 @@
+"""Exact search over bit vectors: HAMMING and JACCARD.
+
+One kernel serves both. With h differing bits between a and b, and |a|, |b| bits set, the union has
+(|a| + |b| + h) / 2 bits and the intersection (|a| + |b| - h) / 2, so the Jaccard distance is
+2h / (|a| + |b| + h). Two zero vectors have distance 1, as in the reference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.metrics import Metric
+from elanus.index import kernels
+from elanus.index.exact import ExactRows
+from elanus.index.hits import Hits, RowIds, Scores
+from elanus.index.masks import RowMask
+
+Codes = npt.NDArray[np.uint8]
+
+
+class BinaryRows(ExactRows):
+    """uint8 (n, dim / 8) under HAMMING or JACCARD."""
+
+    stored: Codes
+
+    def __init__(self, codes: Codes, metric: Metric) -> None:
+        super().__init__(codes, metric)
+        self._bits_set = bits_set(codes) if metric is Metric.JACCARD else None
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.stored.nbytes + (0 if self._bits_set is None else self._bits_set.nbytes)
+
+    def scores(self, query: Codes, rows: RowIds | None) -> Scores:
+        block = slice(0, len(self.stored)) if rows is None else rows
+        scores: Scores = self._matrix(query[None, :], block)[0]
+        return scores
+
+    def _matrix(self, queries: Codes, block: slice | RowIds) -> Scores:
+        """Every query with every row of the block. → float32 (nq, rows)."""
+        differing = kernels.hamming(queries, self.stored[block]).astype(np.float32)
+        if self._bits_set is None:
+            return differing
+        union = bits_set(queries)[:, None] + self._bits_set[block]
+        union += differing
+        differing *= 2
+        np.divide(differing, union, out=differing, where=union > 0)
+        differing[union == 0] = 1.0
+        return differing
+
+    def _nearest_few(self, queries: Codes, k: int, mask: RowMask | None) -> Hits:
+        return self._nearest_batch(queries, k, mask)
+
+    def _nearest_in_block(self, queries: Codes, k: int, block: slice | RowIds) -> Hits:
+        scores = self._matrix(queries, block)
+        nearest = np.argpartition(scores, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(scores, nearest, axis=1), axis=1, kind="stable")
+        rows = np.take_along_axis(nearest, order, axis=1)
+        return Hits(np.take_along_axis(scores, rows, axis=1), rows.astype(np.int64, copy=False))
+
+    def _block_row_bytes(self, queries: int) -> int:
+        return super()._block_row_bytes(queries) + 3 * 4 * queries
+
+
+def bits_set(codes: Codes) -> npt.NDArray[np.float32]:
+    """How many bits of each row are set. (n, b) → float32 (n,)."""
+    counts: npt.NDArray[np.uint32] = np.bitwise_count(codes).sum(axis=1, dtype=np.uint32)
+    return counts.astype(np.float32)

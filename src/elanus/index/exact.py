@@ -1,0 +1,108 @@
+"""Exact search: every visible row is compared. What brute force over float or binary rows has in common.
+
+Growing chunks, FLAT indexes, the rows a filter leaves of a graph, and range searches are all answered
+here. Two shapes of work, by the number of queries:
+
+* a few queries: one kernel call per query over all rows, or over the visible ones by their numbers, where
+  they lie;
+* a batch: the rows go by in blocks that fit the processor's cache, all queries against each block, and
+  the best of the blocks are merged. Visible rows are gathered into the block, so a block is small.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.metrics import Metric
+from elanus.index.hits import Hits, RowIds, Scores, best_of, merge, no_hits
+from elanus.index.masks import RowMask
+from elanus.index.plan import BATCH_QUERIES_MIN
+from elanus.index.search_params import Window
+
+BLOCK_BYTES = 4 * 1024 * 1024
+"""Rows of a block: a share of the cache that all cores use together."""
+BLOCK_ROWS_PER_K = 4
+"""A block has at least this many rows per hit asked for, else merging costs more than comparing."""
+SPARSE_SHARE = 1 / 8
+"""Below this share of visible rows they are compared by number; above it, bits are tested on the way."""
+
+
+class ExactRows(ABC):
+    """Rows that can be compared with queries. ``stored``: (n, width), read in place, never changed."""
+
+    def __init__(self, stored: npt.NDArray[Any], metric: Metric) -> None:
+        self.stored = stored
+        self.metric = metric
+
+    def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits:
+        """The k best visible rows of each query; k is at most the number of visible rows."""
+        if len(queries) < BATCH_QUERIES_MIN:
+            return self._nearest_few(queries, k, mask)
+        return self._nearest_batch(queries, k, mask)
+
+    def nearest_of(self, queries: npt.NDArray[Any], k: int, rows: RowIds) -> Hits:
+        """The k best among these rows, for each query; k is at most their number."""
+        best = [best_of(self.scores(query, rows), k, self.metric) for query in queries]
+        return Hits(
+            np.array([scores for scores, _ in best], dtype=np.float32).reshape(-1, k),
+            np.array([rows[order] for _, order in best], dtype=np.int64).reshape(-1, k),
+        )
+
+    def within(self, queries: npt.NDArray[Any], k: int, window: Window, mask: RowMask | None) -> Hits:
+        """The k best visible rows of each query whose score lies in the window, padded."""
+        hits = no_hits(len(queries), k, self.metric)
+        rows = None if mask is None else mask.row_ids
+        for i, query in enumerate(queries):
+            scores = self.scores(query, rows)
+            inside = np.flatnonzero(window.holds(scores))
+            best, order = best_of(scores[inside], min(k, len(inside)), self.metric)
+            found = inside[order]
+            hits.distances[i, : len(best)] = best
+            hits.rows[i, : len(best)] = found if rows is None else rows[found]
+        return hits
+
+    @abstractmethod
+    def scores(self, query: npt.NDArray[Any], rows: RowIds | None) -> Scores:
+        """One query's score with every row, or with these. (width,) → float32 (n,) or (len(rows),)."""
+
+    @abstractmethod
+    def _nearest_few(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits: ...
+
+    @abstractmethod
+    def _nearest_in_block(self, queries: npt.NDArray[Any], k: int, block: slice | RowIds) -> Hits:
+        """The k best of a block's rows, numbered within the block."""
+
+    def _nearest_batch(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits:
+        parts = (self._of_block(queries, k, block) for block in self._blocks(k, len(queries), mask))
+        return merge(parts, len(queries), k, self.metric)
+
+    def _of_block(self, queries: npt.NDArray[Any], k: int, block: slice | RowIds) -> Hits:
+        rows = block.stop - block.start if isinstance(block, slice) else len(block)
+        hits = self._nearest_in_block(queries, min(k, rows), block)
+        numbers = hits.rows + block.start if isinstance(block, slice) else block[hits.rows]
+        return Hits(hits.distances, numbers)
+
+    def _blocks(self, k: int, queries: int, mask: RowMask | None) -> Iterator[slice | RowIds]:
+        """The visible rows in blocks: row ranges where all are visible, row numbers under a mask."""
+        size = max(BLOCK_BYTES // self._block_row_bytes(queries), BLOCK_ROWS_PER_K * k, 8)
+        total = len(self.stored)
+        if mask is None:
+            yield from (slice(start, min(start + size, total)) for start in range(0, total, size))
+            return
+        if mask.selectivity < SPARSE_SHARE:
+            yield from (mask.row_ids[start : start + size] for start in range(0, mask.count, size))
+            return
+        step = size // 8 * 8
+        for start in range(0, total, step):
+            rows = mask.between(start, min(start + step, total))
+            if len(rows):
+                yield rows
+
+    def _block_row_bytes(self, queries: int) -> int:
+        """Bytes of work space per row of a block."""
+        return int(self.stored.itemsize * self.stored.shape[1])

@@ -1,0 +1,90 @@
+"""Exact search over float vectors: faiss's kernels, and cosine over vectors of any length."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.metrics import Metric
+from elanus.index import kernels
+from elanus.index.exact import SPARSE_SHARE, ExactRows
+from elanus.index.hits import Hits, RowIds, Scores, best_of
+from elanus.index.masks import RowMask
+from elanus.index.unit import norms_of
+
+Floats = npt.NDArray[np.float32]
+
+
+class FloatRows(ExactRows):
+    """float32 (n, dim) under L2, IP or COSINE. Queries under COSINE have length one.
+
+    The rows of a COSINE collection have unit length inside an index, and any length in a growing chunk.
+    ``inverse_norms`` (float32 (n,), 0 for a zero vector) make the latter comparable without a copy: the
+    score is the inner product times the row's inverse norm.
+    """
+
+    stored: Floats
+
+    def __init__(self, vectors: Floats, metric: Metric, inverse_norms: Floats | None = None) -> None:
+        super().__init__(vectors, metric)
+        self._inverse_norms = inverse_norms
+        self._inner_product = metric is not Metric.L2
+
+    @classmethod
+    def raw(cls, vectors: Floats, metric: Metric) -> FloatRows:
+        """Over vectors as the client sent them."""
+        return cls(vectors, metric, inverse_norms(vectors) if metric is Metric.COSINE else None)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.stored.nbytes + (0 if self._inverse_norms is None else self._inverse_norms.nbytes)
+
+    def scores(self, query: Floats, rows: RowIds | None) -> Scores:
+        if rows is None:
+            scores = kernels.scores(query, self.stored, inner_product=self._inner_product)
+        else:
+            scores = kernels.scores_of(query, self.stored, rows, inner_product=self._inner_product)
+        if self._inverse_norms is not None:
+            scores *= self._inverse_norms if rows is None else self._inverse_norms[rows]
+        return clipped(scores, self.metric)
+
+    def _nearest_few(self, queries: Floats, k: int, mask: RowMask | None) -> Hits:
+        if self._inverse_norms is not None:
+            return self._nearest_scaled(queries, k, mask)
+        if mask is None:
+            found = kernels.nearest(queries, self.stored, k, inner_product=self._inner_product)
+        elif mask.selectivity < SPARSE_SHARE:
+            found = kernels.nearest_of(
+                queries, self.stored, mask.row_ids, k, inner_product=self._inner_product
+            )
+        else:
+            found = kernels.nearest(
+                queries, self.stored, k, inner_product=self._inner_product, selector=mask.selector
+            )
+        return Hits(clipped(found[0], self.metric), found[1])
+
+    def _nearest_scaled(self, queries: Floats, k: int, mask: RowMask | None) -> Hits:
+        if mask is not None:
+            return self.nearest_of(queries, k, mask.row_ids)
+        best = [best_of(self.scores(query, None), k, self.metric) for query in queries]
+        return Hits(np.stack([scores for scores, _ in best]), np.stack([rows for _, rows in best]))
+
+    def _nearest_in_block(self, queries: Floats, k: int, block: slice | RowIds) -> Hits:
+        vectors = self.stored[block]
+        if self._inverse_norms is not None:
+            vectors = vectors * self._inverse_norms[block][:, None]
+        distances, rows = kernels.nearest(queries, vectors, k, inner_product=self._inner_product)
+        return Hits(clipped(distances, self.metric), rows)
+
+
+def inverse_norms(vectors: Floats) -> Floats:
+    """1 / length of each row, 0 for zero vectors. (n, d) → float32 (n,)."""
+    norms = norms_of(vectors)
+    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
+
+
+def clipped(scores: Scores, metric: Metric) -> Scores:
+    """Cosines within [-1, 1]: rounding may carry one a step beyond. In place."""
+    if metric is Metric.COSINE:
+        np.clip(scores, -1.0, 1.0, out=scores)
+    return scores

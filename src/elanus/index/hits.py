@@ -1,0 +1,71 @@
+"""What a search returns, and how several answers to the same queries become one.
+
+Row i of both arrays answers query i: hits best first, then padding where there are fewer than k
+(row -1, and the metric's worst score).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.metrics import Metric
+
+Scores = npt.NDArray[np.float32]
+RowIds = npt.NDArray[np.int64]
+NO_ROW = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """``distances``: float32 (nq, k), in the metric's own terms. ``rows``: int64 (nq, k), -1 padded."""
+
+    distances: Scores
+    rows: RowIds
+
+    def padded(self, k: int, metric: Metric) -> Hits:
+        """The same hits in k columns, which are at least as many as there are."""
+        queries, width = self.rows.shape
+        if width == k:
+            return self
+        hits = no_hits(queries, k, metric)
+        hits.distances[:, :width] = self.distances
+        hits.rows[:, :width] = self.rows
+        return hits
+
+
+def no_hits(queries: int, k: int, metric: Metric) -> Hits:
+    """k columns of padding for each query."""
+    return Hits(
+        np.full((queries, k), metric.worst_score, dtype=np.float32),
+        np.full((queries, k), NO_ROW, dtype=np.int64),
+    )
+
+
+def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
+    """The k best of one query's scores, best first, and where they stand. (n,) → (k,), (k,), k ≤ n."""
+    keys = -scores if metric.bigger_is_better else scores
+    if k < len(keys):
+        nearest = np.argpartition(keys, k - 1)[:k]
+        order = nearest[np.argsort(keys[nearest], kind="stable")]
+    else:
+        order = np.argsort(keys, kind="stable")
+    return scores[order], order
+
+
+def merge(parts: Iterable[Hits], queries: int, k: int, metric: Metric) -> Hits:
+    """The k best over hit lists of disjoint rows for the same queries; each part has at most k columns."""
+    merged = no_hits(queries, k, metric)
+    for part in parts:
+        wide = part.padded(k, metric)
+        distances, rows = faiss.merge_knn_results(
+            np.stack((merged.distances, wide.distances)),
+            np.stack((merged.rows, wide.rows)),
+            keep_max=metric.bigger_is_better,
+        )
+        merged = Hits(distances, rows)
+    return merged

@@ -1,0 +1,106 @@
+"""faiss's distance kernels over plain numpy arrays, typed.
+
+They take pointers, so everything here is about the arrays behind them: C-contiguous, of the right type,
+alive during the call. The calls release the interpreter lock. faiss parallelises over queries with
+OpenMP, whose thread count belongs to the *calling* thread; `use_threads` sets it, and every search does
+so first, since another search may have left another count behind.
+
+Left out on purpose: the kernels that go through BLAS. ``|x|² + |y|² - 2xy`` loses the small distances,
+and a row would get another score in a batch of 200 queries than alone. faiss takes that way from
+`BLAS_THRESHOLD` floats of queries on, so batches are handed over in slices below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+RowIds = npt.NDArray[np.int64]
+Nearest = tuple[Floats, RowIds]
+
+BLAS_THRESHOLD = int(faiss.cvar.distance_compute_blas_threshold)
+PARALLEL_QUERIES_MIN = 32
+"""Batches below this run on one thread. A team of threads costs little on an idle machine; on a busy one
+it waits for the scheduler, 10 ms at a time, where the whole batch takes one or two."""
+
+
+def use_threads(threads: int, queries: int) -> None:
+    """Let faiss calls of this thread use up to ``threads`` cores, if the batch is worth it."""
+    faiss.omp_set_num_threads(threads if queries >= PARALLEL_QUERIES_MIN else 1)
+
+
+@contextmanager
+def openmp_threads(threads: int) -> Iterator[None]:
+    """Within it, faiss calls of this thread use this many cores; afterwards as many as before."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def nearest(
+    queries: Floats, vectors: Floats, k: int, *, inner_product: bool, selector: Any = None
+) -> Nearest:
+    """The k nearest vectors to each query, among those the selector admits: (distances, rows), best first.
+
+    (nq, d), (n, d) → float32 (nq, k), int64 (nq, k), padded with row -1.
+    """
+    count, dim = queries.shape
+    distances = np.empty((count, k), dtype=np.float32)
+    rows = np.empty((count, k), dtype=np.int64)
+    knn = faiss.knn_inner_product if inner_product else faiss.knn_L2sqr
+    step = max(1, (BLAS_THRESHOLD - 1) // dim)
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        pointers = [faiss.swig_ptr(a) for a in (queries[part], vectors, distances[part], rows[part])]
+        q, v, d, r = pointers
+        if inner_product:
+            knn(q, v, dim, len(queries[part]), len(vectors), k, d, r, selector)
+        else:
+            knn(q, v, dim, len(queries[part]), len(vectors), k, d, r, None, selector)
+    return distances, rows
+
+
+def nearest_of(queries: Floats, vectors: Floats, among: RowIds, k: int, *, inner_product: bool) -> Nearest:
+    """As `nearest`, among the vectors of these rows; reads them in place."""
+    count, dim = queries.shape
+    distances = np.empty((count, k), dtype=np.float32)
+    rows = np.empty((count, k), dtype=np.int64)
+    knn = faiss.knn_inner_products_by_idx if inner_product else faiss.knn_L2sqr_by_idx
+    q, v, a, d, r = (faiss.swig_ptr(array) for array in (queries, vectors, among, distances, rows))
+    knn(q, v, a, dim, count, len(vectors), len(among), k, d, r, 0)  # 0: one list of rows for all queries
+    return distances, rows
+
+
+def scores(query: Floats, vectors: Floats, *, inner_product: bool) -> Floats:
+    """The distance (or inner product) of one query to every vector. (d,), (n, d) → (n,)."""
+    out = np.empty(len(vectors), dtype=np.float32)
+    kernel = faiss.fvec_inner_products_ny if inner_product else faiss.fvec_L2sqr_ny
+    kernel(faiss.swig_ptr(out), faiss.swig_ptr(query), faiss.swig_ptr(vectors), len(query), len(vectors))
+    return out
+
+
+def scores_of(query: Floats, vectors: Floats, among: RowIds, *, inner_product: bool) -> Floats:
+    """As `scores`, for the vectors of these rows. → (len(among),)."""
+    out = np.empty(len(among), dtype=np.float32)
+    kernel = faiss.fvec_inner_products_by_idx if inner_product else faiss.fvec_L2sqr_by_idx
+    o, q, v, a = (faiss.swig_ptr(array) for array in (out, query, vectors, among))
+    kernel(o, q, v, a, len(query), 1, len(among))
+    return out
+
+
+def hamming(queries: Bytes, codes: Bytes) -> npt.NDArray[np.int32]:
+    """Differing bits of every query and code. (nq, b), (n, b) → int32 (nq, n)."""
+    out = np.empty((len(queries), len(codes)), dtype=np.int32)
+    q, c, o = (faiss.swig_ptr(array) for array in (queries, codes, out))
+    faiss.hammings(q, c, len(queries), len(codes), codes.shape[1], o)
+    return out

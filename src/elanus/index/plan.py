@@ -1,0 +1,95 @@
+"""How to answer one search: how broad a walk through the graph, or none; how many lists.
+
+Pure arithmetic; the measurements behind the constants are in ``docs/index-strategy.md``.
+
+**The graph under a filter.** faiss walks the graph towards the query whether rows are visible or not,
+and keeps the ``ef`` nearest rows it met. If a share s of *those* is visible, ef = k / s holds k hits. So
+ef grows with 1 / s, and from some point on comparing every visible row is cheaper. Both costs are counted
+in nanoseconds of one core of the machine they were measured on; only their ratio matters.
+
+**The share nobody knows.** s of the whole segment is known, s near the query is not: filters correlate
+with vectors (a category, a language, a tenant). The caller therefore looks at what it got: a walk that met
+k visible rows within its ef nearest is complete as far as the graph is; one that did not is repeated with
+the share it observed, or given up for the exact scan. This costs a correlated query one wasted walk, and
+no query its recall.
+"""
+
+from __future__ import annotations
+
+import math
+
+EXACT_BASE_NS = 3.0
+EXACT_PER_DIM_NS = 0.15
+"""One row of an exact scan: 4 ns at 16 dimensions, 20 at 128, 75–145 at 784 (caches or main memory)."""
+
+BATCH_DISCOUNT = 0.5
+BATCH_QUERIES_MIN = 4
+"""From this many queries on an exact scan goes block by block, and a block's rows come from the cache."""
+
+VISIT_BASE_NS = 50.0
+VISIT_PER_DIM_NS = 0.18
+"""One row met in the graph: 42 ns at 16 dimensions, 75–100 at 128, 150–200 at 784."""
+
+VISITS_PER_EF = 10.0
+VISITS_EXPONENT = 0.8
+"""Rows met: 10 · √M · ef^0.8. Measured 12.5 · √M on spread-out data, 6 · √M on MNIST."""
+
+QUEUE_EF = 1600.0
+"""faiss scans its candidate queue linearly: a visit costs 1 + ef / 1600 times as much."""
+
+SPARE_DEVIATIONS = 3.0
+"""Under a filter ef is sized for k + 3·√k visible rows: k hits are then met 99 times in 100."""
+
+PROGRESS_FACTOR = 2
+"""A repeated walk is at least twice as broad as the one before."""
+
+
+def exact_cost_ns(rows: int, dim: int, queries: int) -> float:
+    """The cost per query of comparing it with this many rows."""
+    per_row = EXACT_BASE_NS + EXACT_PER_DIM_NS * dim
+    return rows * per_row * (BATCH_DISCOUNT if queries >= BATCH_QUERIES_MIN else 1.0)
+
+
+def graph_cost_ns(ef: int, rows: int, dim: int, links: int) -> float:
+    """The cost per query of walking a graph of this many rows with M = ``links`` and this ef."""
+    visits: float = min(float(rows), VISITS_PER_EF * math.sqrt(links) * ef**VISITS_EXPONENT)
+    return visits * (VISIT_BASE_NS + VISIT_PER_DIM_NS * dim) * (1.0 + ef / QUEUE_EF)
+
+
+def breadth(
+    *,
+    rows: int,
+    visible: int,
+    dim: int,
+    links: int,
+    k: int,
+    ef: int,
+    queries: int,
+    share: float,
+    previous_ef: int = 0,
+) -> int | None:
+    """The ef to walk the graph with, or None where an exact scan of the visible rows is cheaper.
+
+    ``ef`` is what was asked for. ``share``: the expected share of visible rows among those nearest to
+    the query. ``previous_ef``: the breadth that turned out too small, 0 in the first round.
+    """
+    wanted = max(ef, k)
+    if visible < rows:
+        wanted = math.ceil(max(wanted, k + SPARE_DEVIATIONS * math.sqrt(k)) / share)
+    if previous_ef:
+        wanted = max(wanted, previous_ef * PROGRESS_FACTOR)
+    wanted = min(wanted, rows)
+    if wanted <= previous_ef:
+        return None
+    if graph_cost_ns(wanted, rows, dim, links) > exact_cost_ns(visible, dim, queries):
+        return None
+    return wanted
+
+
+def probes(nprobe: int, lists: int, share: float) -> int:
+    """How many inverted lists to scan: as many *visible* rows as the search would scan without a filter.
+
+    Distances are computed for visible rows only, so the cost stays that of the unfiltered search while
+    the nearest k, which lie further out among fewer rows, are still reached.
+    """
+    return min(lists, math.ceil(min(nprobe, lists) / share))
