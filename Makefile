@@ -51,9 +51,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo]"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[demo,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
 	touch $@
