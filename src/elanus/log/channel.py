@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elanus.log.layout import FileSpan
-from elanus.log.port import START, LogClosed, Position
+from elanus.log.layout import FileSpan, end_of
+from elanus.log.port import LogClosed, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class View:
 
     @property
     def end(self) -> Position:
-        return self.spans[-1].end if self.spans else START
+        return end_of(self.spans)
 
 
 class Channel:

@@ -47,6 +47,14 @@ class FileSpan:
         return Position(self.base + FILE_HEADER_BYTES)
 
 
+def end_of(spans: Sequence[FileSpan]) -> Position:
+    """The position after the last entry in these files; where the last one begins if there is none."""
+    for span in reversed(spans):
+        if span.end > span.first:
+            return span.end
+    return spans[-1].end if spans else START
+
+
 def lock_path(directory: Path) -> Path:
     return directory / _LOCK_NAME
 

@@ -21,7 +21,7 @@ import structlog
 
 from elanus.log.disk import Disk
 from elanus.log.frames import FILE_HEADER_BYTES, Part, aligned, pack_file_header, pack_frame
-from elanus.log.layout import FileSpan, file_path, list_files, open_end, write_end
+from elanus.log.layout import FileSpan, end_of, file_path, list_files, open_end, write_end
 from elanus.log.port import START, NewEntry, Position
 from elanus.log.recovery import recover_tail
 
@@ -47,8 +47,7 @@ class PchannelWriter:
         highest = spans[-1].end if spans else START
         if spans:
             self._finished[-1:] = self._recover(spans[-1])
-        end = self._finished[-1].end if self._finished else START
-        self.visible = self.written = self.synced = end
+        self.visible = self.written = self.synced = end_of(self._finished)
         never_used = not self._finished and highest <= FILE_HEADER_BYTES
         self._highest = START if never_used else Position(aligned(highest) + RESTART_GAP_BYTES)
         self._end_fd: int | None = None
