@@ -1,0 +1,85 @@
+"""Readers of the texts in which clients send search and query parameters.
+
+Every parameter arrives as a string. Each reader raises `InvalidParameter` with the name of the parameter
+and what it got, in the reference's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from elanus.core.errors import InvalidParameter
+from elanus.proxy.wire.stubs import Message
+from elanus.proxy.wire.unsupported import unsupported
+
+_TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
+_FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE", ""})
+
+
+def integer(params: Mapping[str, str], name: str) -> int | None:
+    """``None`` when the parameter is not there."""
+    if name not in params:
+        return None
+    try:
+        return int(params[name])
+    except ValueError:
+        raise InvalidParameter(f"{name} [{params[name]}] is invalid") from None
+
+
+def boolean(params: Mapping[str, str], name: str) -> bool:
+    """False when the parameter is not there."""
+    text = params.get(name, "")
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise InvalidParameter(f"{name} [{text}] is invalid, should be true or false")
+
+
+def refuse_unknown(params: Mapping[str, str], understood: frozenset[str], instead: Mapping[str, str]) -> None:
+    """Raises `NotSupported` for a parameter outside ``understood``; ``instead`` holds remedies by name."""
+    for name in params:
+        if name not in understood:
+            raise unsupported(f"the parameter {name}", instead.get(name))
+
+
+def json_object(text: str, name: str) -> dict[str, Any]:
+    """A JSON object's members; of an empty text, none."""
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidParameter(f"{name} [{text[:200]}] is not a JSON object: {error}") from error
+
+
+def filter_values(template: Mapping[str, Message]) -> dict[str, object]:
+    """The values of a filter's placeholders (``expr_template_values``) by name, as Python values."""
+    return {name: _template_value(name, value) for name, value in template.items()}
+
+
+def _template_value(name: str, value: Message) -> object:
+    member = value.WhichOneof("val")
+    if member == "array_val":
+        return _template_array(name, value.array_val)
+    if member in ("bool_val", "int64_val", "float_val", "string_val"):
+        return getattr(value, member)
+    raise unsupported(f"the filter value {name} of kind {member}", "use a bool, number, string or list")
+
+
+def _template_array(name: str, array: Message) -> list[object]:
+    member = array.WhichOneof("data")
+    if member is None:
+        return []
+    values = getattr(array, member).data
+    if member == "array_data":
+        return [_template_array(name, inner) for inner in values]
+    if member == "json_data":
+        try:
+            return [msgspec.json.decode(text) for text in values]
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidParameter(f"the filter value {name} is no valid JSON: {error}") from error
+    return list(values)

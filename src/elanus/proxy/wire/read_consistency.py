@@ -1,0 +1,31 @@
+"""How new a read asks to be: three request fields to `elanus.core.consistency.ReadConsistency`.
+
+Clients since 2.3 name a level, or say that the collection's own is to be used. Older ones leave the level
+at its default (0, Strong) and say it with the guarantee timestamp: 1 eventually, 2 bounded, else a moment.
+"""
+
+from __future__ import annotations
+
+from elanus.core.consistency import (
+    WIRE_BOUNDED,
+    WIRE_EVENTUALLY,
+    WIRE_STRONG,
+    ConsistencyLevel,
+    ReadConsistency,
+)
+from elanus.proxy.wire.requests import consistency_level
+
+_LEVEL_OF_OLD_CLIENTS = {
+    WIRE_EVENTUALLY: ConsistencyLevel.EVENTUALLY,
+    WIRE_BOUNDED: ConsistencyLevel.BOUNDED,
+}
+
+
+def read_consistency(use_default: bool, level: int, guarantee_ts: int) -> ReadConsistency:
+    """Raises `InvalidParameter` for a level that does not exist."""
+    if use_default:
+        return ReadConsistency(None, guarantee_ts)
+    if level == ConsistencyLevel.STRONG and guarantee_ts != WIRE_STRONG:
+        said = _LEVEL_OF_OLD_CLIENTS.get(guarantee_ts, ConsistencyLevel.CUSTOMIZED)
+        return ReadConsistency(said, guarantee_ts)
+    return ReadConsistency(consistency_level(level), guarantee_ts)

@@ -1,0 +1,61 @@
+"""The one boundary where errors become a ``common.Status``, and messages that carry one.
+
+Clients since 2.3 read ``code``, older ones the legacy ``error_code``: every failure fills in both.
+An error that is not ours (an `ElanusError`) is a defect: it is logged with its traceback under an id, and
+the client gets that id instead of the text.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import structlog
+
+from elanus.core.errors import ElanusError, Internal, InvalidParameter
+from elanus.proxy.wire.stubs import Message, common_pb2
+
+_log = structlog.get_logger(__name__)
+
+_STATUS_FULL_NAME: str = common_pb2.Status.DESCRIPTOR.full_name
+
+
+def status_of(error: ElanusError) -> Message:
+    """The status of an error that may reach a client, with its text, both codes and whether to retry."""
+    status = common_pb2.Status(
+        error_code=error.legacy_code,
+        code=error.code,
+        reason=error.message,
+        detail=error.message,
+        retriable=error.retriable,
+    )
+    if isinstance(error, InvalidParameter):
+        status.extra_info["is_input_error"] = "true"
+    return status
+
+
+def defect(rpc: str, error: Exception) -> Internal:
+    """What the client is told of an unexpected exception, which is logged in full.
+
+    Must be called while the exception is being handled, so that the log gets its traceback.
+    """
+    error_id = uuid.uuid4().hex[:12]
+    _log.error("rpc failed unexpectedly", rpc=rpc, error_id=error_id, error=repr(error), exc_info=True)
+    return Internal(f"{rpc} failed inside the server: its log has the details under error id {error_id}")
+
+
+def status_field(response_descriptor: Message) -> str | None:
+    """Where a response keeps its status.
+
+    "" when the response is itself a status, ``None`` when it has none.
+    """
+    if response_descriptor.full_name == _STATUS_FULL_NAME:
+        return ""
+    for field in response_descriptor.fields:
+        if field.message_type is not None and field.message_type.full_name == _STATUS_FULL_NAME:
+            return str(field.name)
+    return None
+
+
+def success() -> Message:
+    """The status of an RPC that did what was asked."""
+    return common_pb2.Status()

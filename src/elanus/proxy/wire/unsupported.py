@@ -1,0 +1,83 @@
+"""RPCs and features that this release does not have, and what to use instead.
+
+Every RPC of the service descriptor that no family implements answers `NotSupported` with a text from
+here. It is never gRPC's UNIMPLEMENTED: the client of the 2.3 generation repeats that for over a minute.
+"""
+
+from __future__ import annotations
+
+from elanus.core.errors import NotSupported
+
+_NO_AUTHENTICATION = "this server has no users, roles or privileges; guard its port instead"
+_FIXED_SCHEMA = "a collection's schema is fixed; create a new collection and copy the rows"
+_NO_SNAPSHOTS = "stop the server and copy its data directory"
+_NO_RESOURCE_GROUPS = "all query nodes belong to the group __default_resource_group"
+_NO_NAMESPACES = "use partitions or databases"
+_NO_IMPORT = "insert the rows"
+_NO_COMPACTION = "segments are kept as they were flushed"
+_NO_EXTERNAL = "insert the rows into a collection"
+_NO_REPLICATION = "insert into both servers"
+_NO_FILE_RESOURCES = "text analysis is not part of this release"
+
+INSTEAD: dict[str, str] = {
+    "AddCollectionField": _FIXED_SCHEMA,
+    "AddCollectionFunction": _FIXED_SCHEMA,
+    "AddCollectionStructField": _FIXED_SCHEMA,
+    "AlterCollectionField": _FIXED_SCHEMA,
+    "AlterCollectionFunction": _FIXED_SCHEMA,
+    "AlterCollectionSchema": _FIXED_SCHEMA,
+    "DropCollectionFunction": _FIXED_SCHEMA,
+    "AlterIndex": "drop the index and create it with the new parameters",
+    "TruncateCollection": "drop the collection and create it again",
+    "BatchDescribeCollection": "use DescribeCollection for each",
+    "HybridSearch": "search each vector field and merge the results",
+    "CalcDistance": "compute distances in the client",
+    "RunAnalyzer": _NO_FILE_RESOURCES,
+    "ComputePhraseMatchSlop": _NO_FILE_RESOURCES,
+    "GetReplicas": "use GetQuerySegmentInfo to see which nodes serve which segments",
+    "LoadBalance": "segments are placed by the server",
+    "Prewarm": "use LoadCollection",
+    "DescribePrewarmTask": "use GetLoadState",
+    "ManualCompaction": _NO_COMPACTION,
+    "GetCompactionState": _NO_COMPACTION,
+    "GetCompactionStateWithPlans": _NO_COMPACTION,
+    "ListIndexedSegment": "use DescribeIndex",
+    "DescribeSegmentIndexData": "use DescribeIndex",
+    "RegisterLink": "connect to the server's address",
+    "ReplicateMessage": _NO_REPLICATION,
+    "UpdateReplicateConfiguration": _NO_REPLICATION,
+    "GetReplicateConfiguration": _NO_REPLICATION,
+    "GetReplicateInfo": _NO_REPLICATION,
+    "CreateReplicateStream": _NO_REPLICATION,
+    "DumpMessages": _NO_REPLICATION,
+}
+
+_INSTEAD_BY_WORD: tuple[tuple[str, str], ...] = (
+    ("Credential", _NO_AUTHENTICATION),
+    ("Role", _NO_AUTHENTICATION),
+    ("Privilege", _NO_AUTHENTICATION),
+    ("RBAC", _NO_AUTHENTICATION),
+    ("RowPolic", _NO_AUTHENTICATION),
+    ("UserTag", _NO_AUTHENTICATION),
+    ("UsersWithTag", _NO_AUTHENTICATION),
+    ("Snapshot", _NO_SNAPSHOTS),
+    ("ResourceGroup", _NO_RESOURCE_GROUPS),
+    ("Transfer", _NO_RESOURCE_GROUPS),
+    ("Namespace", _NO_NAMESPACES),
+    ("Import", _NO_IMPORT),
+    ("External", _NO_EXTERNAL),
+    ("Manifest", _NO_EXTERNAL),
+    ("FileResource", _NO_FILE_RESOURCES),
+)
+
+
+def unsupported_rpc(rpc: str) -> NotSupported:
+    """The error of an RPC that no family implements."""
+    instead = INSTEAD.get(rpc) or next((text for word, text in _INSTEAD_BY_WORD if word in rpc), None)
+    return unsupported(rpc, instead)
+
+
+def unsupported(what: str, instead: str | None = None) -> NotSupported:
+    """The error of anything asked for (an RPC, a field, a parameter, a type) that this release lacks."""
+    text = f"{what} is not supported by this release"
+    return NotSupported(f"{text}: {instead}" if instead else text)

@@ -1,0 +1,122 @@
+"""The RPCs that write: insert, upsert, delete, flush."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from elanus.core.consistency import ReadConsistency
+from elanus.core.errors import MissingParameter, SchemaMismatch
+from elanus.core.timestamps import Timestamp, physical_ms
+from elanus.proxy.api import CollectionView, Delete, Front, MutationResult
+from elanus.proxy.api import Insert as RowInsert
+from elanus.proxy.wire.names import check_collection_name
+from elanus.proxy.wire.parameters import filter_values
+from elanus.proxy.wire.requests import Context, consistency_level, database_of, rpc
+from elanus.proxy.wire.results import add_primary_keys
+from elanus.proxy.wire.rows import decode_rows
+from elanus.proxy.wire.stubs import Message, milvus_pb2
+
+_MS_PER_S = 1000
+_WRITE_FIELDS = (
+    "collection_name",
+    "partition_name",
+    "fields_data",
+    "num_rows",
+    "hash_keys",  # old clients may send them; rows are placed by the hash of their primary key
+    "schema_timestamp",
+)
+
+
+class Writes:
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    @rpc(*_WRITE_FIELDS)
+    def Insert(self, request: Message, context: Context) -> Message:
+        return _mutation(self._front.insert(self._rows(request, context, with_auto_key=False)))
+
+    @rpc(*_WRITE_FIELDS)
+    def Upsert(self, request: Message, context: Context) -> Message:
+        return _mutation(self._front.upsert(self._rows(request, context, with_auto_key=True)))
+
+    def _rows(self, request: Message, context: Context, *, with_auto_key: bool) -> RowInsert:
+        database = database_of(request, context)
+        name = check_collection_name(request.collection_name)
+        view = self._front.describe_collection(database, name)
+        _check_schema_version(view, request.schema_timestamp)
+        rows = decode_rows(view.schema, request.fields_data, request.num_rows, with_auto_key=with_auto_key)
+        return RowInsert(database, name, request.partition_name, rows)
+
+    @rpc(
+        "collection_name", "partition_name", "expr", "expr_template_values", "consistency_level", "hash_keys"
+    )
+    def Delete(self, request: Message, context: Context) -> Message:
+        if not request.expr:
+            raise MissingParameter("delete expression is empty: name the rows by key or by a filter")
+        result = self._front.delete(
+            Delete(
+                database=database_of(request, context),
+                collection=check_collection_name(request.collection_name),
+                partition=request.partition_name,
+                filter=request.expr,
+                filter_values=filter_values(request.expr_template_values),
+                consistency=ReadConsistency(consistency_level(request.consistency_level)),
+            )
+        )
+        # Without keys, as the reference answers since 2.3.2: a client that gets keys hides the count.
+        return milvus_pb2.MutationResult(delete_cnt=result.delete_count, timestamp=result.ts)
+
+    @rpc("collection_names")
+    def Flush(self, request: Message, context: Context) -> Message:
+        database = database_of(request, context)
+        names = tuple(check_collection_name(name) for name in request.collection_names)
+        result = self._front.flush(database, names)
+        response = milvus_pb2.FlushResponse(db_name=database)
+        for name in names:
+            response.coll_segIDs[name].data.extend(result.segment_ids[name])
+            response.flush_coll_segIDs[name].data.extend(result.flushed_segment_ids[name])
+            response.coll_flush_ts[name] = result.flush_ts[name]
+            response.coll_seal_times[name] = physical_ms(result.flush_ts[name]) // _MS_PER_S
+        return response
+
+    @rpc("segmentIDs", "collection_name", "flush_ts")
+    def GetFlushState(self, request: Message, context: Context) -> Message:
+        flushed = self._front.flush_state(
+            tuple(request.segmentIDs),
+            database_of(request, context),
+            request.collection_name,
+            Timestamp(request.flush_ts),
+        )
+        return milvus_pb2.GetFlushStateResponse(flushed=flushed)
+
+    @rpc()
+    def FlushAll(self, request: Message, context: Context) -> Message:
+        """Of the named database; of all when none is named, whatever the connection's own is."""
+        return milvus_pb2.FlushAllResponse(flush_all_ts=self._front.flush_all(request.db_name))
+
+    @rpc("flush_all_ts")
+    def GetFlushAllState(self, request: Message, context: Context) -> Message:
+        flushed = self._front.flush_all_state(Timestamp(request.flush_all_ts))
+        return milvus_pb2.GetFlushAllStateResponse(flushed=flushed)
+
+
+def _check_schema_version(view: CollectionView, schema_timestamp: int) -> None:
+    """Clients since 2.6 say which schema they packed the rows for; on this error they fetch it anew."""
+    if schema_timestamp not in (0, view.created):
+        raise SchemaMismatch(
+            f"collection schema mismatch[collection={view.name}]: the rows were packed for schema "
+            f"{schema_timestamp}, the collection has {view.created}"
+        )
+
+
+def _mutation(result: MutationResult) -> Message:
+    response = milvus_pb2.MutationResult(
+        insert_cnt=result.insert_count,
+        delete_cnt=result.delete_count,
+        upsert_cnt=result.upsert_count,
+        timestamp=result.ts,
+    )
+    keys: pa.Array = result.primary_keys
+    response.succ_index.extend(range(len(keys)))
+    add_primary_keys(response.IDs, keys)
+    return response
