@@ -49,59 +49,56 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def each(files: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", files, ids=shown)
-
-
 def test_the_tree_was_found() -> None:
     assert len(MODULES) > 30
     assert {"README.md", "Makefile", "pyproject.toml"} <= {shown(f) for f in TEXT_FILES}
 
 
-@each(MODULES)
-def test_a_module_says_what_it_is(path: Path) -> None:
-    source = path.read_text()
-    if path.name == "__init__.py" and not source.strip():
-        return
-    docstring = ast.get_docstring(ast.parse(source))
-    assert docstring, "a module begins with a docstring"
-    first = docstring.splitlines()[0]
-    assert first.endswith((".", ":", "?")), f"the docstring's first line is a sentence of its own: {first!r}"
+def test_modules_say_what_they_are_in_a_first_sentence() -> None:
+    wrong = []
+    for path in MODULES:
+        source = path.read_text()
+        if path.name == "__init__.py" and not source.strip():
+            continue
+        first_line = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+        if not first_line.endswith((".", ":", "?")):
+            wrong.append(f"{shown(path)}: {first_line!r}")
+    assert wrong == []
 
 
-@each(PYTHON_FILES)
-def test_a_file_holds_one_idea(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= LINES_MAX, f"{lines} lines: does the file hold two ideas?"
+def test_files_hold_one_idea() -> None:
+    lengths = {shown(path): len(path.read_text().splitlines()) for path in PYTHON_FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
 
 
-@each(MODULES)
-def test_a_function_can_be_seen_at_once(path: Path) -> None:
-    long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+def test_functions_can_be_seen_at_once() -> None:
+    long = {
+        f"{shown(path)}: {node.name}": node.end_lineno - node.lineno + 1
+        for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
-    ]
-    assert long == []
+    }
+    assert long == {}
 
 
-@each(TEXT_FILES)
-def test_nothing_is_left_for_later_and_no_machine_is_named(path: Path) -> None:
-    if path == Path(__file__):
-        return
-    text = path.read_text()
-    assert UNFINISHED.findall(text) == []
-    assert [match.group() for match in MACHINE_PATH.finditer(text)] == []
+@pytest.mark.parametrize("words", [UNFINISHED, MACHINE_PATH], ids=["unfinished", "machine path"])
+def test_words_that_stand_nowhere(words: re.Pattern[str]) -> None:
+    found = {
+        shown(path): [match.group() for match in words.finditer(path.read_text())]
+        for path in TEXT_FILES
+        if path != Path(__file__)
+    }
+    assert {name: matches for name, matches in found.items() if matches} == {}
 
 
-@each(MODULES)
-def test_a_list_of_exports_is_sorted_and_true(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    for names in _export_lists(tree):
-        assert names == sorted(names)
-        assert set(names) <= _defined(tree), "it names what the module does not have"
+def test_lists_of_exports_are_sorted_and_true() -> None:
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        for names in _export_lists(tree):
+            assert names == sorted(names), shown(path)
+            assert set(names) <= _defined(tree), f"{shown(path)} names what it does not have"
 
 
 def _export_lists(tree: ast.Module) -> Iterator[list[str]]:
