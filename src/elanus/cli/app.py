@@ -146,11 +146,13 @@ def version() -> None:
 @app.command(hidden=True)
 def pipeline(
     settings_json: Annotated[str, typer.Option(help="All settings, as the online process has them.")],
+    online: Annotated[str, typer.Option(help="The online process's address.")],
+    address: Annotated[str, typer.Option(help="Where this process is to answer.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
     from elanus.server.pipeline_process import run
 
-    raise typer.Exit(run(settings_json))
+    raise typer.Exit(run(settings_json, online, address))
 
 
 @app.command(hidden=True)

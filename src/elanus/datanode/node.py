@@ -56,6 +56,20 @@ class FlushRunner(Protocol):
     async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What one job brings into binlogs: a vchannel from its checkpoint to a tick."""
+
+    start: Checkpoint
+    end: Checkpoint
+    has_rows: bool
+
+    @classmethod
+    def of(cls, channel: ChannelProgress) -> _Range:
+        end = max(channel.checkpoint, channel.seek, key=lambda c: c.ts)
+        return cls(channel.checkpoint, end, channel.has_pending())
+
+
 class DataNode:
     """Implements `elanus.rpc.datanode.DataNodeApi`. ``address`` is where datacoord reaches it."""
 
@@ -79,6 +93,7 @@ class DataNode:
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._orders: dict[str, set[SegmentID]] = {}
         self._ordered = asyncio.Event()
+        self._flushing = asyncio.Lock()
         self._news = asyncio.Event()
         self._failed: asyncio.Future[None] | None = None
 
@@ -216,29 +231,25 @@ class DataNode:
             await self._flush({v: ids for v, ids in orders.items() if v in self._channels})
 
     async def _flush(self, orders: dict[str, set[SegmentID]]) -> None:
-        channels = {v: self._channels[v] for v in orders}
-        ends = {v: c.seek for v, c in channels.items()}
-        plans = [self._flushes.plan(c) for c in channels.values() if c.has_pending()]
-        outcomes: list[RangeOutcome] = []
-        if plans:
-            outcomes = await self._flushes.run(plans, cause="flush" if any(orders.values()) else "backlog")
-        written = {outcome.vchannel: outcome for outcome in outcomes}
-        for vchannel, segment_ids in orders.items():
-            if vchannel in self._channels:  # else its collection was dropped meanwhile
-                await self._commit(channels[vchannel], ends[vchannel], written.get(vchannel), segment_ids)
+        async with self._flushing:
+            ranges = {v: _Range.of(self._channels[v]) for v in orders if v in self._channels}
+            plans = [self._flushes.plan(self._channels[v]) for v, r in ranges.items() if r.has_rows]
+            outcomes: list[RangeOutcome] = []
+            if plans:
+                cause = "flush" if any(orders.values()) else "backlog"
+                outcomes = await self._flushes.run(plans, cause)
+            written = {outcome.vchannel: outcome for outcome in outcomes}
+            for vchannel, range_ in ranges.items():
+                await self._commit(vchannel, range_, written.get(vchannel), orders[vchannel])
 
     async def _commit(
-        self,
-        channel: ChannelProgress,
-        end: Checkpoint,
-        outcome: RangeOutcome | None,
-        flushed: set[SegmentID],
+        self, vchannel: str, range_: _Range, outcome: RangeOutcome | None, flushed: set[SegmentID]
     ) -> None:
         commit = RangeCommit(
             epoch=self._epoch,
-            vchannel=channel.vchannel,
-            expected=channel.checkpoint,
-            checkpoint=end,
+            vchannel=vchannel,
+            expected=range_.start,
+            checkpoint=range_.end,
             segments=outcome.segments if outcome else (),
             delta=outcome.delta if outcome else None,
             flushed=tuple(sorted(flushed)),
@@ -246,11 +257,12 @@ class DataNode:
         try:
             await self._datacoord.commit_range(commit)
         except CommitRefused:
-            if channel.vchannel in self._channels:
+            if vchannel in self._channels:
                 raise
-            return  # its collection was dropped while the commit was on its way
-        channel.committed(end)
-        self._news.set()
+            return  # its collection was dropped meanwhile
+        if vchannel in self._channels:
+            self._channels[vchannel].committed(range_.end)
+            self._news.set()
 
     async def _move_idle(self) -> None:
         """Idle vchannels advance with the tick, so that the log can be trimmed behind them."""
@@ -258,6 +270,6 @@ class DataNode:
             await asyncio.sleep(self._policy.idle_checkpoint_ms / 2000)
             for channel in tuple(self._channels.values()):
                 behind_ms = physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts)
-                idle = not channel.has_pending() and channel.vchannel not in self._orders
+                idle = not channel.has_pending()
                 if idle and behind_ms >= self._policy.idle_checkpoint_ms:
                     await self._flush({channel.vchannel: set()})

@@ -10,13 +10,7 @@ from elanus.proxy.definitions import Definitions
 from elanus.proxy.insight import Insight
 from elanus.proxy.loading import Loading
 from elanus.proxy.mutations import Mutations
-from elanus.proxy.pressure import Pressure
-from elanus.proxy.proxy import Proxy
 
 
 class ProxyFront(Definitions, Loading, Mutations, Insight):
-    """One proxy's verbs. ``pressure`` slows or refuses writes before memory or disk run out."""
-
-    def __init__(self, proxy: Proxy, pressure: Pressure) -> None:
-        self._proxy = proxy
-        self._pressure = pressure
+    """Every verb of a proxy."""

@@ -157,7 +157,7 @@ def _vector_field(schema: CollectionSchema, name: str) -> FieldSchema:
 
 def _checked_metric(cached: CachedCollection, field: FieldSchema, requested: str) -> str:
     """The index's metric. A request may name it, and must then name the same."""
-    metric = cached.index_spec(field).metric_type
+    metric = str(cached.index_spec(field).metric_type)
     if requested and requested.upper() != metric:
         raise InvalidParameter(
             f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"

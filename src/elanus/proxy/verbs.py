@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from elanus.core.ids import PartitionID
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.pressure import Pressure
@@ -9,8 +11,18 @@ from elanus.proxy.proxy import Proxy
 
 
 class Verbs:
-    _proxy: Proxy
-    _pressure: Pressure
+    """``current`` finds the proxy role's running instance; it raises `NotReady` while there is none.
+
+    ``pressure`` slows or refuses writes before memory or disk run out.
+    """
+
+    def __init__(self, current: Callable[[], Proxy], pressure: Pressure) -> None:
+        self._current = current
+        self._pressure = pressure
+
+    @property
+    def _proxy(self) -> Proxy:
+        return self._current()
 
     def _collection(self, database: str, name: str) -> CachedCollection:
         return self._proxy.collection(database, name)

@@ -54,7 +54,7 @@ _log = structlog.get_logger("rootcoord")
 class RootCoord:
     """Implements `elanus.rpc.rootcoord.RootCoordApi`.
 
-    ``proxies`` finds the handle of a registered proxy. ``pchannels_max``: how many physical channels
+    ``oracle`` starts and stops with it. ``proxies`` finds the handle of a registered proxy. ``pchannels_max``: how many physical channels
     the collections share.
     """
 
@@ -86,10 +86,13 @@ class RootCoord:
 
     async def start(self) -> None:
         """Take a new epoch, mark it in every pchannel in use, and repeat what a crash may have cut off."""
+        await self._oracle.start()
         saved = await self._meta.get(_EPOCH_KEY)
         epoch = (msgspec.json.decode(saved.value, type=int) if saved else 0) + 1
         await self._meta.txn([Put(_EPOCH_KEY, msgspec.json.encode(epoch))])
         self._sync = TimeSync(self._log, epoch)
+        for node_id, proxy in self._proxies.items():
+            self._sync.join(node_id, proxy)
         await self._ids.start()
         await self._catalog.start()
         if not self._catalog.has_database(_DEFAULT_DATABASE.name):
@@ -102,6 +105,7 @@ class RootCoord:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._oracle.stop()
 
     # services
 

@@ -1,0 +1,43 @@
+"""Flushes as Spark jobs: the plan of a range, and running plans."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from elanus.core.channels import pchannel_of
+from elanus.datanode.progress import ChannelProgress
+from elanus.log.port import Position
+from elanus.pipeline.flush import flush_job
+from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+
+
+class SparkFlushes:
+    """Implements `elanus.datanode.node.FlushRunner`."""
+
+    def __init__(self, runner: JobRunner, log_dir: Path, store_url: str, scratch_dir: Path) -> None:
+        self._runner = runner
+        self._log_dir = log_dir
+        self._store_url = store_url
+        self._scratch_dir = scratch_dir
+
+    def plan(self, progress: ChannelProgress) -> FlushPlan:
+        assignment = progress.assignment
+        return FlushPlan(
+            attempt=f"{progress.seek.ts}-{uuid.uuid4().hex[:8]}",
+            collection_id=assignment.collection_id,
+            schema=assignment.schema,
+            vchannel=assignment.vchannel,
+            pchannel=pchannel_of(assignment.vchannel),
+            start=assignment.checkpoint,
+            until=progress.seek.ts,
+            stop=Position(progress.stop),
+            log_dir=str(self._log_dir),
+            store_url=self._store_url,
+            scratch_dir=str(self._scratch_dir),
+        )
+
+    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]:
+        return await self._runner.run(flush_job(plans), cause)

@@ -1,0 +1,49 @@
+"""The index node role: an order becomes a Spark job, the job's outcome the answer.
+
+It keeps nothing. If this process dies, the coordinator sees the call end and assigns the build anew.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from elanus.core.errors import Internal, Unavailable
+from elanus.core.segments import IndexFile
+from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
+from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.rpc.indexnode import BuildIndex
+
+
+class IndexNode:
+    """Implements `elanus.rpc.indexnode.IndexNodeApi`. ``threads``: processors that a build may use."""
+
+    def __init__(self, runner: JobRunner, store_url: str, scratch_dir: Path, threads: int) -> None:
+        self._runner = runner
+        self._store_url = store_url
+        self._scratch_dir = scratch_dir
+        self._threads = threads
+
+    async def build_index(self, request: BuildIndex) -> IndexFile:
+        """Raises `Unavailable` when the job was cancelled, `Internal` when it failed, and what the build raises."""
+        plan = IndexBuildPlan(
+            attempt=f"{request.version}-{uuid.uuid4().hex[:8]}",
+            build_id=request.build_id,
+            version=request.version,
+            index_id=request.index_id,
+            field=request.field,
+            params=request.params,
+            manifest=request.manifest,
+            threads=self._threads,
+            store_url=self._store_url,
+            scratch_dir=str(self._scratch_dir),
+        )
+        cause = f"segment {request.manifest.segment_id} is flushed"
+        try:
+            (file,) = await self._runner.run(index_build_job(plan), cause, attempt=request.version)
+        except JobCancelled as error:
+            raise Unavailable(f"the build was cancelled: {error}") from error
+        except JobFailed as error:
+            raise Internal(f"the build failed: {error}") from error
+        return file

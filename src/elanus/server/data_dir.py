@@ -1,0 +1,111 @@
+"""The data directory: one server at a time, one format version, everything in its place.
+
+::
+
+    VERSION     the format version, written when the directory is made
+    LOCK        held while a server uses the directory
+    meta.db     metadata (SQLite)
+    log/        the message log
+    files/      segments, deletes, indexes, manifests: the object store
+    run/        sockets between the two processes
+    scratch/    Spark's temporary files
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from elanus.server.startup import CannotStart
+
+FORMAT_VERSION = 1
+_SOCKET_PATH_MAX_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where things are in a data directory."""
+
+    root: Path
+
+    @property
+    def meta(self) -> Path:
+        return self.root / "meta.db"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
+
+    @property
+    def store_url(self) -> str:
+        return (self.root / "files").as_uri()
+
+
+def paths_of(root: Path) -> Paths:
+    return Paths(root.absolute())
+
+
+class DataDir:
+    """An opened data directory, locked until `close`. Raises `CannotStart` when it cannot be used."""
+
+    def __init__(self, root: Path) -> None:
+        self.paths = paths_of(root)
+        self.root = self.paths.root
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._lock = self._take_lock()
+        except OSError as error:
+            raise CannotStart(f"the data directory {self.root} cannot be used: {error.strerror}") from error
+        self._check_version()
+        for name in ("log", "files", "run", "scratch"):
+            (self.root / name).mkdir(exist_ok=True)
+        (self.root / "run").chmod(0o700)
+
+    def socket(self, name: str) -> str:
+        """A gRPC address for a socket of this server, ``unix:PATH``. A stale socket is removed."""
+        path = self.root / "run" / f"{name}.sock"
+        if len(os.fsencode(path)) > _SOCKET_PATH_MAX_BYTES:
+            path = Path(tempfile.mkdtemp(prefix="elanus-")) / f"{name}.sock"
+        path.unlink(missing_ok=True)
+        return f"unix:{path}"
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _take_lock(self) -> int:
+        descriptor = os.open(self.root / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise CannotStart(
+                f"the data directory {self.root} is in use by another server"
+                f"{f' (process {owner})' if owner else ''}: stop it, or choose another --data-dir"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        return descriptor
+
+    def _check_version(self) -> None:
+        version_file = self.root / "VERSION"
+        if not version_file.exists():
+            if (self.root / "meta.db").exists():
+                raise CannotStart(f"{self.root} has data but no VERSION file: it is damaged, or not Elanus's")
+            draft = version_file.with_suffix(".new")
+            draft.write_text(f"{FORMAT_VERSION}\n")
+            draft.replace(version_file)
+        found = version_file.read_text().strip()
+        if found != str(FORMAT_VERSION):
+            self.close()
+            raise CannotStart(
+                f"the data directory {self.root} has format version {found}; this release reads and "
+                f"writes version {FORMAT_VERSION}: use the release that wrote it, or another --data-dir"
+            )

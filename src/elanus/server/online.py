@@ -1,0 +1,262 @@
+"""The online process: proxy, coordinators and one query node on one event loop, and the Milvus front.
+
+This is the composition root of the standalone: the only place that knows every role and adapter. Roles
+meet through `elanus.rpc.local` here, the pipeline process through `elanus.rpc.carrier`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+from elanus.core.errors import NotReady
+from elanus.core.ids import NodeID
+from elanus.core.sealing import SealPolicy
+from elanus.core.timestamps import Timestamp
+from elanus.core.world import SystemClock
+from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaPolicy
+from elanus.datacoord.state import DataState
+from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.state import IndexState
+from elanus.log.files import FileLog, FileLogOptions
+from elanus.log.layout import pchannel_directory
+from elanus.meta.sqlite import SqliteMeta
+from elanus.proxy.pressure import Pressure, PressureLimits
+from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.loader import Peers
+from elanus.querycoord.state import LoadState
+from elanus.querynode.node import QueryNode
+from elanus.rootcoord.coord import RootCoord
+from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.indexnode import IndexNodeApi
+from elanus.rpc.local import LocalRole, local_client
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.querynode import QueryNodeApi
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.data_dir import DataDir
+from elanus.server.reads import CurrentReads
+from elanus.server.roles import RoleHost
+from elanus.server.settings import Settings
+from elanus.storage.objects import open_store
+
+Api = TypeVar("Api")
+_MB = 1024 * 1024
+_PROXY_NODE = NodeID(1)
+_QUERY_NODE = NodeID(2)
+_OFFLOAD_THREADS = 4
+_SYNC_BYTES = 128 * _MB
+_TRIM_INTERVAL_S = 10.0
+_DISK_LOOK_S = 1.0
+
+
+class Online:
+    """Everything of the online process except its ports. Made and used on one event loop.
+
+    Raises what opening the metadata and the log raise.
+    """
+
+    def __init__(self, settings: Settings, data_dir: DataDir) -> None:
+        self._settings = settings
+        self._paths = data_dir.paths
+        self.clock = SystemClock()
+        self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
+        self.meta = SqliteMeta(self._paths.meta, fsync=settings.log.fsync)
+        self.log = FileLog(
+            self._paths.log,
+            FileLogOptions(
+                fsync=settings.log.fsync,
+                file_bytes_max=settings.log.file_size_mb * _MB,
+                sync_delay_ms=settings.log.sync_delay_ms,
+            ),
+        )
+        self.store = open_store(self._paths.store_url)
+        self.roles = RoleHost()
+        self._handles = {
+            name: LocalRole(name)
+            for name in ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "proxy")
+        }
+        self.root = self._client("rootcoord", RootCoordApi)
+        self.data = self._client("datacoord", DataCoordApi)
+        self.index = self._client("indexcoord", IndexCoordApi)
+        self.query = self._client("querycoord", QueryCoordApi)
+        self.node = self._client("querynode", QueryNodeApi)
+        self._proxies = {_PROXY_NODE: self._client("proxy", ProxyApi)}
+        self._oracle: TimestampOracle | None = None
+        self._channels: dict[str, RpcChannel] = {}
+        self._add_roles()
+
+    def _client(self, name: str, api: type[Api]) -> Api:
+        return local_client(self._handles[name], api)
+
+    async def start(self) -> None:
+        await self.roles.start()
+
+    async def stop(self) -> None:
+        await self.roles.stop()
+        for channel in self._channels.values():
+            await channel.close()
+        await self.log.close()
+        await self.meta.close()
+        self._threads.shutdown()
+
+    # what roles need of the process
+
+    def stamp(self) -> Timestamp:
+        """A fresh timestamp, from any thread. Raises `NotReady` while the root coordinator restarts."""
+        oracle = self._oracle
+        if oracle is None:
+            raise NotReady("rootcoord is not running; retry when it is back")
+        return oracle.allocate()
+
+    async def offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run blocking work off the event loop."""
+        call = functools.partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def dial(self, address: str) -> RpcChannel:
+        if address not in self._channels:
+            self._channels[address] = RpcChannel(address)
+        return self._channels[address]
+
+    def current_proxy(self) -> Proxy:
+        proxy = self._handles["proxy"].instance
+        if proxy is None:
+            raise NotReady("the proxy is not running; retry when it is back")
+        return cast(Proxy, proxy)
+
+    def current_node(self) -> QueryNode | None:
+        return cast(QueryNode | None, self._handles["querynode"].instance)
+
+    def pressure(self) -> Pressure:
+        backpressure = self._settings.backpressure
+        limits = PressureLimits(
+            growing_soft_bytes=backpressure.growing_soft_mb * _MB,
+            growing_hard_bytes=backpressure.growing_hard_mb * _MB,
+            disk_reserve_bytes=backpressure.disk_reserve_mb * _MB,
+        )
+        return Pressure(limits, self.growing_bytes, _FreeDisk(self._paths.root).free_bytes, time.sleep)
+
+    def growing_bytes(self) -> int:
+        node = self.current_node()
+        return node.growing_bytes if node is not None else 0
+
+    def log_bytes(self, pchannel: str) -> int:
+        """The size of a pchannel's files."""
+        return sum(f.stat().st_size for f in pchannel_directory(self._paths.log, pchannel).glob("*"))
+
+    # how each role is made
+
+    def _add_roles(self) -> None:
+        builders: dict[str, Callable[[], Any]] = {
+            "rootcoord": self._build_rootcoord,
+            "datacoord": self._build_datacoord,
+            "indexcoord": self._build_indexcoord,
+            "querynode": self._build_querynode,
+            "querycoord": self._build_querycoord,
+            "proxy": self._build_proxy,
+        }
+        for name, build in builders.items():
+            self.roles.add(self._handles[name], build)
+
+    def _build_rootcoord(self) -> RootCoord:
+        settings = self._settings.rootcoord
+        self._oracle = TimestampOracle(
+            self.meta, self.clock, window_ms=settings.tso_window_ms, update_ms=settings.tso_update_ms
+        )
+        return RootCoord(
+            self.meta,
+            self.log,
+            self._oracle,
+            self.data,
+            self.index,
+            self.query,
+            self._proxies,
+            pchannels_max=settings.dml_channel_num,
+        )
+
+    def _build_datacoord(self) -> DataCoord:
+        settings = self._settings.datacoord
+        policy = DataPolicy(
+            quota=QuotaPolicy(settings.segment_size_max_mb * _MB, settings.assignment_expiration_ms),
+            seal=SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s),
+            sync_bytes=_SYNC_BYTES,
+            trim_interval_s=_TRIM_INTERVAL_S,
+        )
+        return DataCoord(
+            DataState(self.meta),
+            Manifests(self.store, self.offload),
+            self.log,
+            self.clock,
+            self.root,
+            self._proxies,
+            lambda address: self.dial(address).client(DataNodeApi),
+            policy,
+        )
+
+    def _build_indexcoord(self) -> IndexCoord:
+        return IndexCoord(
+            IndexState(self.meta),
+            self.clock,
+            self.store,
+            self.offload,
+            self.root,
+            self.data,
+            self._proxies,
+            lambda address: self.dial(address).client(IndexNodeApi, timeout_s=None),
+            IndexPolicy(rows_min=self._settings.indexcoord.index_rows_min, builds_max=1),
+        )
+
+    def _build_querynode(self) -> QueryNode:
+        return QueryNode(_QUERY_NODE, self.log, self.store, self.offload)
+
+    def _build_querycoord(self) -> QueryCoord:
+        return QueryCoord(LoadState(self.meta), Peers(self.root, self.data, self.index, self.node))
+
+    def _build_proxy(self) -> Proxy:
+        settings = self._settings.proxy
+        policy = ProxyPolicy(
+            tick_interval_ms=settings.time_tick_interval_ms,
+            tasks_max=settings.max_task_num,
+            graceful_time_ms=settings.graceful_time_ms,
+            read_timeout_s=settings.read_timeout_s,
+            call_timeout_s=settings.read_timeout_s,
+            quota_rows=self._settings.datacoord.allocation_rows_min,
+        )
+        return Proxy(
+            _PROXY_NODE,
+            Coordinators(self.root, self.data, self.index, self.query),
+            CurrentReads(self.current_node),
+            self.log,
+            self.stamp,
+            self.offload,
+            policy,
+        )
+
+
+class _FreeDisk:
+    """Free bytes where a directory lies, looked up at most once in a while."""
+
+    def __init__(self, directory: Any) -> None:
+        self._directory = directory
+        self._free_bytes = 0
+        self._looked_s = float("-inf")
+
+    def free_bytes(self) -> int:
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _DISK_LOOK_S:
+            self._free_bytes = shutil.disk_usage(self._directory).free
+            self._looked_s = now_s
+        return self._free_bytes

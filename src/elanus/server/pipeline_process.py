@@ -1,0 +1,168 @@
+"""The pipeline process: data node and index node around one Spark session.
+
+It serves orders on its own socket and reaches the coordinators through the online process's. It holds
+nothing that must be kept: killed at any moment and started again, it registers and is told where each
+vchannel stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+
+import structlog
+
+from elanus.core.errors import ElanusError
+from elanus.core.ids import NodeID
+from elanus.datanode.flushes import SparkFlushes
+from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.indexnode.node import IndexNode
+from elanus.log.follower import FileLogFollower
+from elanus.pipeline.jobs import JobRecord, JobRunner
+from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.rpc.carrier import RpcChannel, RpcServer
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.indexnode import IndexNodeApi
+from elanus.rpc.pipeline import JobView, PipelineApi
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.data_dir import paths_of
+from elanus.server.logs import configure_logging
+from elanus.server.settings import Settings
+
+_ONLINE_WAIT_S = 30.0
+_HEARTBEAT_S = 2.0
+_ALIVE_LOOK_S = 1.0
+_LOG_POLL_MS = 20.0
+_DATANODE_POLICY = DataNodePolicy(report_ms=50, idle_report_ms=1000, idle_checkpoint_ms=30_000)
+_log = structlog.get_logger("pipeline")
+
+
+def run(settings_json: str, online: str, address: str) -> int:
+    """Run until the parent closes standard input, or Spark dies. Returns the exit code.
+
+    ``online``: the online process's address; ``address``: where this process is to be reached.
+    """
+    settings = Settings.model_validate_json(settings_json)
+    configure_logging(settings.logging, "pipeline")
+    os.nice(settings.pipeline.nice)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then ends us
+    return asyncio.run(_Pipeline(settings, online, address).run())
+
+
+class _Pipeline:
+    """Implements `PipelineApi`."""
+
+    def __init__(self, settings: Settings, online: str, address: str) -> None:
+        self._settings = settings
+        self._online = online
+        self._address = address
+        self._paths = paths_of(settings.data_dir)
+        self._runner: JobRunner | None = None
+
+    async def jobs(self) -> tuple[JobView, ...]:
+        return tuple(map(_view, self._runner.records())) if self._runner is not None else ()
+
+    async def run(self) -> int:
+        ended = asyncio.Event()
+        _when_parent_ends(asyncio.get_running_loop(), ended)
+        session = await asyncio.to_thread(self._start_spark)
+        self._runner = JobRunner(session)
+        channel = RpcChannel(self._online)
+        log = FileLogFollower(self._paths.log, poll_ms=_LOG_POLL_MS)
+        try:
+            await channel.ready(_ONLINE_WAIT_S)
+            await self._serve(session, self._runner, channel, log, ended)
+            return 0 if ended.is_set() else 1
+        finally:
+            await log.close()
+            await channel.close()
+            await asyncio.to_thread(session.stop)
+
+    def _start_spark(self) -> PipelineSession:
+        pipeline = self._settings.pipeline
+        settings = SparkSettings(
+            master=pipeline.spark_master, driver_memory_mb=pipeline.driver_memory_mb, java=pipeline.java
+        )
+        session = PipelineSession.start(settings, self._paths.scratch)
+        session.warm_up()
+        return session
+
+    async def _serve(
+        self,
+        session: PipelineSession,
+        runner: JobRunner,
+        channel: RpcChannel,
+        log: FileLogFollower,
+        ended: asyncio.Event,
+    ) -> None:
+        node_id = NodeID(await channel.client(RootCoordApi).alloc_ids(1))
+        flushes = SparkFlushes(runner, self._paths.log, self._paths.store_url, self._paths.scratch)
+        datanode = DataNode(
+            node_id, self._address, log, channel.client(DataCoordApi), flushes, _DATANODE_POLICY
+        )
+        indexnode = IndexNode(runner, self._paths.store_url, self._paths.scratch, threads=os.cpu_count() or 1)
+        server = RpcServer(
+            self._address, [(DataNodeApi, datanode), (IndexNodeApi, indexnode), (PipelineApi, self)]
+        )
+        await server.start()
+        work = [
+            asyncio.ensure_future(datanode.run()),
+            asyncio.ensure_future(self._heartbeat(node_id, channel.client(IndexCoordApi))),
+            asyncio.ensure_future(_until_dead(session)),
+            asyncio.ensure_future(ended.wait()),
+        ]
+        try:
+            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            for task in work:
+                if task.done():
+                    task.result()
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+            await server.stop()
+
+    async def _heartbeat(self, node_id: NodeID, indexcoord: IndexCoordApi) -> None:
+        while True:
+            try:
+                await indexcoord.register_indexnode(node_id, self._address)
+            except ElanusError as error:
+                _log.info("index coordinator not reached", error=error.message)
+            await asyncio.sleep(_HEARTBEAT_S)
+
+
+async def _until_dead(session: PipelineSession) -> None:
+    while await asyncio.to_thread(session.is_alive):
+        await asyncio.sleep(_ALIVE_LOOK_S)
+    _log.error("Spark's JVM is gone; this process ends and will be started again")
+
+
+def _when_parent_ends(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Set the event when standard input, which only the parent holds open, is closed."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass
+        loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+def _view(record: JobRecord) -> JobView:
+    output = record.output
+    return JobView(
+        job_id=record.job_id,
+        kind=record.kind.value,
+        state=record.state.value,
+        cause=record.cause,
+        started_s=record.started_s,
+        duration_ms=record.duration_ms,
+        rows=output.rows if output else 0,
+        size_bytes=output.size_bytes if output else 0,
+        error=record.error,
+    )

@@ -1,0 +1,40 @@
+"""The read side of the query node that runs at this moment, through restarts of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from elanus.core.errors import NotReady
+from elanus.core.ids import CollectionID
+from elanus.core.timestamps import Timestamp
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
+
+
+class CurrentReads:
+    """Implements `QueryNodeReads`. Raises `NotReady` while there is no query node."""
+
+    def __init__(self, current: Callable[[], QueryNodeReads | None]) -> None:
+        self._current = current
+
+    def _node(self) -> QueryNodeReads:
+        node = self._current()
+        if node is None:
+            raise NotReady("the query node is not running; retry when it is back")
+        return node
+
+    def service_time(self, collection_id: CollectionID) -> Timestamp:
+        return self._node().service_time(collection_id)
+
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
+        self._node().wait_service_time(collection_id, ts, timeout_s)
+
+    def search(self, request: NodeSearch) -> NodeHits:
+        return self._node().search(request)
+
+    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
+        return self._node().query(request)
+
+    def count(self, request: NodeQuery) -> int:
+        return self._node().count(request)

@@ -1,0 +1,150 @@
+"""`elanus serve`: the standalone server, from its start to its clean stop.
+
+The online process answers clients as soon as its roles are up; the pipeline process is started in the
+background and may come up, die and come back without anybody waiting for it but what needs Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+
+from elanus import __version__
+from elanus.core.errors import Unavailable
+from elanus.log.files import LogInUse
+from elanus.log.frames import UnknownLogFormat
+from elanus.log.port import CorruptLog
+from elanus.meta.sqlite import MetaInUse, UnknownMetaFormat
+from elanus.metrics import Metrics
+from elanus.proxy.front import ProxyFront
+from elanus.proxy.wire.server import MilvusServer
+from elanus.rpc.carrier import RpcServer
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.pipeline import PipelineApi
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.announce import Announcement, announce, withdraw
+from elanus.server.data_dir import DataDir
+from elanus.server.logs import configure_logging
+from elanus.server.memory import fix_allocator
+from elanus.server.observe import ObservePort
+from elanus.server.online import Online
+from elanus.server.report import Report
+from elanus.server.settings import Settings
+from elanus.server.startup import CannotStart, PortTaken
+from elanus.server.supervise import PipelineSupervisor
+
+_STOP_GRACE_S = 2.0
+_SWITCH_INTERVAL_S = 0.0005
+"""How long a busy thread keeps the interpreter from another one. The default, 5 ms, is many searches."""
+
+
+def serve(settings: Settings) -> int:
+    """Run until SIGINT or SIGTERM; the exit code. Raises `CannotStart`."""
+    fix_allocator()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    configure_logging(settings.logging, "online")
+    return asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> int:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as stack:
+        data_dir = DataDir(settings.data_dir)
+        stack.callback(data_dir.close)
+        online = _open(settings, data_dir)
+        stack.push_async_callback(online.stop)
+        await online.start()
+        metrics = Metrics()
+        pipeline_address = data_dir.socket("pipeline")
+        supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
+        report = Report(
+            online, supervisor, online.dial(pipeline_address).client(PipelineApi, timeout_s=1.0), metrics
+        )
+        observe_url = _start_observing(stack, settings, metrics, report)
+        port = await _start_front(stack, settings, online, metrics)
+        address = f"{settings.proxy.host}:{port}"
+        announce(
+            data_dir.root,
+            Announcement(version=__version__, pid=os.getpid(), address=address, observe_url=observe_url),
+        )
+        stack.callback(withdraw, data_dir.root)
+        sys.stdout.write(f"Elanus {__version__} serves {address}, data in {data_dir.root}\n")
+        sys.stdout.flush()
+        await stopping.wait()
+    return 0
+
+
+def _open(settings: Settings, data_dir: DataDir) -> Online:
+    try:
+        return Online(settings, data_dir)
+    except (LogInUse, MetaInUse, UnknownLogFormat, UnknownMetaFormat, CorruptLog) as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _start_pipeline(
+    stack: AsyncExitStack,
+    settings: Settings,
+    data_dir: DataDir,
+    online: Online,
+    address: str,
+    metrics: Metrics,
+) -> PipelineSupervisor | None:
+    """The coordinators' socket, and the process that uses it."""
+    if not settings.pipeline.enabled:
+        return None
+    online_address = data_dir.socket("online")
+    services = [(RootCoordApi, online.root), (DataCoordApi, online.data), (IndexCoordApi, online.index)]
+    server = RpcServer(online_address, services)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    arguments = [
+        f"--settings-json={settings.model_copy(update={'data_dir': data_dir.root}).model_dump_json()}",
+        f"--online={online_address}",
+        f"--address={address}",
+    ]
+    supervisor = PipelineSupervisor(
+        arguments,
+        settings.pipeline.restart_backoff_ms,
+        settings.pipeline.restart_backoff_max_ms,
+        metrics.pipeline_restarts.inc,
+    )
+    supervisor.start()
+    stack.push_async_callback(supervisor.stop)
+    return supervisor
+
+
+def _start_observing(stack: AsyncExitStack, settings: Settings, metrics: Metrics, report: Report) -> str:
+    gauges = asyncio.create_task(report.keep_gauges(), name="gauges")
+    stack.callback(gauges.cancel)
+    if not settings.metrics.enabled:
+        return ""
+    port = ObservePort(settings.metrics, metrics.registry, report)
+    stack.push_async_callback(asyncio.to_thread, port.close)
+    return port.url
+
+
+async def _start_front(stack: AsyncExitStack, settings: Settings, online: Online, metrics: Metrics) -> int:
+    def observe(rpc: str, code: int, seconds: float) -> None:
+        metrics.requests.labels(rpc, str(code)).inc()
+        metrics.request_seconds.labels(rpc).observe(seconds)
+
+    server = MilvusServer(
+        ProxyFront(online.current_proxy, online.pressure()),
+        settings.proxy.host,
+        settings.proxy.port,
+        max_workers=settings.proxy.workers,
+        observe=observe,
+    )
+    try:
+        port = server.start()
+    except Unavailable as error:
+        raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
+    # In a thread: requests under way may still need the event loop.
+    stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+    return port

@@ -1,0 +1,78 @@
+"""Keeping the pipeline process running: started in the background, restarted when it dies.
+
+The child ends with its parent: its standard input is a pipe that only the parent holds open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+
+import structlog
+
+_STOP_GRACE_S = 10.0
+_STEADY_S = 60.0
+"""A process that ran this long starts the back-off anew."""
+_log = structlog.get_logger("supervisor")
+
+
+class PipelineSupervisor:
+    """``restarted`` is called at each restart, for the metrics."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        backoff_ms: int,
+        backoff_max_ms: int,
+        restarted: Callable[[], None],
+    ) -> None:
+        self._arguments = arguments
+        self._backoff_s = backoff_ms / 1000
+        self._backoff_max_s = backoff_max_ms / 1000
+        self._restarted = restarted
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_running(), name="pipeline supervisor")
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_GRACE_S)
+        except TimeoutError:
+            _log.warning("the pipeline process did not end in time; killing it", pid=process.pid)
+            process.kill()
+            await process.wait()
+
+    async def _keep_running(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = self._backoff_s
+        while True:
+            started = loop.time()
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "elanus", "pipeline", *self._arguments, stdin=asyncio.subprocess.PIPE
+            )
+            code = await self._process.wait()
+            self._process = None
+            if loop.time() - started >= _STEADY_S:
+                wait_s = self._backoff_s
+            self.restarts += 1
+            self._restarted()
+            _log.warning("the pipeline process ended; starting it again", code=code, wait_s=wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, self._backoff_max_s)
