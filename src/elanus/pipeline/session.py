@@ -36,6 +36,7 @@ Outcome = TypeVar("Outcome")
 
 SLOTS_MIN = 2
 """Tasks at a time on one machine, at least: one long task must leave room for a short one."""
+_JVM_EXIT_TIMEOUT_S = 30
 _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _LOG_SETTINGS = """\
 rootLogger.level = error
@@ -71,10 +72,14 @@ class SparkSettings:
 
 
 class PipelineSession:
-    """A running Spark session. Create it with `start`, end it with `stop`."""
+    """A running Spark session. Create it with `start`, end it with `stop`.
 
-    def __init__(self, spark: SparkSession) -> None:
+    ``task_scratch``: a local directory for the unfinished files of tasks, emptied at the start.
+    """
+
+    def __init__(self, spark: SparkSession, task_scratch: Path) -> None:
         self.spark = spark
+        self.task_scratch = task_scratch
         self._context: SparkContext = spark.sparkContext
         self._cancelled: set[str] = set()
         self._lock = threading.Lock()
@@ -88,7 +93,8 @@ class PipelineSession:
         for Spark reads them there. Raises `elanus.pipeline.java.JavaNotFound`.
         """
         scratch.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(scratch / "spark", ignore_errors=True)
+        for left_behind in ("spark", "tasks"):
+            shutil.rmtree(scratch / left_behind, ignore_errors=True)
         log_settings = scratch / "log4j2.properties"
         log_settings.write_text(_LOG_SETTINGS)
         os.environ["JAVA_HOME"] = str(java_home(scratch, settings.java))
@@ -99,7 +105,7 @@ class PipelineSession:
         # A line for every remote call would drown everything else in the process's log.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings).items()))
-        return cls(SparkSession.builder.config(conf=conf).getOrCreate())
+        return cls(SparkSession.builder.config(conf=conf).getOrCreate(), scratch / "tasks")
 
     @property
     def slots(self) -> int:
@@ -152,7 +158,14 @@ class PipelineSession:
         return gateway is not None and gateway.proc.poll() is None
 
     def stop(self) -> None:
+        """End the session and the JVM."""
+        gateway = self._context._gateway
         self.spark.stop()
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # what the JVM takes as its parent's end
+            gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
+            SparkContext._gateway = SparkContext._jvm = None
 
 
 def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> dict[str, str]:

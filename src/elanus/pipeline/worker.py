@@ -9,11 +9,14 @@ retries on a cluster are lost workers, and names that hold `attempt_name` keep t
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from elanus.core.errors import ElanusError
@@ -66,6 +69,14 @@ def attempt_name(attempt: str) -> str:
 
     context = TaskContext.get()
     return attempt if context is None else f"{attempt}-{context.taskAttemptId()}"
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: str) -> Iterator[Path]:
+    """An empty directory of its own for a task, below ``parent``, gone at the end."""
+    Path(parent).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="task-", dir=parent) as directory:
+        yield Path(directory)
 
 
 def load_libraries(_slot: int) -> int:

@@ -1,0 +1,98 @@
+"""The index job: the vectors of one segment become one index file.
+
+One Spark task per segment. It reads the vector column of the segment's insert logs itself, into one
+matrix, builds with as many threads as the plan allows, and puts the file into the object store. The
+file's name is the attempt's; a task that ran twice, or for a version that has been given up, leaves garbage.
+
+Memory of a task: the raw vectors and the growing index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elanus.core.ids import BuildID, IndexID
+from elanus.core.schema import FieldSchema
+from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.index.build import build
+from elanus.index.spec import resolve_index
+from elanus.pipeline.port import Job, JobKind, JobOutput
+from elanus.pipeline.worker import attempt_name, scratch_directory
+from elanus.storage.binlog import read_vectors
+from elanus.storage.objects import open_store
+from elanus.storage.paths import index_file_path
+from elanus.storage.port import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuildPlan:
+    """One segment to index. Pickles; carries all that a task needs to know.
+
+    ``params`` are the index's parameters as `elanus.index.spec.resolve_index` takes them; ``threads``:
+    cores for the build; ``attempt`` is unique to this try of this build. ``scratch_dir`` is a
+    directory on the machine that runs the task.
+    """
+
+    attempt: str
+    build_id: BuildID
+    version: int
+    index_id: IndexID
+    field: FieldSchema
+    params: Mapping[str, str]
+    manifest: SegmentManifest
+    threads: int
+    store_url: str
+    scratch_dir: str
+
+
+def index_build_job(plan: IndexBuildPlan) -> Job[IndexBuildPlan, IndexFile]:
+    """A job that builds this index.
+
+    Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
+    """
+    source = f"segment {plan.manifest.segment_id}, field {plan.field.name}"
+    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), _output)
+
+
+def _output(files: Sequence[IndexFile]) -> JobOutput:
+    return JobOutput(
+        tuple(file.path for file in files),
+        sum(file.rows for file in files),
+        sum(file.size_bytes for file in files),
+    )
+
+
+def index_build_task(plan: IndexBuildPlan) -> IndexFile:
+    """What runs in the Python worker."""
+    with scratch_directory(plan.scratch_dir) as scratch:
+        return build_index_file(plan, open_store(plan.store_url), scratch, attempt_name(plan.attempt))
+
+
+def build_index_file(plan: IndexBuildPlan, store: ObjectStore, scratch: Path, name: str) -> IndexFile:
+    """Build the index and put it into the store. Needs no Spark.
+
+    ``name`` is what no other attempt uses; ``scratch`` an empty local directory.
+    """
+    manifest = plan.manifest
+    spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
+    index = build(spec, read_vectors(store, manifest, plan.field.name), plan.threads)
+    file = scratch / "index"
+    index.save(file)
+    size_bytes = file.stat().st_size
+    path = index_file_path(plan.build_id, plan.version, manifest.partition_id, manifest.segment_id, name)
+    store.put_file(path, file)
+    return IndexFile(
+        build_id=plan.build_id,
+        index_id=plan.index_id,
+        field_id=plan.field.field_id,
+        segment_id=manifest.segment_id,
+        index_type=str(spec.index_type),
+        metric_type=str(spec.metric_type),
+        params=spec.flattened(),
+        path=path,
+        rows=index.rows,
+        size_bytes=size_bytes,
+        has_raw_vectors=index.has_raw_vectors,
+    )

