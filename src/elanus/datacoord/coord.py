@@ -41,6 +41,7 @@ from elanus.rpc.datanode import DataNodeApi
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 
+_RETRY_PAUSE_S = 0.5
 _log = structlog.get_logger("datacoord")
 
 
@@ -84,6 +85,7 @@ class DataCoord:
         self._epoch = 0
         self._datanode: DataNodeApi | None = None
         self._commits = 0
+        self._ordered: set[SegmentID] = set()
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -123,8 +125,19 @@ class DataCoord:
                 return
             await self._state.put(vchannels=new)
         self._changes.happened()
-        if self._datanode is not None:
-            await self._tell_datanode(self._datanode.watch_channels(tuple(map(_assignment, new))))
+        self._spawn(self._tell_to_watch(new))
+
+    async def _tell_to_watch(self, vchannels: list[Vchannel]) -> None:
+        """Until the data node has been told, or has been replaced by one that learns it when it registers."""
+        node = self._datanode
+        while node is not None and self._datanode is node:
+            try:
+                await node.watch_channels(tuple(map(_assignment, vchannels)))
+            except ElanusError as error:
+                _log.warning("data node not reached", error=error.message)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+            else:
+                return
 
     async def holds_channels(self, collection_id: CollectionID) -> bool:
         return bool(self._state.vchannels_of(collection_id))
@@ -274,6 +287,7 @@ class DataCoord:
         async with self._lock:
             self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
+            self._ordered.clear()
             given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
             for batch in range(0, len(given_up), 100):
                 await self._state.put(
@@ -330,24 +344,25 @@ class DataCoord:
         flushing = [replace(s, state=SegmentState.FLUSHING) for s in ready if s not in empty]
         for batch in range(0, len(flushing), 100):
             await self._state.put(flushing[batch : batch + 100])
-        for info in flushing:
-            orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
+        for info in self._state.unflushed():
+            waits = info.state is SegmentState.FLUSHING and info.segment_id not in self._ordered
+            if waits and info.vchannel in ticks:
+                orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
         return orders
 
     async def _order(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
+        """An order that does not arrive is given again with the next tick."""
         if self._datanode is None:
             return
-        if segment_ids:
-            await self._tell_datanode(self._datanode.flush_segments(vchannel, segment_ids))
-        else:
-            await self._tell_datanode(self._datanode.sync_channel(vchannel))
-
-    async def _tell_datanode(self, call: Awaitable[None]) -> None:
-        """An order that does not arrive is given again when the node, or its successor, registers."""
         try:
-            await call
+            if segment_ids:
+                await self._datanode.flush_segments(vchannel, segment_ids)
+            else:
+                await self._datanode.sync_channel(vchannel)
         except ElanusError as error:
             _log.warning("data node not reached", error=error.message)
+        else:
+            self._ordered.update(segment_ids)
 
     async def commit_range(self, commit: RangeCommit) -> None:
         async with self._lock:
@@ -373,6 +388,7 @@ class DataCoord:
                 self._desk.show_rows(info.segment_id, 0)
             for segment_id in flushed:
                 self._desk.forget(segment_id)
+            self._ordered -= flushed
         self._changes.happened()
 
     def _checked(self, commit: RangeCommit) -> Vchannel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -84,10 +85,9 @@ class Mutations(Verbs):
 
     def flush(self, database: str, collections: Sequence[str]) -> FlushResult:
         cached = {name: self._collection(database, name) for name in collections}
+        data = self._proxy.coordinators.data
         outcomes = {
-            name: self._proxy.define(
-                "flush", lambda c=c: self._proxy.coordinators.data.flush(c.collection_id)
-            )  # type: ignore[misc]
+            name: self._proxy.define("flush", partial(data.flush, c.collection_id))
             for name, c in cached.items()
         }
         return _flush_result(outcomes)

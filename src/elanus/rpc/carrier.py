@@ -32,6 +32,10 @@ _OPTIONS = [
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
     ("grpc.max_receive_message_length", GRPC_MESSAGE_MAX_BYTES),
     ("grpc.enable_http_proxy", 0),
+    # A peer that restarts is back within seconds; do not wait longer than that for it.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
 ]
 _OK, _ERROR = b"\x00", b"\x01"
 

@@ -137,7 +137,7 @@ class _Pipeline:
 
 
 async def _until_dead(session: PipelineSession) -> None:
-    while await asyncio.to_thread(session.is_alive):
+    while await asyncio.to_thread(session.is_alive):  # noqa: ASYNC110 - Spark tells nobody when its JVM ends
         await asyncio.sleep(_ALIVE_LOOK_S)
     _log.error("Spark's JVM is gone; this process ends and will be started again")
 
