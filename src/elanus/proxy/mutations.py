@@ -59,6 +59,7 @@ class Mutations(Verbs):
         )
         task = InsertTask(self._proxy.writer, write, view.pchannels)
         self._proxy.call(self._proxy.dm_queue.run(task))
+        self._proxy.measures.inserted(count)
         return keys, task.ts
 
     def delete(self, request: Delete) -> MutationResult:
@@ -81,6 +82,7 @@ class Mutations(Verbs):
             cached.view.pchannels,
         )
         self._proxy.call(self._proxy.dm_queue.run(task))
+        self._proxy.measures.deleted(len(keys))
         return MutationResult(keys, 0, len(keys), 0, task.ts)
 
     def flush(self, database: str, collections: Sequence[str]) -> FlushResult:

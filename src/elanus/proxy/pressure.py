@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elanus.core.errors import DiskFull, MemoryFull
+from elanus.proxy.measures import Measures
 
 _DELAY_MAX_S = 1.0
 
@@ -39,14 +40,26 @@ class Pressure:
         growing_bytes: Callable[[], int],
         disk_free_bytes: Callable[[], int],
         sleep: Callable[[float], None],
+        measures: Measures,
     ) -> None:
         self._limits = limits
         self._growing_bytes = growing_bytes
         self._disk_free_bytes = disk_free_bytes
         self._sleep = sleep
+        self._measures = measures
 
     def before_write(self, size_bytes: int) -> None:
         """Returns when a write of that size may go on. Raises `MemoryFull`, `DiskFull`."""
+        try:
+            delay_s = self._allowed_after_s(size_bytes)
+        except (DiskFull, MemoryFull):
+            self._measures.held_back("refused")
+            raise
+        if delay_s:
+            self._measures.held_back("slowed")
+            self._sleep(delay_s)
+
+    def _allowed_after_s(self, size_bytes: int) -> float:
         free = self._disk_free_bytes() - size_bytes
         if free < self._limits.disk_reserve_bytes:
             raise DiskFull(
@@ -59,6 +72,4 @@ class Pressure:
                 f"memory quota exceeded: {growing} bytes of growing data, backpressure.growing_hard_mb "
                 f"allows {self._limits.growing_hard_bytes}: wait for the pipeline to flush, then retry"
             )
-        delay_s = write_delay_s(growing, self._limits)
-        if delay_s:
-            self._sleep(delay_s)
+        return write_delay_s(growing, self._limits)

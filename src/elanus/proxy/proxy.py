@@ -21,6 +21,7 @@ from elanus.log.port import Log
 from elanus.proxy.cache import CachedCollection, MetaCache
 from elanus.proxy.ddl import DdTask
 from elanus.proxy.ids import IdBatch
+from elanus.proxy.measures import Measures
 from elanus.proxy.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.reads import Reader
 from elanus.proxy.segments import SegmentAssigner
@@ -72,10 +73,12 @@ class Proxy:
         stamp: Callable[[], Timestamp],
         offload: Offload,
         policy: ProxyPolicy,
+        measures: Measures,
     ) -> None:
         self.node_id = node_id
         self.coordinators = coordinators
         self.stamp = stamp
+        self.measures = measures
         self._policy = policy
         self._loop = asyncio.get_running_loop()
         self.cache = MetaCache(coordinators.root, coordinators.index)
@@ -90,6 +93,7 @@ class Proxy:
             self.dq_queue,
             stamp,
             self._ask_tick,
+            measures,
             graceful_time_ms=policy.graceful_time_ms,
             timeout_s=policy.read_timeout_s,
         )

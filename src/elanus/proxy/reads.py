@@ -7,6 +7,7 @@ asks for a tick instead of waiting for one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -20,6 +21,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import Query, QueryResult, Search, SearchResult
 from elanus.proxy.cache import CachedCollection
+from elanus.proxy.measures import Measures
 from elanus.proxy.outputs import COUNT
 from elanus.proxy.queues import DqQueue
 from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
@@ -34,6 +36,7 @@ class Reader:
         queue: DqQueue,
         stamp: Callable[[], Timestamp],
         ask_tick: Callable[[tuple[str, ...], Timestamp], None],
+        measures: Measures,
         *,
         graceful_time_ms: int,
         timeout_s: float,
@@ -42,6 +45,7 @@ class Reader:
         self._queue = queue
         self._stamp = stamp
         self._ask_tick = ask_tick
+        self._measures = measures
         self._graceful_time_ms = graceful_time_ms
         self._timeout_s = timeout_s
 
@@ -69,6 +73,7 @@ class Reader:
                     ignore_growing=request.ignore_growing,
                 )
             )
+        self._measures.searched(len(request.queries))
         offsets, ids, scores, fields = _without_first(hits, request.offset)
         if request.round_decimal >= 0:
             scores = np.round(scores, request.round_decimal)
@@ -136,8 +141,10 @@ class Reader:
         )
         if served >= guarantee:
             return served
+        began_s = time.perf_counter()
         self._ask_tick(cached.view.pchannels, guarantee)
         self._nodes.wait_service_time(cached.collection_id, guarantee, self._timeout_s)
+        self._measures.waited_for_guarantee(time.perf_counter() - began_s)
         return guarantee
 
 

@@ -28,6 +28,7 @@ from elanus.indexcoord.state import IndexState
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.layout import pchannel_directory
 from elanus.meta.sqlite import SqliteMeta
+from elanus.proxy.measures import Measures
 from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.querycoord.coord import QueryCoord
@@ -68,8 +69,9 @@ class Online:
     Raises what opening the metadata and the log raise.
     """
 
-    def __init__(self, settings: Settings, data_dir: DataDir) -> None:
+    def __init__(self, settings: Settings, data_dir: DataDir, measures: Measures) -> None:
         self._settings = settings
+        self._measures = measures
         self._paths = data_dir.paths
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
@@ -147,7 +149,9 @@ class Online:
             growing_hard_bytes=backpressure.growing_hard_mb * _MB,
             disk_reserve_bytes=backpressure.disk_reserve_mb * _MB,
         )
-        return Pressure(limits, self.growing_bytes, _FreeDisk(self._paths.root).free_bytes, time.sleep)
+        return Pressure(
+            limits, self.growing_bytes, _FreeDisk(self._paths.root).free_bytes, time.sleep, self._measures
+        )
 
     def growing_bytes(self) -> int:
         node = self.current_node()
@@ -243,6 +247,7 @@ class Online:
             self.stamp,
             self.offload,
             policy,
+            self._measures,
         )
 
 

@@ -36,7 +36,7 @@ class ProxySettings(Section):
     reaches the address read and write all data."""
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
-    workers: int = Field(default=16, ge=1, le=1024)
+    workers: int = Field(default=32, ge=1, le=1024)
     """Threads that answer requests, which is how many are in work at once."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
     """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A

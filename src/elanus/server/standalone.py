@@ -29,6 +29,7 @@ from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.data_dir import DataDir
 from elanus.server.logs import configure_logging
+from elanus.server.measures import MetricMeasures
 from elanus.server.memory import fix_allocator
 from elanus.server.observe import ObservePort
 from elanus.server.online import Online
@@ -57,10 +58,10 @@ async def _serve(settings: Settings) -> int:
     async with AsyncExitStack() as stack:
         data_dir = DataDir(settings.data_dir)
         stack.callback(data_dir.close)
-        online = _open(settings, data_dir)
+        metrics = Metrics()
+        online = _open(settings, data_dir, metrics)
         stack.push_async_callback(online.stop)
         await online.start()
-        metrics = Metrics()
         pipeline_address = data_dir.socket("pipeline")
         supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
         report = Report(
@@ -80,9 +81,9 @@ async def _serve(settings: Settings) -> int:
     return 0
 
 
-def _open(settings: Settings, data_dir: DataDir) -> Online:
+def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
     try:
-        return Online(settings, data_dir)
+        return Online(settings, data_dir, MetricMeasures(metrics))
     except (LogInUse, MetaInUse, UnknownLogFormat, UnknownMetaFormat, CorruptLog) as error:
         raise CannotStart(str(error)) from error
 
