@@ -120,11 +120,24 @@ def _ask(measure: Measure, bench: Bench) -> str | None:
     """Take one measure; returns what went wrong."""
     try:
         bench.values |= measure.run(bench)
-        if bench.server is not None:
-            bench.server.check_running()
+        _check_running(bench)
     except Exception as error:  # noqa: BLE001 - written down, shown on the page
-        return f"{type(error).__name__}: {error}".strip()
+        return _reason(error, bench)
     return None
+
+
+def _reason(error: Exception, bench: Bench) -> str:
+    """The error, or the end of the server if that is what lies behind it."""
+    try:
+        _check_running(bench)
+    except RuntimeError as death:
+        return str(death)
+    return f"{type(error).__name__}: {error}".strip()
+
+
+def _check_running(bench: Bench) -> None:
+    if bench.server is not None:
+        bench.server.check_running()
 
 
 def _as_server(system: System | Server) -> Server | None:

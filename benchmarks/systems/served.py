@@ -61,9 +61,14 @@ class ServedSystem(ABC):
         self._process = ServerProcess(command, self._place.server_log, self.role_of)
 
     def crash(self) -> None:
-        """Kill every process of the server at once."""
+        """Kill every process of the server at once.
+
+        The next start uses another port: the kernel keeps this one for the connections that were cut, and
+        Milvus's launcher refuses to start on it.
+        """
         self._running().kill()
         self._process = None
+        self._port = free_port()
 
     def close(self) -> None:
         """Stop the server if it runs."""

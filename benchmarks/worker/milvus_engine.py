@@ -10,6 +10,7 @@ import time
 import warnings
 from typing import Any
 
+import grpc
 import numpy as np
 from pymilvus import (
     Collection,
@@ -20,6 +21,7 @@ from pymilvus import (
     connections,
     utility,
 )
+from pymilvus.client.types import LoadState
 
 from benchmarks.worker.engine import Floats, Integers, Question
 
@@ -32,6 +34,7 @@ KEY = "id"
 DEFAULT_CONSISTENCY = "Bounded"
 SETTLE_POLL_S = 0.2
 CONNECT_POLL_S = 0.02
+STATE_TIMEOUT_S = 2
 #: `SegmentState` on the wire.
 SEGMENT_SEALED = 3
 
@@ -110,6 +113,13 @@ class MilvusEngine:
         """Load the collection; returns when it is fully loaded."""
         self._open(collection).load()
 
+    def load_if_released(self, collection: str) -> bool:
+        """Load the collection if it is not loaded nor loading; returns whether that was so."""
+        if utility.load_state(collection, timeout=STATE_TIMEOUT_S) != LoadState.NotLoad:
+            return False
+        self.load(collection)
+        return True
+
     def settle(self, collection: str, rows: int, timeout_s: float) -> bool:
         """Wait until `rows` rows are served from sealed segments.
 
@@ -119,7 +129,7 @@ class MilvusEngine:
         while time.monotonic() < deadline:
             try:
                 segments = utility.get_query_segment_info(collection)
-            except MilvusException:
+            except (MilvusException, grpc.RpcError):
                 return False
             if sum(segment.num_rows for segment in segments if segment.state == SEGMENT_SEALED) >= rows:
                 return True
@@ -134,8 +144,12 @@ class MilvusEngine:
         """Lists of floats: both releases pack a list about six times as fast as an array."""
         return vectors.tolist()
 
-    def search(self, question: Question, query: object) -> list[list[int]]:
-        """Search; the keys are read out, because the newer release decodes them only then."""
+    def search(self, question: Question, query: object, timeout_s: int | None = None) -> list[list[int]]:
+        """Search; the keys are read out, because the newer release decodes them only then.
+
+        Without `timeout_s`, in whole seconds, the client library retries a server that is not ready for as
+        long as it likes, with growing pauses.
+        """
         below = question.bucket_below
         hits = self._open(question.collection).search(
             query,
@@ -143,6 +157,7 @@ class MilvusEngine:
             {"metric_type": "L2", "params": {"ef": question.ef}},
             limit=question.top_k,
             expr=None if below is None else f"{BUCKET} < {below}",
+            timeout=timeout_s,
         )
         return [list(one.ids) for one in hits]
 

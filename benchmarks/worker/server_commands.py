@@ -18,6 +18,8 @@ from benchmarks.worker.engine import Floats, Question, Vectors
 from benchmarks.worker.milvus_engine import MilvusEngine
 
 FAR = 10
+RETRY_S = 0.02
+ATTEMPT_S = 5
 #: Buckets of added rows: outside every filter that a measure uses.
 ADDED_BUCKET = 99
 
@@ -68,11 +70,11 @@ class ServerCommands(Commands):
         return {"rows": rows, "seconds": time.perf_counter() - begun}
 
     def read_after_insert(self, collection: str, first_key: int, repeats: int) -> dict[str, Any]:
-        """Insert a row, read it back at Strong; times of each, and how many reads did not find it."""
+        """Insert a row, read it back at Strong; times of each, and how many reads went ``wrong``."""
         return self._write_then_read(collection, range(first_key, first_key + repeats), delete=False)
 
     def read_after_delete(self, collection: str, first_key: int, repeats: int) -> dict[str, Any]:
-        """Delete a row, look it up at Strong; times of each, and how many reads wrongly found it."""
+        """Delete a row, look it up at Strong; times of each, and how many reads went ``wrong``."""
         return self._write_then_read(collection, range(first_key, first_key + repeats), delete=True)
 
     def until_searchable(
@@ -92,22 +94,27 @@ class ServerCommands(Commands):
         begun = time.perf_counter()
         self._server.connect(timeout_s)
         question = Question(collection, ef, top_k)
+        query = self._server.as_query(self._vectors.test[:queries])
         wanted = sum(len(keys) for keys in truth)
         loaded, reason = False, "the answers are incomplete"
         while time.perf_counter() - begun < timeout_s:
             try:
-                found = self._server.search(question, self._server.as_query(self._vectors.test[:queries]))
+                found = self._server.search(question, query, timeout_s=ATTEMPT_S)
             except MilvusException as error:
                 reason = str(error)
-                if "not loaded" in reason or "not fully loaded" in reason:
-                    self._server.load(collection)
-                    loaded = True
-                time.sleep(0.05)
+                loaded |= self._load_if_released(collection)
+                time.sleep(RETRY_S)
                 continue
             hits = sum(len(set(a) & set(b)) for a, b in zip(found, truth, strict=True))
             if hits >= 0.9 * wanted:
                 return {"seconds": time.perf_counter() - begun, "loaded": loaded}
         raise TimeoutError(f"not searchable after {timeout_s} s: {reason}")
+
+    def _load_if_released(self, collection: str) -> bool:
+        try:
+            return self._server.load_if_released(collection)
+        except MilvusException:
+            return False  # not ready for that either; the caller tries again
 
     def _write_then_read(self, collection: str, keys: range, *, delete: bool) -> dict[str, Any]:
         write_ms, read_ms, wrong = [], [], 0
