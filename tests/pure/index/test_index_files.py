@@ -1,0 +1,133 @@
+"""Build and files: what was saved is loaded, anything else is refused; a build can be stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from index_data import CASES, DIM, ROWS, built, clustered, spec_for, vectors_for
+
+from elanus.core.errors import Internal
+from elanus.index import RowMask, SearchParams, build, load
+
+PARAMS = SearchParams(ef=64, nprobe=4)
+
+
+@pytest.mark.parametrize(("kind", "metric"), CASES)
+@pytest.mark.parametrize("memory_mapped", [False, True])
+def test_a_loaded_index_answers_as_the_one_that_was_saved(
+    kind: str, metric: str, memory_mapped: bool, tmp_path: Path
+) -> None:
+    index = built(kind, metric)
+    index.save(tmp_path / "index")
+    loaded = load(tmp_path / "index", dataclasses.replace(index.spec, memory_mapped=memory_mapped))
+    mask = RowMask.from_bool(np.random.default_rng(0).random(ROWS) < 0.4)
+    for visible in (None, mask):
+        before = index.search(vectors_for(metric)[1], 10, PARAMS, visible)
+        after = loaded.search(vectors_for(metric)[1], 10, PARAMS, visible)
+        np.testing.assert_array_equal(after.rows, before.rows)
+        np.testing.assert_array_equal(after.distances, before.distances)
+    assert loaded.rows == ROWS
+    assert loaded.memory_bytes == index.memory_bytes
+    assert loaded.has_raw_vectors == index.has_raw_vectors
+
+
+@pytest.mark.parametrize(("kind", "metric"), CASES)
+def test_vectors_come_back_bit_for_bit_where_the_index_holds_them(kind: str, metric: str) -> None:
+    index = built(kind, metric)
+    wanted = np.array([17, 0, ROWS - 1, 17])
+    if kind == "IVF_SQ8":
+        assert not index.has_raw_vectors
+        with pytest.raises(Internal, match="IVF_SQ8 does not hold its vectors"):
+            index.reconstruct(wanted)
+        return
+    assert index.has_raw_vectors
+    vectors = index.reconstruct(wanted)
+    assert vectors.dtype == vectors_for(metric)[0].dtype
+    np.testing.assert_array_equal(vectors, vectors_for(metric)[0][wanted])
+
+
+@pytest.mark.parametrize(("kind", "metric"), CASES)
+def test_memory_covers_the_vectors_once(kind: str, metric: str) -> None:
+    stored = vectors_for(metric)[0].nbytes // (4 if kind == "IVF_SQ8" else 1)
+    assert stored <= built(kind, metric).memory_bytes
+    if kind == "FLAT":
+        assert built(kind, metric).memory_bytes <= stored + 4 * ROWS
+
+
+def test_vectors_that_cosine_cannot_give_back_are_not_offered(tmp_path: Path) -> None:
+    rows = vectors_for("COSINE")[0][:60].copy()
+    rows[5] = 1e-25
+    rows[5, 0] = 1e20
+    index = build(spec_for("HNSW", "COSINE"), rows, threads=1)
+    index.save(tmp_path / "index")
+    assert not index.has_raw_vectors
+    assert not load(tmp_path / "index", index.spec).has_raw_vectors
+
+
+def test_the_file_of_another_index_is_refused(tmp_path: Path) -> None:
+    built("HNSW", "L2").save(tmp_path / "index")
+    for other in (spec_for("HNSW", "IP"), spec_for("IVF_FLAT", "L2")):
+        with pytest.raises(Internal, match="holds"):
+            load(tmp_path / "index", other)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 0.5, 0.99])
+def test_a_file_that_was_not_written_to_its_end_is_refused(kept: float, tmp_path: Path) -> None:
+    index = built("HNSW", "COSINE")
+    index.save(tmp_path / "index")
+    whole = (tmp_path / "index").read_bytes()
+    (tmp_path / "index").write_bytes(whole[: int(len(whole) * kept if kept < 1 else kept)])
+    with pytest.raises(Internal, match="no footer"):
+        load(tmp_path / "index", index.spec)
+
+
+def test_damage_inside_the_graph_is_refused(tmp_path: Path) -> None:
+    index = built("HNSW", "L2")
+    index.save(tmp_path / "index")
+    data = bytearray((tmp_path / "index").read_bytes())
+    data[:4] = b"nope"
+    (tmp_path / "index").write_bytes(data)
+    with pytest.raises(Internal, match="cannot be read"):
+        load(tmp_path / "index", index.spec)
+
+
+@pytest.mark.parametrize("kind", ["FLAT", "IVF_FLAT", "HNSW"])
+def test_progress_ends_at_one(kind: str) -> None:
+    seen: list[float] = []
+    build(spec_for(kind, "L2"), vectors_for("L2")[0], threads=1, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+def test_progress_may_stop_a_build_between_chunks() -> None:
+    rows, _ = clustered(20_000, DIM, 4, seed=0)
+    spec = spec_for("HNSW", "L2", M=4, efConstruction=8)
+    seen: list[float] = []
+
+    class Stop(Exception):
+        pass
+
+    def progress(share: float) -> None:
+        seen.append(share)
+        if share > 0.5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        build(spec, rows, threads=1, progress=progress)
+    assert len(seen) == 2
+    assert seen[-1] < 1.0
+
+
+def test_small_segments_get_fewer_lists_instead_of_an_error() -> None:
+    for rows in (1, 38, 90):
+        index = build(spec_for("IVF_FLAT", "L2", nlist=1024), vectors_for("L2")[0][:rows], threads=1)
+        assert (index.search(vectors_for("L2")[1], rows, SearchParams(nprobe=1)).rows >= 0).all()
+
+
+@pytest.mark.parametrize("shape", [(0, DIM), (5, DIM + 1), (5,)])
+def test_nothing_is_built_from_arrays_of_another_shape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="cannot be built from an array of shape"):
+        build(spec_for("FLAT", "L2"), np.zeros(shape, np.float32), threads=1)

@@ -1,0 +1,216 @@
+"""Build and search parameters: every key known, every value in its domain, the reference's words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from index_data import CASES, DIM, spec_for
+
+from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter, InvalidTopK, NotSupported
+from elanus.core.metrics import Metric
+from elanus.core.schema import DataType
+from elanus.index import IndexType, SearchParams, brute_force, resolve_index, resolve_search
+
+FLOAT, BINARY = DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"index_type": "HNSW"}, {"M": 16, "efConstruction": 200}),
+        ({"index_type": "HNSW", "M": "2", "efConstruction": "1"}, {"M": 2, "efConstruction": 1}),
+        ({"index_type": "HNSW", "M": "2048"}, {"M": 2048, "efConstruction": 200}),
+        ({"index_type": "HNSW", "params": '{"M": 8, "efConstruction": 64}'}, {"M": 8, "efConstruction": 64}),
+        ({"index_type": "HNSW", "params": '{"M": "8"}'}, {"M": 8, "efConstruction": 200}),
+        ({"index_type": "HNSW", "params": '{"M": null}'}, {"M": 16, "efConstruction": 200}),
+        ({"index_type": "HNSW", "params": ""}, {"M": 16, "efConstruction": 200}),
+        ({"index_type": "HNSW", "efConstruction": "2147483647"}, {"M": 16, "efConstruction": 2147483647}),
+        ({"index_type": "IVF_FLAT"}, {"nlist": 128}),
+        ({"index_type": "IVF_SQ8", "nlist": "65536"}, {"nlist": 65536}),
+        ({"index_type": "FLAT", "dim": "16"}, {}),
+        ({"index_type": "FLAT", "mmap.enabled": "false"}, {}),
+    ],
+)
+def test_build_parameters(sent: dict[str, str], expected: dict[str, int]) -> None:
+    spec = resolve_index(sent, FLOAT, DIM)
+    assert spec.params == expected
+    assert spec.index_type == spec.declared_type == sent["index_type"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "data_type", "text"),
+    [
+        ({"index_type": "HNSW", "M": "1"}, FLOAT, r"param 'M' \(1\) should be in range \[2, 2048\]"),
+        ({"index_type": "HNSW", "M": "-1"}, FLOAT, r"param 'M' \(-1\) should be in range \[2, 2048\]"),
+        ({"index_type": "HNSW", "M": "2049"}, FLOAT, r"param 'M' \(2049\) should be in range \[2, 2048\]"),
+        ({"index_type": "HNSW", "params": '{"M": 16.0}'}, FLOAT, "wrong data type in json"),
+        (
+            {"index_type": "HNSW", "params": '{"M": true}'},
+            FLOAT,
+            "invalid integer value, key: 'M', value: 'True'",
+        ),
+        ({"index_type": "HNSW", "M": "[16]"}, FLOAT, r"invalid integer value, key: 'M', value: '\[16\]'"),
+        ({"index_type": "HNSW", "efConstruction": "0"}, FLOAT, r"should be in range \[1, 2147483647\]"),
+        (
+            {"index_type": "IVF_FLAT", "nlist": "0"},
+            FLOAT,
+            r"param 'nlist' \(0\) should be in range \[1, 65536\]",
+        ),
+        ({"index_type": "IVF_FLAT", "nlist": "65537"}, FLOAT, r"should be in range \[1, 65536\]"),
+        ({"index_type": "IVF_FLAT", "M": "16"}, FLOAT, "unknown index parameter 'M' .* IVF_FLAT takes nlist"),
+        (
+            {"index_type": "FLAT", "nlist": "16"},
+            FLOAT,
+            "unknown index parameter 'nlist' .* takes no parameters",
+        ),
+        ({"index_type": "HNSW", "efconstruction": "9"}, FLOAT, "unknown index parameter 'efconstruction'"),
+        ({"index_type": "AUTOINDEX", "M": "16"}, FLOAT, "only metric type can be passed when use AutoIndex"),
+        ({"M": "16"}, FLOAT, "only metric type can be passed when use AutoIndex"),
+        ({"index_type": "HNSV"}, FLOAT, "invalid index type: HNSV"),
+        ({"index_type": "hnsw"}, FLOAT, "invalid index type: hnsw"),
+        ({"index_type": "BIN_FLAT"}, FLOAT, "data type FLOAT_VECTOR can't build with this index BIN_FLAT"),
+        ({"index_type": "HNSW"}, BINARY, "data type BINARY_VECTOR can't build with this index HNSW"),
+        (
+            {"index_type": "HNSW", "metric_type": "HAMMING"},
+            FLOAT,
+            "float vector index does not support metric type: HAMMING",
+        ),
+        (
+            {"index_type": "BIN_FLAT", "metric_type": "L2"},
+            BINARY,
+            "binary vector index does not support metric type: L2",
+        ),
+        ({"index_type": "FLAT", "metric_type": "l2"}, FLOAT, "does not support metric type: l2"),
+        ({"index_type": "HNSW", "params": "{M: 3}"}, FLOAT, "'params' is not JSON"),
+        ({"index_type": "HNSW", "params": "[1]"}, FLOAT, "should be a JSON object"),
+        ({"index_type": "HNSW", "mmap.enabled": "yes"}, FLOAT, "invalid boolean value, key: 'mmap.enabled'"),
+    ],
+)
+def test_build_parameters_that_are_refused(sent: dict[str, str], data_type: DataType, text: str) -> None:
+    with pytest.raises(InvalidParameter, match=text):
+        resolve_index(sent, data_type, DIM)
+
+
+@pytest.mark.parametrize(
+    "name", ["IVF_PQ", "SCANN", "DISKANN", "HNSW_SQ", "GPU_CAGRA", "SPARSE_INVERTED_INDEX"]
+)
+def test_index_types_of_the_reference_that_are_not_built_here(name: str) -> None:
+    with pytest.raises(NotSupported, match=f"invalid index type: {name} is not supported.*FLAT, IVF_FLAT"):
+        resolve_index({"index_type": name}, FLOAT, DIM)
+
+
+@pytest.mark.parametrize("data_type", [DataType.INT64, DataType.VARCHAR, DataType.SPARSE_FLOAT_VECTOR])
+def test_fields_without_vector_indexes(data_type: DataType) -> None:
+    with pytest.raises(NotSupported, match=f"create index on {data_type.name} field is not supported"):
+        resolve_index({}, data_type, DIM)
+
+
+def test_another_dimension_is_refused() -> None:
+    with pytest.raises(InvalidDimension, match="dimension in schema: 16, dimension: 8"):
+        resolve_index({"index_type": "FLAT", "dim": "8"}, FLOAT, DIM)
+
+
+@pytest.mark.parametrize("sent", [{}, {"index_type": ""}, {"index_type": "AUTOINDEX"}])
+def test_autoindex(sent: dict[str, str]) -> None:
+    floats, bits = resolve_index(sent, FLOAT, DIM), resolve_index(sent, BINARY, 64)
+    assert (floats.index_type, floats.metric_type) == (IndexType.HNSW, Metric.COSINE)
+    assert (bits.index_type, bits.metric_type) == (IndexType.BIN_FLAT, Metric.HAMMING)
+    assert floats.declared_type == bits.declared_type == IndexType.AUTOINDEX
+    assert resolve_index(sent | {"metric_type": "L2"}, FLOAT, DIM).metric_type == Metric.L2
+
+
+@pytest.mark.parametrize(("kind", "metric"), CASES)
+@pytest.mark.parametrize("memory_mapped", [False, True])
+def test_resolved_parameters_read_back(kind: str, metric: str, memory_mapped: bool) -> None:
+    spec = spec_for(kind, metric, **{"mmap.enabled": memory_mapped})
+    again = resolve_index(json.loads(json.dumps(spec.flattened())), spec.data_type, spec.dim)
+    assert again.flattened() == spec.flattened()
+    assert (again.index_type, again.metric_type, again.params) == (
+        spec.index_type,
+        spec.metric_type,
+        spec.params,
+    )
+    assert again.memory_mapped == memory_mapped
+
+
+def test_brute_force_is_a_spec_of_its_own() -> None:
+    assert brute_force(BINARY, 64, Metric.JACCARD).index_type == IndexType.BIN_FLAT
+    assert brute_force(FLOAT, 16, Metric.IP).row_bytes == 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "expected"),
+    [
+        ("HNSW", {}, SearchParams(ef=64)),
+        ("HNSW", {"ef": 10}, SearchParams(ef=10)),
+        ("HNSW", {"ef": "32"}, SearchParams(ef=32)),
+        ("HNSW", {"ef": 2**31 - 1}, SearchParams(ef=2**31 - 1)),
+        ("HNSW", {"nprobe": 10, "search_list": 5, "reorder_k": "x"}, SearchParams()),
+        ("HNSW", {"page_retain_order": True, "metric_type": "L2"}, SearchParams()),
+        ("AUTOINDEX", {"level": 3}, SearchParams(ef=192)),
+        ("AUTOINDEX", {"ef": 100}, SearchParams(ef=100)),
+        ("IVF_FLAT", {}, SearchParams(nprobe=8)),
+        ("IVF_FLAT", {"nprobe": 65536, "ef": 1}, SearchParams(nprobe=65536)),
+        ("FLAT", {"ef": -3, "nprobe": "many"}, SearchParams()),
+    ],
+)
+def test_search_parameters(kind: str, sent: dict[str, object], expected: SearchParams) -> None:
+    assert resolve_search(spec_for(kind, "L2"), sent, 10) == expected
+
+
+def test_the_default_ef_grows_with_k() -> None:
+    assert resolve_search(spec_for("HNSW", "L2"), {}, 500).ef == 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "text"),
+    [
+        ("HNSW", {"ef": 5}, r"ef\(5\) should be larger than k\(10\)"),
+        ("HNSW", {"ef": -1}, r"param 'ef' \(-1\) should be in range \[1, 2147483647\]"),
+        ("HNSW", {"ef": 32.0}, r"param 'ef' \(32.0\) should be integer"),
+        ("HNSW", {"ef": True}, r"param 'ef' \(true\) should be integer"),
+        ("HNSW", {"ef": None}, r"param 'ef' \(null\) should be integer"),
+        ("HNSW", {"ef": [32]}, r"param 'ef' \(\[32\]\) should be integer"),
+        ("HNSW", {"efSearch": 32}, "unknown search parameter 'efSearch' .*HNSW takes ef, "),
+        ("AUTOINDEX", {"level": 6}, r"param 'level' \(6\) should be in range \[1, 5\]"),
+        ("IVF_FLAT", {"nprobe": 0}, r"param 'nprobe' \(0\) should be in range \[1, 65536\]"),
+        ("FLAT", {"metric_type": "IP"}, r"metric type not match: .*\[expected=L2\]\[actual=IP\]"),
+        ("FLAT", {"page_retain_order": 7}, "invalid boolean value"),
+        ("FLAT", {"radius": "wide"}, r"param 'radius' \(\"wide\"\) should be a number"),
+        ("FLAT", {"radius": True}, r"param 'radius' \(true\) should be a number"),
+        ("FLAT", {"radius": float("nan")}, "should be a number"),
+        ("FLAT", {"radius": 1, "range_filter": "x"}, "param 'range_filter'"),
+        ("FLAT", {"range_filter": 1}, "needs a radius"),
+    ],
+)
+def test_search_parameters_that_are_refused(kind: str, sent: dict[str, object], text: str) -> None:
+    with pytest.raises(InvalidParameter, match=text) as caught:
+        resolve_search(spec_for(kind, "L2"), sent, 10)
+    assert isinstance(caught.value, ElanusError)
+
+
+@pytest.mark.parametrize("metric", ["L2", "IP", "COSINE", "HAMMING", "JACCARD"])
+def test_radius_and_range_filter_stand_in_the_metrics_order(metric: str) -> None:
+    spec = spec_for("AUTOINDEX", metric)
+    near, far = (0.9, 0.1) if Metric(metric).bigger_is_better else (0.1, 0.9)
+    window = resolve_search(spec, {"radius": far, "range_filter": near}, 10).window
+    assert window is not None
+    assert (window.radius, window.range_filter) == (far, near)
+    for wrong in ({"radius": near, "range_filter": far}, {"radius": far, "range_filter": far}):
+        word = "greater" if Metric(metric).bigger_is_better else "less"
+        with pytest.raises(
+            InvalidParameter, match=rf"metric type \({metric}\), range_filter.* must be {word}"
+        ):
+            resolve_search(spec, wrong, 10)
+
+
+def test_bounds_beyond_every_score_are_bounds_at_the_end_of_the_range() -> None:
+    window = resolve_search(spec_for("FLAT", "L2"), {"radius": 1e300}, 10).window
+    assert window is not None
+    assert window.radius == pytest.approx(3.4028235e38)
+
+
+def test_at_least_one_hit_is_asked_for() -> None:
+    with pytest.raises(InvalidTopK, match=r"topk \[0\] is invalid"):
+        resolve_search(spec_for("FLAT", "L2"), {}, 0)

@@ -1,0 +1,102 @@
+"""Recall of the approximate indexes, above all where a filter and the vectors have to do with each other.
+
+The graph is large enough that walking it is cheaper than comparing everything: what is tested is the
+walk. Each test says so by asking the plan.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from index_data import best, clustered, recall, scores
+
+from elanus.core.schema import DataType
+from elanus.index import RowMask, SearchParams, VectorIndex, build, plan, resolve_index
+
+ROWS, DIM, CLUSTERS, K = 12_000, 32, 24, 10
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rows, labels = clustered(ROWS + 60, DIM, CLUSTERS, seed=11)
+    return rows[:ROWS], labels[:ROWS], rows[ROWS:], labels[ROWS:]
+
+
+@pytest.fixture(scope="module")
+def graph(data: tuple[np.ndarray, ...]) -> VectorIndex:
+    sent = {"index_type": "HNSW", "metric_type": "L2", "M": "12", "efConstruction": "60"}
+    return build(resolve_index(sent, DataType.FLOAT_VECTOR, DIM), data[0], threads=1)
+
+
+def first_walk(visible: int, ef: int) -> int | None:
+    return plan.breadth(
+        rows=ROWS, visible=visible, dim=DIM, links=12, k=K, ef=ef, queries=1, share=visible / ROWS
+    )
+
+
+def recall_of(index: VectorIndex, data: tuple[np.ndarray, ...], visible: np.ndarray, ef: int) -> float:
+    rows, _, queries, _ = data
+    mask = RowMask.from_bool(visible)
+    found = np.concatenate([index.search(q[None], K, SearchParams(ef=ef), mask).rows for q in queries])
+    return recall(found, best(scores(queries, rows, "L2"), K, "L2", visible))
+
+
+def test_without_a_filter(graph: VectorIndex, data: tuple[np.ndarray, ...]) -> None:
+    assert first_walk(ROWS, ef=32) == 32
+    assert recall_of(graph, data, np.ones(ROWS, dtype=bool), ef=32) >= 0.95
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99])
+def test_a_filter_that_knows_nothing_of_the_vectors(
+    graph: VectorIndex, data: tuple[np.ndarray, ...], share: float
+) -> None:
+    visible = np.random.default_rng(int(share * 1000)).random(ROWS) < share
+    assert (first_walk(int(visible.sum()), ef=K) is None) == (share < 0.3)
+    assert recall_of(graph, data, visible, ef=K) >= 0.95
+
+
+@pytest.mark.parametrize("clusters", [1, 3, 8, 12, 18, 23])
+def test_a_filter_on_whole_clusters(graph: VectorIndex, data: tuple[np.ndarray, ...], clusters: int) -> None:
+    """Most queries lie in clusters that the filter hides: their nearest rows are all invisible."""
+    visible = data[1] < clusters
+    if clusters >= 12:
+        assert first_walk(int(visible.sum()), ef=16) is not None
+    assert recall_of(graph, data, visible, ef=16) >= 0.95
+
+
+def test_all_but_the_querys_own_cluster(graph: VectorIndex, data: tuple[np.ndarray, ...]) -> None:
+    """A walk that only skips invisible rows returns k hits here, and nearly none of the right ones."""
+    rows, labels, queries, query_labels = data
+    everything = scores(queries, rows, "L2")
+    found, truth = [], []
+    for i in range(len(queries)):
+        visible = labels != query_labels[i]
+        hits = graph.search(queries[i : i + 1], K, SearchParams(ef=16), RowMask.from_bool(visible))
+        found.append(hits.rows[0])
+        truth.append(best(everything[i : i + 1], K, "L2", visible)[0])
+    assert recall(np.array(found), np.array(truth)) >= 0.95
+
+
+def test_a_batch_of_which_some_queries_need_another_way(
+    graph: VectorIndex, data: tuple[np.ndarray, ...]
+) -> None:
+    rows, labels, queries, _ = data
+    visible = labels < CLUSTERS // 2
+    hits = graph.search(queries, K, SearchParams(ef=16), RowMask.from_bool(visible))
+    truth = best(scores(queries, rows, "L2"), K, "L2", visible)
+    assert recall(hits.rows, truth) >= 0.95
+    assert visible[hits.rows].all()
+
+
+@pytest.mark.parametrize("index_type", ["IVF_FLAT", "IVF_SQ8"])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.01])
+def test_inverted_lists_scan_further_under_a_filter(
+    data: tuple[np.ndarray, ...], index_type: str, share: float
+) -> None:
+    rows, _, queries, _ = data
+    sent = {"index_type": index_type, "metric_type": "L2", "nlist": "48"}
+    index = build(resolve_index(sent, DataType.FLOAT_VECTOR, DIM), rows, threads=1)
+    visible = np.random.default_rng(3).random(ROWS) < share
+    hits = index.search(queries, K, SearchParams(nprobe=6), RowMask.from_bool(visible))
+    truth = best(scores(queries, rows, "L2"), K, "L2", visible)
+    assert recall(hits.rows, truth) >= (0.95 if index_type == "IVF_FLAT" else 0.85)
