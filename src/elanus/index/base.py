@@ -20,7 +20,6 @@ import numpy.typing as npt
 from elanus.core.errors import Internal, InvalidDimension
 from elanus.core.metrics import Metric
 from elanus.index.hits import NO_ROW, Hits, RowIds, no_hits
-from elanus.index.kernels import use_threads
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexSpec
@@ -69,11 +68,10 @@ class VectorIndex(ABC):
         depth = min(k, visible)
         if depth == 0 or len(queries) == 0:
             return no_hits(len(queries), k, self.spec.metric_type)
-        use_threads(threads, len(queries))
         if params.window is None:
-            hits = self._nearest(queries, depth, params, mask)
+            hits = self._nearest(queries, depth, params, mask, threads)
         else:
-            hits = self._in_range(queries, depth, params, mask, params.window)
+            hits = self._in_range(queries, depth, params, mask, threads, params.window)
         return hits.padded(k, self.spec.metric_type)
 
     def range_search(
@@ -94,7 +92,9 @@ class VectorIndex(ABC):
         return self._reconstruct(np.ascontiguousarray(rows, dtype=np.int64))
 
     @abstractmethod
-    def _nearest(self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None) -> Hits:
+    def _nearest(
+        self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
+    ) -> Hits:
         """k columns, no padding: 1 ≤ k ≤ visible rows. ``queries`` are checked (unit length for COSINE)."""
 
     @abstractmethod
@@ -118,14 +118,20 @@ class VectorIndex(ABC):
         return unit(floats) if self.spec.metric_type is Metric.COSINE else floats
 
     def _in_range(
-        self, queries: Queries, depth: int, params: SearchParams, mask: RowMask | None, window: Window
+        self,
+        queries: Queries,
+        depth: int,
+        params: SearchParams,
+        mask: RowMask | None,
+        threads: int,
+        window: Window,
     ) -> Hits:
         """Range search as a search that is cut off at the radius.
 
         The k nearest rows hold the k nearest within the radius. Only where ``range_filter`` hides some
         of them, and the radius lies further out than the last, must more rows be looked at.
         """
-        found = self._nearest(queries, depth, params, mask)
+        found = self._nearest(queries, depth, params, mask, threads)
         inside = window.holds(found.distances)
         hits = _compacted(found, inside, self.spec.metric_type)
         visible = self.rows if mask is None else mask.count

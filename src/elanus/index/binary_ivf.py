@@ -56,10 +56,12 @@ class BinaryIvfIndex(VectorIndex):
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> BinaryIvfIndex:
         return cls(spec, content.arrays)
 
-    def _nearest(self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None) -> Hits:
+    def _nearest(
+        self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
+    ) -> Hits:
         lists = len(self._starts) - 1
         probes = plan.probes(params.nprobe, lists, 1.0 if mask is None else mask.selectivity)
-        nearest_lists = self._centroids.nearest(queries, probes, None).rows
+        nearest_lists = self._centroids.nearest(queries, probes, None, threads).rows
         hits = no_hits(len(queries), k, self.spec.metric_type)
         for i, query in enumerate(queries):
             places = self._visible_places(nearest_lists[i], mask)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from elanus.core.metrics import Metric
 from elanus.index import kernels
-from elanus.index.exact import ExactRows
+from elanus.index.exact import Block, ExactRows
 from elanus.index.hits import Hits, RowIds, Scores
 from elanus.index.masks import RowMask
 
@@ -37,7 +37,7 @@ class BinaryRows(ExactRows):
         scores: Scores = self._matrix(query[None, :], block)[0]
         return scores
 
-    def _matrix(self, queries: Codes, block: slice | RowIds) -> Scores:
+    def _matrix(self, queries: Codes, block: Block) -> Scores:
         """Every query with every row of the block. → float32 (nq, rows)."""
         differing = kernels.hamming(queries, self.stored[block]).astype(np.float32)
         if self._bits_set is None:
@@ -50,9 +50,9 @@ class BinaryRows(ExactRows):
         return differing
 
     def _nearest_few(self, queries: Codes, k: int, mask: RowMask | None) -> Hits:
-        return self._nearest_batch(queries, k, mask)
+        return self._best_of_blocks(queries, k, list(self._blocks(k, len(queries), mask)))
 
-    def _nearest_in_block(self, queries: Codes, k: int, block: slice | RowIds) -> Hits:
+    def _nearest_in_block(self, queries: Codes, k: int, block: Block) -> Hits:
         scores = self._matrix(queries, block)
         nearest = np.argpartition(scores, k - 1, axis=1)[:, :k]
         order = np.argsort(np.take_along_axis(scores, nearest, axis=1), axis=1, kind="stable")

@@ -20,7 +20,7 @@ from elanus.index.binary_ivf import BinaryIvfIndex, binary_lists
 from elanus.index.files import read_index_file
 from elanus.index.hnsw import HnswIndex, new_graph
 from elanus.index.ivf import IvfIndex, list_count, new_lists, training_rows
-from elanus.index.kernels import openmp_threads
+from elanus.index.parallel import openmp_threads
 from elanus.index.raw import RawVectors
 from elanus.index.spec import IndexSpec, IndexType
 from elanus.index.unit import UnitRows, joined, split, unit

@@ -7,12 +7,13 @@ here. Two shapes of work, by the number of queries:
   they lie;
 * a batch: the rows go by in blocks that fit the processor's cache, all queries against each block, and
   the best of the blocks are merged. Visible rows are gathered into the block, so a block is small.
+  Several threads share the blocks out.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from elanus.core.metrics import Metric
 from elanus.index.hits import Hits, RowIds, Scores, best_of, merge, no_hits
 from elanus.index.masks import RowMask
+from elanus.index.parallel import fan_out, workers
 from elanus.index.plan import BATCH_QUERIES_MIN
 from elanus.index.search_params import Window
 
@@ -32,6 +34,10 @@ SPARSE_SHARE = 1 / 8
 """Below this share of visible rows they are compared by number; above it, bits are tested on the way."""
 
 
+Block = slice | RowIds
+"""Consecutive rows, or row numbers."""
+
+
 class ExactRows(ABC):
     """Rows that can be compared with queries. ``stored``: (n, width), read in place, never changed."""
 
@@ -39,11 +45,15 @@ class ExactRows(ABC):
         self.stored = stored
         self.metric = metric
 
-    def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits:
+    def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
         """The k best visible rows of each query; k is at most the number of visible rows."""
         if len(queries) < BATCH_QUERIES_MIN:
-            return self._nearest_few(queries, k, mask)
-        return self._nearest_batch(queries, k, mask)
+            return fan_out(lambda few: self._nearest_few(few, k, mask), [queries])[0]
+        blocks = list(self._blocks(k, len(queries), mask))
+        count = min(workers(threads, len(queries)), len(blocks))
+        shares = [blocks[i::count] for i in range(count)]
+        parts = fan_out(lambda share: self._best_of_blocks(queries, k, share), shares)
+        return parts[0] if count == 1 else merge(parts, len(queries), k, self.metric)
 
     def nearest_of(self, queries: npt.NDArray[Any], k: int, rows: RowIds) -> Hits:
         """The k best among these rows, for each query; k is at most their number."""
@@ -74,20 +84,20 @@ class ExactRows(ABC):
     def _nearest_few(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits: ...
 
     @abstractmethod
-    def _nearest_in_block(self, queries: npt.NDArray[Any], k: int, block: slice | RowIds) -> Hits:
+    def _nearest_in_block(self, queries: npt.NDArray[Any], k: int, block: Block) -> Hits:
         """The k best of a block's rows, numbered within the block."""
 
-    def _nearest_batch(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits:
-        parts = (self._of_block(queries, k, block) for block in self._blocks(k, len(queries), mask))
+    def _best_of_blocks(self, queries: npt.NDArray[Any], k: int, blocks: Sequence[Block]) -> Hits:
+        parts = (self._of_block(queries, k, block) for block in blocks)
         return merge(parts, len(queries), k, self.metric)
 
-    def _of_block(self, queries: npt.NDArray[Any], k: int, block: slice | RowIds) -> Hits:
+    def _of_block(self, queries: npt.NDArray[Any], k: int, block: Block) -> Hits:
         rows = block.stop - block.start if isinstance(block, slice) else len(block)
         hits = self._nearest_in_block(queries, min(k, rows), block)
         numbers = hits.rows + block.start if isinstance(block, slice) else block[hits.rows]
         return Hits(hits.distances, numbers)
 
-    def _blocks(self, k: int, queries: int, mask: RowMask | None) -> Iterator[slice | RowIds]:
+    def _blocks(self, k: int, queries: int, mask: RowMask | None) -> Iterator[Block]:
         """The visible rows in blocks: row ranges where all are visible, row numbers under a mask."""
         size = max(BLOCK_BYTES // self._block_row_bytes(queries), BLOCK_ROWS_PER_K * k, 8)
         total = len(self.stored)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from elanus.core.metrics import Metric
 from elanus.index import kernels
-from elanus.index.exact import SPARSE_SHARE, ExactRows
+from elanus.index.exact import SPARSE_SHARE, Block, ExactRows
 from elanus.index.hits import Hits, RowIds, Scores, best_of
 from elanus.index.masks import RowMask
 from elanus.index.unit import norms_of
@@ -69,8 +69,8 @@ class FloatRows(ExactRows):
         best = [best_of(self.scores(query, None), k, self.metric) for query in queries]
         return Hits(np.stack([scores for scores, _ in best]), np.stack([rows for _, rows in best]))
 
-    def _nearest_in_block(self, queries: Floats, k: int, block: slice | RowIds) -> Hits:
-        vectors = self.stored[block]
+    def _nearest_in_block(self, queries: Floats, k: int, block: Block) -> Hits:
+        vectors = self.stored[block] if isinstance(block, slice) else self.stored.take(block, axis=0)
         if self._inverse_norms is not None:
             vectors = vectors * self._inverse_norms[block][:, None]
         distances, rows = kernels.nearest(queries, vectors, k, inner_product=self._inner_product)

@@ -6,7 +6,7 @@ Row i of both arrays answers query i: hits best first, then padding where there 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import faiss
@@ -55,6 +55,13 @@ def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
     else:
         order = np.argsort(keys, kind="stable")
     return scores[order], order
+
+
+def stacked(parts: Sequence[Hits]) -> Hits:
+    """The hits of consecutive queries, as wide as each other, in one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Hits(np.concatenate([p.distances for p in parts]), np.concatenate([p.rows for p in parts]))
 
 
 def merge(parts: Iterable[Hits], queries: int, k: int, metric: Metric) -> Hits:

@@ -26,8 +26,9 @@ from elanus.index import plan
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
-from elanus.index.hits import Hits, RowIds, no_hits
+from elanus.index.hits import Hits, RowIds, no_hits, stacked
 from elanus.index.masks import RowMask
+from elanus.index.parallel import fan_out, shares_of
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexSpec
 from elanus.index.unit import UnitRows
@@ -66,29 +67,31 @@ class HnswIndex(VectorIndex):
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> HnswIndex:
         return cls(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
 
-    def _nearest(self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None) -> Hits:
+    def _nearest(
+        self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
+    ) -> Hits:
         if mask is not None:
-            return self._nearest_filtered(queries, k, params.ef, mask)
+            return self._nearest_filtered(queries, k, params.ef, mask, threads)
         ef = self._breadth(self.rows, k, params.ef, len(queries), 1.0, 0)
         if ef is None:
-            return self._exact.nearest(queries, k, None)
-        hits = self._walk(queries, k, ef)
+            return self._exact.nearest(queries, k, None, threads)
+        hits = self._walk(queries, k, ef, threads)
         short = hits.rows[:, -1] < 0
         if short.any():  # the graph may be in parts, or cut off from what lies behind an outlier
-            _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None))
+            _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
 
-    def _nearest_filtered(self, queries: Queries, k: int, asked_ef: int, mask: RowMask) -> Hits:
+    def _nearest_filtered(self, queries: Queries, k: int, asked_ef: int, mask: RowMask, threads: int) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
         pending = np.arange(len(queries))
         share, ef = mask.selectivity, 0
         while True:
             breadth = self._breadth(mask.count, k, asked_ef, len(pending), share, ef)
             if breadth is None:
-                _replace(hits, pending, self._exact.nearest(queries[pending], k, mask))
+                _replace(hits, pending, self._exact.nearest(queries[pending], k, mask, threads))
                 return hits
             ef = breadth
-            met = self._walk(queries[pending], ef, ef)
+            met = self._walk(queries[pending], ef, ef, threads)
             visible = mask.contains(met.rows)
             found = np.count_nonzero(visible, axis=1)
             order = np.argsort(~visible, axis=1, kind="stable")[:, :k]
@@ -118,10 +121,15 @@ class HnswIndex(VectorIndex):
             previous_ef=previous_ef,
         )
 
-    def _walk(self, queries: Queries, k: int, ef: int) -> Hits:
+    def _walk(self, queries: Queries, k: int, ef: int, threads: int) -> Hits:
         """faiss's k nearest met with this ef, of any visibility; padded with row -1."""
-        distances, rows = self._graph.search(queries, k, params=_graph_parameters(ef))
-        return Hits(clipped(distances, self.spec.metric_type), rows)
+        parameters = _graph_parameters(ef)
+
+        def walk(share: Queries) -> Hits:
+            distances, rows = self._graph.search(share, k, params=parameters)
+            return Hits(clipped(distances, self.spec.metric_type), rows)
+
+        return stacked(fan_out(walk, shares_of(queries, threads)))
 
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
         return self._exact.within(queries, k, window, mask)

@@ -21,8 +21,9 @@ from elanus.index import plan
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import clipped
-from elanus.index.hits import Hits, RowIds, best_of, no_hits
+from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
+from elanus.index.parallel import fan_out, shares_of
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexSpec, IndexType
 from elanus.index.unit import UnitRows
@@ -62,20 +63,27 @@ class IvfIndex(VectorIndex):
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> IvfIndex:
         return cls(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
 
-    def _nearest(self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None) -> Hits:
+    def _nearest(
+        self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
+    ) -> Hits:
         share = 1.0 if mask is None else mask.selectivity
         probes = plan.probes(params.nprobe, self._lists.nlist, share)
-        hits = self._scan(queries, k, probes, mask)
+        hits = self._scan(queries, k, probes, mask, threads)
         short = hits.rows[:, -1] < 0
         if short.any():
-            rest = self._scan(queries[short], k, self._lists.nlist, mask)
+            rest = self._scan(queries[short], k, self._lists.nlist, mask, threads)
             hits.distances[short] = rest.distances
             hits.rows[short] = rest.rows
         return hits
 
-    def _scan(self, queries: Queries, k: int, probes: int, mask: RowMask | None) -> Hits:
-        distances, rows = self._lists.search(queries, k, params=_list_parameters(probes, mask))
-        return Hits(clipped(distances, self.spec.metric_type), rows)
+    def _scan(self, queries: Queries, k: int, probes: int, mask: RowMask | None, threads: int) -> Hits:
+        parameters = _list_parameters(probes, mask)
+
+        def scan(share: Queries) -> Hits:
+            distances, rows = self._lists.search(share, k, params=parameters)
+            return Hits(clipped(distances, self.spec.metric_type), rows)
+
+        return stacked(fan_out(scan, shares_of(queries, threads)))
 
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
         metric = self.spec.metric_type

@@ -1,9 +1,7 @@
 """faiss's distance kernels over plain numpy arrays, typed.
 
 They take pointers, so everything here is about the arrays behind them: C-contiguous, of the right type,
-alive during the call. The calls release the interpreter lock. faiss parallelises over queries with
-OpenMP, whose thread count belongs to the *calling* thread; `use_threads` sets it, and every search does
-so first, since another search may have left another count behind.
+alive during the call. The calls release the interpreter lock.
 
 Left out on purpose: the kernels that go through BLAS. ``|x|² + |y|² - 2xy`` loses the small distances,
 and a row would get another score in a batch of 200 queries than alone. faiss takes that way from
@@ -12,8 +10,6 @@ and a row would get another score in a batch of 200 queries than alone. faiss ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import faiss
@@ -26,25 +22,6 @@ RowIds = npt.NDArray[np.int64]
 Nearest = tuple[Floats, RowIds]
 
 BLAS_THRESHOLD = int(faiss.cvar.distance_compute_blas_threshold)
-PARALLEL_QUERIES_MIN = 32
-"""Batches below this run on one thread. A team of threads costs little on an idle machine; on a busy one
-it waits for the scheduler, 10 ms at a time, where the whole batch takes one or two."""
-
-
-def use_threads(threads: int, queries: int) -> None:
-    """Let faiss calls of this thread use up to ``threads`` cores, if the batch is worth it."""
-    faiss.omp_set_num_threads(threads if queries >= PARALLEL_QUERIES_MIN else 1)
-
-
-@contextmanager
-def openmp_threads(threads: int) -> Iterator[None]:
-    """Within it, faiss calls of this thread use this many cores; afterwards as many as before."""
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(threads)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 def nearest(

@@ -15,7 +15,6 @@ from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
 from elanus.index.hits import Hits, RowIds, no_hits
-from elanus.index.kernels import use_threads
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexSpec
@@ -43,13 +42,12 @@ class RawVectors(VectorIndex):
     def has_raw_vectors(self) -> bool:
         return True
 
-    def search_rows_exact(self, queries: Queries, k: int, rows: RowIds, threads: int = 1) -> Hits:
+    def search_rows_exact(self, queries: Queries, k: int, rows: RowIds) -> Hits:
         """The k best among these rows only: for a caller that already knows the few that matter."""
         queries = self._checked(queries)
         depth = min(k, len(rows))
         if depth == 0:
             return no_hits(len(queries), k, self.spec.metric_type)
-        use_threads(threads, len(queries))
         wanted = np.ascontiguousarray(rows, dtype=np.int64)
         return self._exact.nearest_of(queries, depth, wanted).padded(k, self.spec.metric_type)
 
@@ -60,8 +58,10 @@ class RawVectors(VectorIndex):
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> RawVectors:
         return cls(spec, content.arrays["vectors"])
 
-    def _nearest(self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None) -> Hits:
-        return self._exact.nearest(queries, k, mask)
+    def _nearest(
+        self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
+    ) -> Hits:
+        return self._exact.nearest(queries, k, mask, threads)
 
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
         return self._exact.within(queries, k, window, mask)
