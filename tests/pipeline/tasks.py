@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +16,10 @@ def double(plan: int) -> int:
 
 def whoami(_plan: int) -> int:
     return os.getpid()
+
+
+def loaded(module: str) -> bool:
+    return module in sys.modules
 
 
 def fail(plan: str) -> str:

@@ -48,6 +48,13 @@ def test_workers_are_warmed_up_and_kept(session: PipelineSession) -> None:
     assert os.getpid() not in first
 
 
+def test_a_new_worker_has_its_libraries_already(session: PipelineSession) -> None:
+    with pytest.raises(JobFailed):
+        run(session, tasks.die, [1, 1])
+    assert run(session, tasks.loaded, ["faiss", "pyarrow.parquet", "pandas"]) == [True] * 3
+    assert run(session, tasks.loaded, ["grpc"]) == [False], "and no more than that"
+
+
 def test_nothing_listens_beyond_the_loopback(session: PipelineSession) -> None:
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     listening = [c.laddr for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
@@ -126,12 +133,12 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from elanus.pipeline.session import PipelineSession, SparkSettings
-from elanus.pipeline.worker import load_libraries
+from elanus.pipeline.worker import process_id
 
 settings = SparkSettings(master="local[1]", driver_memory_mb=512, java=sys.argv[1])
 session = PipelineSession.start(settings, Path(sys.argv[2]))
 version = session.spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
-session.run(load_libraries, [1], group="a", description="a", pool="a")
+session.run(process_id, [1], group="a", description="a", pool="a")
 print("ready", version, session.is_alive(), flush=True)
 sys.stdin.readline()
 session.stop()

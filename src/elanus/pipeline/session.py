@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from elanus.pipeline.java import JavaPreference, java_home
 from elanus.pipeline.port import JobCancelled, JobFailed
-from elanus.pipeline.worker import Guarded, TaskFailure, load_libraries
+from elanus.pipeline.worker import Guarded, TaskFailure, process_id
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -113,9 +113,9 @@ class PipelineSession:
         return self._context.defaultParallelism
 
     def warm_up(self) -> None:
-        """Start a Python worker in every slot and have it import what tasks need."""
+        """Start the Python workers, so that the first job finds them."""
         slots = range(self.slots)
-        self.run(load_libraries, slots, group="warm-up", description="start Python workers", pool="warm-up")
+        self.run(process_id, slots, group="warm-up", description="start Python workers", pool="warm-up")
 
     def run(
         self,
@@ -178,6 +178,7 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
+        "spark.python.daemon.module": "elanus.pipeline.daemon",
         "spark.python.worker.reuse": "true",
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -28,7 +28,8 @@ Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
 _OWN_ERRORS = (ElanusError, CorruptLog, TrimmedLog, CorruptObject, ObjectExists, ObjectMissing)
-_LIBRARIES = ("pyarrow.parquet", "faiss", "elanus.pipeline.flush", "elanus.pipeline.index_build")
+_LIBRARIES = ("elanus.pipeline.flush", "elanus.pipeline.index_build", "pyarrow.parquet", "pandas", "faiss")
+"""pandas: pyarrow imports it when it first converts an array, in case that is one of pandas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,12 @@ def scratch_directory(parent: str) -> Iterator[Path]:
         yield Path(directory)
 
 
-def load_libraries(_slot: int) -> int:
-    """Import what tasks need, so that the first real one does not wait for it. Returns the process id."""
+def load_libraries() -> None:
+    """Import what tasks need, so that the first one does not wait for it."""
     for name in _LIBRARIES:
         importlib.import_module(name)
+
+
+def process_id(_plan: int) -> int:
+    """The smallest task: which worker ran it."""
     return os.getpid()
