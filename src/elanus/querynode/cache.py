@@ -1,0 +1,57 @@
+"""A small cache for values that belong to one object each, such as the rows a filter matches.
+
+The proxy keeps the plans of recent filters, so the same filter object comes with every repetition of a
+query: identity is equality enough, and costs no hash of a tree.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _Entry(Generic[Key, Value]):
+    __slots__ = ("key", "used", "value")
+
+    def __init__(self, key: Key, value: Value) -> None:
+        self.key = key  # keeps the object, and with it its id
+        self.value = value
+        self.used = False
+
+
+class IdentityCache(Generic[Key, Value]):
+    """At most ``capacity`` values, found by the identity of the object they were made for.
+
+    Safe for many threads. Finding takes no lock; keeping does, and drops entries by the clock rule
+    (F. J. Corbató, 1968): one that was found since the hand last passed gets another round.
+    """
+
+    __slots__ = ("_capacity", "_entries", "_lock")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: dict[int, _Entry[Key, Value]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Value | None:
+        entry = self._entries.get(id(key))
+        if entry is None:
+            return None
+        entry.used = True
+        return entry.value
+
+    def put(self, key: Key, value: Value) -> None:
+        with self._lock:
+            self._entries.pop(id(key), None)
+            while len(self._entries) >= self._capacity:
+                oldest = self._entries.pop(next(iter(self._entries)))
+                if oldest.used:
+                    oldest.used = False
+                    self._entries[id(oldest.key)] = oldest
+            self._entries[id(key)] = _Entry(key, value)
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -1,0 +1,93 @@
+"""One vchannel of a loaded collection: who follows it, and its deletes since the oldest checkpoint in use.
+
+There is one follower whose rows are served, and whose deletes reach the sealed segments. While the vchannel
+is followed anew, to take in partitions that were not wanted before, a second one catches up, and takes
+over where both stand at the same tick: nothing is seen twice or left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from elanus.core.errors import Unavailable
+from elanus.core.ids import SegmentID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.deletes import DeleteBuffer
+from elanus.querynode.follower import Follower
+from elanus.querynode.growing import GrowingSegment
+
+
+class Channel:
+    """For the loop thread. ``follower`` is the one that is served, ``successor`` one that will be."""
+
+    def __init__(self, vchannel: str) -> None:
+        self.vchannel = vchannel
+        self.deletes = DeleteBuffer(NO_TIMESTAMP)
+        self.follower: Follower | None = None
+        self.successor: Follower | None = None
+        self._settled = asyncio.Event()
+
+    @property
+    def tick(self) -> Timestamp:
+        return NO_TIMESTAMP if self.follower is None else self.follower.tick
+
+    @property
+    def failure(self) -> str | None:
+        return None if self.follower is None else self.follower.failure
+
+    def followers(self) -> list[Follower]:
+        return [f for f in (self.follower, self.successor) if f is not None]
+
+    def holds(self, wanted: Coverage) -> bool:
+        """Whether the vchannel is followed, and everything wanted of it taken in."""
+        return self.follower is not None and self.follower.coverage.includes(wanted)
+
+    def check_alive(self) -> None:
+        """Raises `Unavailable` when the vchannel's following has ended in an error."""
+        if self.failure is not None:
+            raise Unavailable(
+                f"vchannel {self.vchannel} is not followed any more ({self.failure}): release the collection "
+                "and load it again"
+            )
+
+    def propose(self, follower: Follower) -> None:
+        """A follower that prepares to start; segments released meanwhile are released for it too."""
+        if self.follower is not None:
+            follower.excluded |= self.follower.excluded
+        self.successor = follower
+        self._settled = asyncio.Event()
+
+    def settle(self) -> Follower | None:
+        """Let the successor take over if it can; returns a follower that is done with."""
+        successor, predecessor = self.successor, self.follower
+        if successor is None or not successor.started:
+            return None
+        if predecessor is None:
+            self.deletes = DeleteBuffer(successor.tick)
+        elif successor.failure is not None or predecessor.failure is not None:
+            self.withdraw(successor)
+            return successor
+        elif successor.tick != predecessor.tick:
+            return None
+        self.follower = successor
+        self.withdraw(successor)
+        return predecessor
+
+    def withdraw(self, follower: Follower) -> None:
+        """The follower is no longer a successor."""
+        if self.successor is follower:
+            self.successor = None
+            self._settled.set()
+
+    async def taken_over(self, follower: Follower) -> None:
+        """Wait until the follower is served. Raises `Unavailable` when it will not be."""
+        await self._settled.wait()
+        if self.follower is not follower:
+            self.check_alive()
+            reason = follower.failure or "it was released"
+            raise Unavailable(f"vchannel {self.vchannel} cannot be followed anew: {reason}")
+
+    def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
+        """Let go of growing segments, for good; returns those that were held."""
+        return [segment for f in self.followers() for segment in f.release(segment_ids)]

@@ -1,0 +1,281 @@
+"""A collection as a query node holds it: its vchannels, its sealed segments, and the snapshot reads take.
+
+All changes happen on the loop thread, each in one step between two awaits, and end with `publish`: a
+snapshot that replaces the one before. So a version switch (sealed segments come online, the growing copies
+they replace are released) is one assignment, and no read sees half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from elanus.core.errors import ElanusError, IndexConflict, NotReady, PartitionNotLoaded, SegmentNotFound
+from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.index import IndexSpec, resolve_index
+from elanus.querynode.block import Block
+from elanus.querynode.channel import Channel
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.follower import Follower, PackEffect
+from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.snapshot import SegmentView, Snapshot
+from elanus.querynode.waiting import ServiceClock
+from elanus.rpc.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
+
+Blocks = tuple[Block, ...]
+
+
+class Collection:
+    """``on_drop`` is called when the collection's drop is read in its log.
+
+    ``on_release`` gets the blocks that a change let go of; reads may still hold them.
+    """
+
+    def __init__(
+        self,
+        request: LoadCollection,
+        on_drop: Callable[[CollectionID], None],
+        on_release: Callable[[Blocks], None],
+    ) -> None:
+        self.collection_id: CollectionID = request.collection_id
+        self.schema = request.schema
+        self.specs = _specs(request)
+        self.channels = {vchannel: Channel(vchannel) for vchannel in request.vchannels}
+        self.wanted = _coverage(request)
+        self.serving: dict[SegmentID, SealedSegment] = {}
+        self.staged: dict[SegmentID, SealedSegment] = {}
+        self.clock = ServiceClock()
+        self.closed: ElanusError | None = None
+        self._on_drop = on_drop
+        self._on_release = on_release
+        self._version = 0
+        self._partitions = self._wanted_partitions()
+        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+        self.growing_bytes = 0
+        """Bytes that grow with the log: growing rows, and deletes kept for segments to come."""
+
+    def check_open(self) -> None:
+        """Raises what the collection was closed with."""
+        if self.closed is not None:
+            raise type(self.closed)(self.closed.message)
+
+    # what is wanted
+
+    def want(self, request: LoadCollection) -> None:
+        """The load was asked for again. Raises `IndexConflict` for another index of a loaded field."""
+        for field_id, spec in _specs(request).items():
+            known = self.specs.get(field_id, spec)
+            if spec != known:
+                name = self.schema.by_id[field_id].name
+                raise IndexConflict(
+                    f"field {name} was loaded with index {known.declared_type} ({known.metric_type}), not "
+                    f"{spec.declared_type} ({spec.metric_type}): release the collection and load it again"
+                )
+        self.wanted = _coverage(request)
+
+    def set_partitions(self, partition_ids: Sequence[PartitionID]) -> None:
+        """See `QueryNodeApi.set_partitions`."""
+        chosen = self.wanted if self.wanted.whole else Coverage(False, frozenset(partition_ids))
+        for channel in self.channels.values():
+            if channel.follower is not None and not channel.holds(chosen):
+                raise PartitionNotLoaded(
+                    f"not all rows of {sorted(chosen.named)} were taken in on vchannel {channel.vchannel}: "
+                    "watch it again first"
+                )
+        if not self.wanted.whole:
+            gone = [
+                segment
+                for channel in self.channels.values()
+                for f in channel.followers()
+                for segment in f.restrict(f.coverage.narrowed(partition_ids))
+            ]
+            self._let_go(gone)
+            self._drop_sealed(lambda s: s.partition_id not in partition_ids)
+        self._partitions = None if self.wanted.whole else frozenset(partition_ids)
+        self.publish()
+
+    def covers_for_follower(self) -> Coverage:
+        """What a follower that starts now must take in: what is wanted, and what is served."""
+        served = self._partitions
+        if self.wanted.whole or served is None:
+            return Coverage(True, frozenset())
+        return Coverage(False, self.wanted.named | served)
+
+    # packs
+
+    def absorb(self, follower: Follower, effects: Sequence[PackEffect]) -> None:
+        """A follower took packs in."""
+        channel = self.channels[follower.vchannel]
+        if self.closed is not None:
+            return
+        if channel.follower is follower:
+            for effect in effects:
+                channel.deletes.keep(effect.tick, effect.deletes)
+                self._delete(channel.vchannel, effect.deletes)
+                self._drop_partitions(channel.vchannel, effect.dropped_partitions)
+                self._let_go(effect.released)
+            if any(effect.drops_collection for effect in effects):
+                self._on_drop(self.collection_id)
+                return
+        self.settle(channel)
+        self.publish()
+
+    def settle(self, channel: Channel) -> None:
+        """Let a successor take over where it can."""
+        done_with = channel.settle()
+        if done_with is not None:
+            self._let_go(done_with.growing.values())
+            done_with.growing.clear()
+            done_with.retire()
+
+    def _delete(self, vchannel: str, deletes: tuple[DeleteBatch, ...]) -> None:
+        if deletes:
+            for segment in (*self.serving.values(), *self.staged.values()):
+                if segment.vchannel == vchannel:
+                    segment.delete(deletes)
+
+    def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:
+        if dropped:
+            self._drop_sealed(lambda s: s.vchannel == vchannel and s.partition_id in dropped)
+
+    # sealed segments
+
+    def check_loadable(self, request: LoadSegment) -> Channel:
+        """The vchannel whose deletes the segment needs. Raises as `QueryNodeApi.load_segment` does."""
+        self.check_open()
+        manifest = request.manifest
+        channel = self.channels.get(manifest.vchannel)
+        if channel is None or channel.follower is None:
+            raise NotReady(
+                f"segment {manifest.segment_id} needs vchannel {manifest.vchannel}: watch it before"
+            )
+        if request.checkpoint.ts < channel.deletes.floor:
+            raise NotReady(
+                f"segment {manifest.segment_id} is to be loaded as of {request.checkpoint.ts}, but deletes "
+                f"of {manifest.vchannel} are kept only since {channel.deletes.floor}: use a newer checkpoint"
+            )
+        if not channel.follower.coverage.takes(manifest.partition_id):
+            raise PartitionNotLoaded(f"partition not loaded[partition={manifest.partition_id}]")
+        return channel
+
+    def copy_of(self, segment_id: SegmentID) -> SealedSegment | None:
+        """The newest copy of a sealed segment, served or not."""
+        return self.staged.get(segment_id) or self.serving.get(segment_id)
+
+    def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
+        """Keep a loaded segment for the version that will name it, with all deletes up to now entered."""
+        channel = self.check_loadable(request)
+        segment.delete(tuple(channel.deletes.since(request.checkpoint.ts)))
+        self.staged[segment.segment_id] = segment
+
+    def announce(self, change: SealedSegmentsChange) -> None:
+        """See `QueryNodeApi.announce`."""
+        if change.version <= self._version:
+            return
+        ready = self.staged.keys() | self.serving.keys()
+        missing = [segment_id for segment_id in change.online if segment_id not in ready]
+        if missing:
+            raise SegmentNotFound(
+                f"version {change.version} names segments that are not ready here: {missing}"
+            )
+        gone: list[SealedSegment | GrowingSegment] = []
+        for segment_id in change.online:
+            if segment_id in self.staged:
+                gone += self._put_online(segment_id)
+        for segment_id in change.offline:
+            gone += [held.pop(segment_id) for held in (self.serving, self.staged) if segment_id in held]
+        replaced = {*change.online, *change.offline, *change.elsewhere}
+        for segment_id in change.online:
+            replaced.update(self.serving[segment_id].parents)
+        for channel in self.channels.values():
+            gone += channel.release(replaced)
+        self._version = change.version
+        self._let_go(gone)
+        self.publish()
+
+    def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
+        before = self.serving.get(segment_id)
+        self.serving[segment_id] = self.staged.pop(segment_id)
+        return [] if before is None else [before]
+
+    def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
+        for held in (self.serving, self.staged):
+            gone = [segment for segment in held.values() if goes(segment)]
+            for segment in gone:
+                del held[segment.segment_id]
+            self._let_go(gone)
+
+    # the snapshot
+
+    def publish(self) -> None:
+        """Make the state as it is now what reads see."""
+        self.snapshot = self._take_snapshot(self._service_time())
+        self.growing_bytes = sum(
+            channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
+            for channel in self.channels.values()
+        )
+        self.clock.advance(self.snapshot.service_ts)
+
+    def close(self, error: ElanusError) -> None:
+        """Serve nothing any more, and hold nothing; everybody who waits gets the error."""
+        self.closed = error
+        self.clock.close(error)
+        self._drop_sealed(lambda _: True)
+        for channel in self.channels.values():
+            for follower in channel.followers():
+                follower.retire()
+                self._let_go(follower.growing.values())
+                follower.growing.clear()
+        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+
+    def _service_time(self) -> Timestamp:
+        if self._version == 0:
+            return NO_TIMESTAMP
+        return min((channel.tick for channel in self.channels.values()), default=NO_TIMESTAMP)
+
+    def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
+        sealed = [SegmentView(s.segment_id, s.partition_id, True, s.blocks) for s in self.serving.values()]
+        growing = [
+            SegmentView(s.segment_id, s.partition_id, False, s.blocks) for s in self.growing_segments()
+        ]
+        return Snapshot(
+            collection_id=self.collection_id,
+            schema=self.schema,
+            specs=self.specs,
+            version=self._version,
+            service_ts=service_ts,
+            partitions=self._partitions,
+            segments=tuple(s for s in (*sealed, *growing) if self._serves(s.partition_id)),
+        )
+
+    def growing_segments(self) -> list[GrowingSegment]:
+        """Those of the followers that are served."""
+        followers = [c.follower for c in self.channels.values() if c.follower is not None]
+        return [segment for follower in followers for segment in follower.growing.values()]
+
+    def _serves(self, partition_id: PartitionID) -> bool:
+        return self._partitions is None or partition_id in self._partitions
+
+    def _wanted_partitions(self) -> frozenset[PartitionID] | None:
+        return None if self.wanted.whole else self.wanted.named
+
+    def _let_go(self, segments: Iterable[SealedSegment | GrowingSegment]) -> None:
+        blocks = tuple(block for segment in segments for block in segment.blocks)
+        if blocks:
+            self._on_release(blocks)
+
+
+def _coverage(request: LoadCollection) -> Coverage:
+    return Coverage(request.whole_collection, frozenset(request.partition_ids))
+
+
+def _specs(request: LoadCollection) -> Mapping[FieldID, IndexSpec]:
+    fields = request.schema.by_id
+    return {
+        index.field_id: resolve_index(
+            index.params, fields[index.field_id].data_type, fields[index.field_id].dim
+        )
+        for index in request.indexes
+    }

@@ -1,0 +1,47 @@
+"""Which partitions' growing rows a follower takes in.
+
+A follower holds all rows of a partition that are not in finished segments, or none of them: rows that were
+skipped cannot be had later but by following anew from a checkpoint. So what it takes may shrink while it
+runs, and never grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from elanus.core.ids import PartitionID
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """``whole``: every partition, those to come included; else those ``named``.
+
+    ``dropped`` partitions have no rows.
+    """
+
+    whole: bool
+    named: frozenset[PartitionID]
+    dropped: frozenset[PartitionID] = frozenset()
+
+    def takes(self, partition_id: PartitionID) -> bool:
+        """Whether rows of the partition are wanted."""
+        return partition_id not in self.dropped and (self.whole or partition_id in self.named)
+
+    def holds(self, partition_id: PartitionID) -> bool:
+        """Whether all rows of the partition have been taken in (of a dropped one: there are none)."""
+        return partition_id in self.dropped or self.takes(partition_id)
+
+    def includes(self, wanted: Coverage) -> bool:
+        """Whether everything that ``wanted`` takes is held."""
+        if wanted.whole:
+            return self.whole
+        return all(self.holds(partition_id) for partition_id in wanted.named)
+
+    def without(self, dropped: Iterable[PartitionID]) -> Coverage:
+        """After these partitions were dropped."""
+        return replace(self, dropped=self.dropped.union(dropped))
+
+    def narrowed(self, named: Iterable[PartitionID]) -> Coverage:
+        """Only these partitions from now on. All of them must be held."""
+        return Coverage(False, frozenset(named), self.dropped)

@@ -1,0 +1,185 @@
+"""Following one vchannel: from a checkpoint in its log to growing segments and deletes, pack by pack.
+
+A follower begins with the binlogs of segments that are not finished, then reads the log from the
+checkpoint. At each tick it takes in one pack: rows go to their growing segments, deletes to the growing
+rows older than they are. What a pack means for others (deletes that reach sealed segments, partitions
+dropped) it hands on as a `PackEffect`.
+
+It belongs to the loop thread. Rows are not copied out of the log's memory unless keeping them would keep
+much more alive than they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from elanus.core.channels import pchannel_of
+from elanus.core.ids import FieldID, PartitionID, SegmentID
+from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, MsgKind, UpsertMessage
+from elanus.core.packs import Pack
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+from elanus.index import IndexSpec
+from elanus.log.codec import decode
+from elanus.log.msgstream import TickReader
+from elanus.log.port import Log, LogClosed, LogEntry, Position
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.deletes import DeleteBatch, deletes_of_messages
+from elanus.querynode.growing import GrowingSegment, NewRows
+from elanus.rpc.querynode import WatchVchannel
+
+_READ_BYTES_MAX = 4 * 1024 * 1024
+"""A stretch of the log read at once: what a follower that catches up works on between two breaths."""
+_log = structlog.get_logger("querynode")
+
+
+@dataclass(frozen=True, slots=True)
+class PackEffect:
+    """What a pack means beyond the growing segments; ``released`` are growing segments that it ended."""
+
+    tick: Timestamp
+    deletes: tuple[DeleteBatch, ...]
+    dropped_partitions: frozenset[PartitionID]
+    released: tuple[GrowingSegment, ...]
+    drops_collection: bool
+
+
+class Follower:
+    """``absorb`` is called with the effects of each stretch of packs, in the same step that takes them in."""
+
+    def __init__(
+        self,
+        request: WatchVchannel,
+        schema: CollectionSchema,
+        specs: Mapping[FieldID, IndexSpec],
+        coverage: Coverage,
+        absorb: Callable[[Follower, Sequence[PackEffect]], None],
+    ) -> None:
+        self.vchannel = request.vchannel
+        self.coverage = coverage
+        self.tick = request.checkpoint.ts
+        self.growing: dict[SegmentID, GrowingSegment] = {}
+        self.excluded = set(request.excluded)
+        self.failure: str | None = None
+        self._checkpoint = request.checkpoint
+        self._schema = schema
+        self._specs = specs
+        self._absorb = absorb
+        self._reader: TickReader | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._reader is not None
+
+    @property
+    def late_messages(self) -> int:
+        return 0 if self._reader is None else self._reader.late_messages
+
+    @property
+    def growing_bytes(self) -> int:
+        return sum(segment.batch_bytes for segment in self.growing.values())
+
+    def start(self, log: Log, recovered: Sequence[GrowingSegment]) -> None:
+        """Begin to follow; ``recovered``: the segments of the request's binlogs."""
+        self.growing = {s.segment_id: s for s in recovered if self._wants(s.segment_id, s.partition_id)}
+        reader = log.open_reader(pchannel_of(self.vchannel), Position(self._checkpoint.position))
+        self._reader = TickReader(reader, self._checkpoint, [self.vchannel])
+        self._task = asyncio.create_task(self._follow(self._reader), name=f"follow {self.vchannel}")
+        self._task.add_done_callback(self._ended)
+
+    def retire(self) -> None:
+        """Stop reading; may be called from within `absorb`."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._reader is not None:
+            self._reader.close()
+
+    async def stop(self) -> None:
+        """As `retire`, and returns when nothing runs any more."""
+        self.retire()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
+        """Let go of segments that are served otherwise, for good; returns those that were held."""
+        self.excluded |= segment_ids
+        return [self.growing.pop(s) for s in segment_ids & self.growing.keys()]
+
+    def restrict(self, coverage: Coverage) -> list[GrowingSegment]:
+        """Take in less from now on; returns the segments that go."""
+        self.coverage = coverage
+        gone = [s for s in self.growing.values() if not coverage.takes(s.partition_id)]
+        for segment in gone:
+            del self.growing[segment.segment_id]
+        return gone
+
+    def _wants(self, segment_id: SegmentID, partition_id: PartitionID) -> bool:
+        return segment_id not in self.excluded and self.coverage.takes(partition_id)
+
+    async def _follow(self, reader: TickReader) -> None:
+        while True:
+            try:
+                packs = await reader.next_packs(_READ_BYTES_MAX)
+            except LogClosed:
+                return  # the process ends
+            self._absorb(self, [self._take_in(pack) for pack in packs])
+            await asyncio.sleep(0)  # a reader that catches up may never have to wait
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("vchannel not followed any more", vchannel=self.vchannel, exc_info=error)
+            self.failure = f"{type(error).__name__}: {error}"
+            self._absorb(self, ())
+
+    def _take_in(self, pack: Pack[LogEntry]) -> PackEffect:
+        arrivals: dict[GrowingSegment, list[NewRows]] = {}
+        deleting: list[DeleteMessage | UpsertMessage] = []
+        dropped: set[PartitionID] = set()
+        drops_collection = False
+        for entry in pack.entries:
+            header = entry.header
+            wanted = self._wants(header.segment_id, header.partition_id)
+            if header.kind is MsgKind.INSERT and not wanted:
+                continue
+            message = decode(entry)
+            if isinstance(message, DeleteMessage | UpsertMessage):
+                deleting.append(message)
+            if isinstance(message, InsertMessage | UpsertMessage) and wanted:
+                segment = self._segment(header.segment_id, header.partition_id)
+                arrivals.setdefault(segment, []).append(_new_rows(message, entry))
+            if isinstance(message, DdlMessage):
+                drops_collection |= message.kind is MsgKind.DROP_COLLECTION
+                if message.kind is MsgKind.DROP_PARTITION:
+                    dropped.add(message.partition_id)
+        for segment, rows in arrivals.items():
+            segment.append(rows)
+        deletes = deletes_of_messages(deleting, self._schema.primary_field.name)
+        for segment in self.growing.values():
+            segment.delete(deletes)
+        released = self.restrict(self.coverage.without(dropped)) if dropped else []
+        self.tick = pack.end_ts
+        return PackEffect(pack.end_ts, deletes, frozenset(dropped), tuple(released), drops_collection)
+
+    def _segment(self, segment_id: SegmentID, partition_id: PartitionID) -> GrowingSegment:
+        segment = self.growing.get(segment_id)
+        if segment is None:
+            segment = GrowingSegment(segment_id, partition_id, self._schema, self._specs)
+            self.growing[segment_id] = segment
+        return segment
+
+
+def _new_rows(message: InsertMessage | UpsertMessage, entry: LogEntry) -> NewRows:
+    """A message's rows. Copied when they are the lesser part of the piece of log they were read with."""
+    batch = message.rows
+    piece = memoryview(entry.payload.obj).nbytes if entry.payload is not None else 0
+    if 2 * entry.payload_bytes < piece:
+        batch = pa.concat_batches([batch])
+    return NewRows(batch, np.full(batch.num_rows, message.ts, dtype=np.int64))

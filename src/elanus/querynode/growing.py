@@ -1,0 +1,145 @@
+"""A growing segment: the rows of the log that no finished file serves yet.
+
+Rows stay as they came: a block of a growing segment is an Arrow record batch straight from the log, its
+vectors a view of it. Only small batches are merged, in the manner of a log-structured merge tree
+(O'Neil et al., 1996): the last two blocks become one while the earlier is less than twice the later and
+together they stay below `MERGED_BYTES_MAX`. So n single-row inserts leave O(log n) small blocks, each row is
+copied O(log n) times while it is in small ones, and rows that arrive in bulk are never copied.
+
+Blocks are immutable apart from their deletes; a snapshot holds the tuple of blocks of its moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.core.ids import FieldID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema
+from elanus.core.visibility import NEVER_DELETED, Timestamps
+from elanus.index import IndexSpec, RawVectors, brute_force
+from elanus.querynode.block import Block
+from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.vectors import VectorColumn
+from elanus.storage.binlog import vectors_of
+
+MERGED_BYTES_MAX = 8 * 1024 * 1024
+"""At 8 MB a scan costs some hundred times what it costs to visit one more block."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows to append: all columns of the schema, and the timestamp of each row."""
+
+    batch: pa.RecordBatch
+    row_ts: Timestamps
+
+
+class GrowingBlock(Block):
+    """A record batch as a block. ``specs``: the indexes of the fields that can be searched."""
+
+    def __init__(
+        self,
+        schema: CollectionSchema,
+        specs: Mapping[FieldID, IndexSpec],
+        batch: pa.RecordBatch,
+        row_ts: Timestamps,
+        deleted_ts: Timestamps | None = None,
+    ) -> None:
+        columns = {field.name: batch.column(field.name) for field in schema.fields}
+        vectors = {}
+        for field_id, spec in specs.items():
+            field = schema.by_id[field_id]
+            exact = brute_force(field.data_type, field.dim, spec.metric_type)
+            vectors[field_id] = VectorColumn.held(field, RawVectors(exact, vectors_of(columns[field.name])))
+        super().__init__(schema, columns, vectors, row_ts, deleted_ts)
+        self.batch = batch
+        self.batch_bytes = int(batch.nbytes)
+
+
+@dataclass(slots=True)
+class _Pile:
+    """Rows that are to become one block; ``parts`` is one block where the pile is just that."""
+
+    parts: list[GrowingBlock | NewRows]
+    bytes: int
+
+
+class GrowingSegment:
+    """Appended to by the loop thread; readers take ``blocks``."""
+
+    def __init__(
+        self,
+        segment_id: SegmentID,
+        partition_id: PartitionID,
+        schema: CollectionSchema,
+        specs: Mapping[FieldID, IndexSpec],
+    ) -> None:
+        self.segment_id = segment_id
+        self.partition_id = partition_id
+        self.blocks: tuple[GrowingBlock, ...] = ()
+        self._schema = schema
+        self._specs = specs
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of the rows themselves, which is nearly all there is; cheap to ask for."""
+        return sum(block.batch_bytes for block in self.blocks)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(block.memory_bytes for block in self.blocks)
+
+    def append(self, arrivals: Iterable[NewRows]) -> None:
+        """Append rows that are later than all rows here."""
+        piles = [_Pile([block], block.batch_bytes) for block in self.blocks]
+        for arrival in arrivals:
+            if arrival.batch.num_rows:
+                piles.append(_Pile([arrival], arrival.batch.nbytes))
+                _collapse(piles)
+        self.blocks = tuple(self._block(pile.parts) for pile in piles)
+
+    def delete(self, deletes: Sequence[DeleteBatch]) -> None:
+        """Enter the deletes that concern the segment's partition."""
+        for batch in deletes:
+            if batch.concerns(self.partition_id):
+                for block in self.blocks:
+                    block.delete(batch)
+
+    def _block(self, parts: list[GrowingBlock | NewRows]) -> GrowingBlock:
+        if len(parts) > 1:
+            batch = pa.concat_batches([part.batch for part in parts])
+            row_ts = np.concatenate([part.row_ts for part in parts])
+            return GrowingBlock(self._schema, self._specs, batch, row_ts, _joined_deletes(parts))
+        part = parts[0]
+        if isinstance(part, GrowingBlock):
+            return part
+        return GrowingBlock(self._schema, self._specs, part.batch, part.row_ts)
+
+
+def _collapse(piles: list[_Pile]) -> None:
+    while len(piles) > 1:
+        earlier, later = piles[-2:]
+        together = earlier.bytes + later.bytes
+        if earlier.bytes >= 2 * later.bytes or together > MERGED_BYTES_MAX:
+            return
+        piles[-2:] = [_Pile([*earlier.parts, *later.parts], together)]
+
+
+def _joined_deletes(parts: list[GrowingBlock | NewRows]) -> Timestamps | None:
+    entered = [part.deleted_ts if isinstance(part, GrowingBlock) else None for part in parts]
+    if all(deleted_ts is None for deleted_ts in entered):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(part.row_ts), NEVER_DELETED) if deleted_ts is None else deleted_ts
+            for part, deleted_ts in zip(parts, entered, strict=True)
+        ]
+    )

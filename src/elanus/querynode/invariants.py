@@ -1,0 +1,48 @@
+"""What must hold on a query node between any two steps of its loop.
+
+``VIS2`` a row is served exactly once: a version names one copy of each segment, and no growing segment
+beside its sealed copy. ``TT1`` a service time is the lowest tick of its vchannels. ``DEL1`` a delete
+concerns older rows only.
+"""
+
+from __future__ import annotations
+
+from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.querynode.block import Block
+from elanus.querynode.collection import Collection
+
+
+def check_collection(collection: Collection) -> None:
+    """Raises `AssertionError`, naming what is broken."""
+    snapshot = collection.snapshot
+    served = [segment.segment_id for segment in snapshot.segments]
+    assert len(served) == len(set(served)), f"VIS2: segments served twice: {sorted(served)}"
+    growing = {segment.segment_id for segment in collection.growing_segments()}
+    assert not growing & collection.serving.keys(), f"VIS2: growing beside sealed: {growing}"
+    for channel in collection.channels.values():
+        for follower in channel.followers():
+            on_channel = {s.segment_id for s in collection.serving.values() if s.vchannel == channel.vchannel}
+            assert on_channel <= follower.excluded, f"VIS2: rows of {on_channel} may be taken in again"
+            assert not follower.growing.keys() & follower.excluded, (
+                f"VIS2: released and held: {follower.vchannel}"
+            )
+    _check_time(collection)
+    for segment in snapshot.segments:
+        partition_id = segment.partition_id
+        served_partition = snapshot.partitions is None or partition_id in snapshot.partitions
+        assert served_partition, f"VIS2: segment {segment.segment_id} of partition {partition_id} is served"
+        for block in segment.blocks:
+            _check_block(block)
+
+
+def _check_time(collection: Collection) -> None:
+    ticks = [channel.tick for channel in collection.channels.values()]
+    served = collection.snapshot.service_ts
+    assert collection.clock.time == served, f"TT1: clock {collection.clock.time}, snapshot {served}"
+    assert served in (NO_TIMESTAMP, min(ticks, default=NO_TIMESTAMP)), f"TT1: {served} of ticks {ticks}"
+
+
+def _check_block(block: Block) -> None:
+    assert len(block.keys) == block.rows == len(block.row_ts), "VIS2: columns of different lengths"
+    if block.deleted_ts is not None:
+        assert (block.deleted_ts > block.row_ts).all(), "DEL1: a row deleted before it was written"

@@ -1,0 +1,246 @@
+"""The query node role: what it is told (loads, versions, releases), and the reads it answers.
+
+Two sides share nothing but immutable snapshots. Control is asynchronous, on one event loop, and every call
+may be repeated. Reads are synchronous functions that any thread may call: they take the collection's
+snapshot and work on it, with no lock and no hop to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from elanus.core.errors import CollectionNotLoaded, Internal
+from elanus.core.ids import CollectionID, NodeID, PartitionID
+from elanus.core.timestamps import Timestamp
+from elanus.log.port import Log
+from elanus.querynode.channel import Channel
+from elanus.querynode.collection import Blocks, Collection
+from elanus.querynode.flights import Flights
+from elanus.querynode.follower import Follower
+from elanus.querynode.invariants import check_collection
+from elanus.querynode.memory import return_free_memory, when_gone
+from elanus.querynode.query import count, query
+from elanus.querynode.recovery import recover_growing
+from elanus.querynode.sealed import files_of, load_sealed
+from elanus.querynode.search import search
+from elanus.querynode.status import node_status
+from elanus.rpc.querynode import (
+    LoadCollection,
+    LoadSegment,
+    NodeHits,
+    NodeQuery,
+    NodeSearch,
+    QueryNodeStatus,
+    SealedSegmentsChange,
+    WatchVchannel,
+)
+from elanus.storage.port import ObjectStore
+
+_RETURN_MEMORY_DELAY_S = 0.2
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Runs blocking work off the event loop; a simulator runs it inline."""
+
+    async def __call__(self, function: Callable[..., T], /, *args: Any) -> T: ...
+
+
+class QueryNode:
+    """Implements `QueryNodeApi` and `QueryNodeReads` of `elanus.rpc.querynode`.
+
+    ``scratch``: a directory of its own for files that the store does not have locally. ``search_threads``:
+    cores that one large batch of queries may use.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        log: Log,
+        store: ObjectStore,
+        offload: Offload,
+        *,
+        scratch: Path,
+        search_threads: int = 1,
+    ) -> None:
+        self._node_id = node_id
+        self._log = log
+        self._store = store
+        self._offload = offload
+        self._scratch = scratch
+        self._search_threads = search_threads
+        self._collections: dict[CollectionID, Collection] = {}
+        self._flights = Flights()
+        self._background: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._returning_memory = False
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._offload(lambda: self._scratch.mkdir(parents=True, exist_ok=True))
+
+    async def stop(self) -> None:
+        """Releases everything; returns when nothing runs any more."""
+        self._loop = None
+        for collection_id in tuple(self._collections):
+            await self.release_collection(collection_id)
+        await self._flights.settle()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    # control
+
+    async def load_collection(self, request: LoadCollection) -> None:
+        collection = self._collections.get(request.collection_id)
+        if collection is not None:
+            collection.want(request)
+            return
+        self._collections[request.collection_id] = Collection(request, self._dropped, self._let_go)
+
+    async def watch_vchannel(self, request: WatchVchannel) -> None:
+        collection = self._loaded(request.collection_id)
+        channel = collection.channels.get(request.vchannel)
+        if channel is None:
+            raise Internal(f"{request.vchannel} is none of collection {request.collection_id}'s vchannels")
+        while not channel.holds(collection.wanted):
+            await self._flights.join(
+                (request.collection_id, request.vchannel), lambda: self._watch(collection, channel, request)
+            )
+        channel.check_alive()
+
+    async def _watch(self, collection: Collection, channel: Channel, request: WatchVchannel) -> None:
+        channel.check_alive()
+        collection.check_open()
+        follower = Follower(
+            request, collection.schema, collection.specs, collection.covers_for_follower(), collection.absorb
+        )
+        channel.propose(follower)
+        try:
+            recovered = await self._offload(
+                recover_growing,
+                request,
+                collection.schema,
+                collection.specs,
+                follower.coverage,
+                self._store,
+            )
+            collection.check_open()
+        except BaseException:
+            channel.withdraw(follower)
+            raise
+        follower.start(self._log, recovered)
+        collection.settle(channel)
+        collection.publish()
+        await channel.taken_over(follower)
+
+    async def load_segment(self, request: LoadSegment) -> None:
+        collection = self._loaded(request.collection_id)
+        segment_id = request.manifest.segment_id
+        key = (request.collection_id, segment_id, files_of(request))
+        held = collection.copy_of(segment_id)
+        if held is None or held.files != files_of(request):
+            await self._flights.join(key, lambda: self._load(collection, request))
+
+    async def _load(self, collection: Collection, request: LoadSegment) -> None:
+        collection.check_loadable(request)
+        segment = await self._offload(
+            load_sealed, request, collection.schema, collection.specs, self._store, self._scratch
+        )
+        collection.stage(segment, request)
+
+    async def announce(self, change: SealedSegmentsChange) -> None:
+        self._loaded(change.collection_id).announce(change)
+
+    async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
+        channel = self._loaded(collection_id).channels.get(vchannel)
+        if channel is not None:
+            channel.deletes.forget(before)
+
+    async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
+        self._loaded(collection_id).set_partitions(partition_ids)
+
+    async def release_collection(self, collection_id: CollectionID) -> None:
+        collection = self._collections.pop(collection_id, None)
+        if collection is None:
+            return
+        collection.close(_not_loaded(collection_id))
+        for channel in collection.channels.values():
+            for follower in channel.followers():
+                await follower.stop()
+                channel.withdraw(follower)
+
+    async def status(self) -> QueryNodeStatus:
+        return node_status(self._node_id, self._collections)
+
+    # reads
+
+    @property
+    def growing_bytes(self) -> int:
+        """Bytes that grow with the log; may be asked from any thread."""
+        return sum(collection.growing_bytes for collection in tuple(self._collections.values()))
+
+    def service_time(self, collection_id: CollectionID) -> Timestamp:
+        return self._loaded(collection_id).clock.time
+
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
+        self._loaded(collection_id).clock.wait(ts, timeout_s)
+
+    def search(self, request: NodeSearch) -> NodeHits:
+        return search(self._loaded(request.collection_id).snapshot, request, self._search_threads)
+
+    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
+        return query(self._loaded(request.collection_id).snapshot, request)
+
+    def count(self, request: NodeQuery) -> int:
+        return count(self._loaded(request.collection_id).snapshot, request)
+
+    # inside
+
+    def invariants(self) -> None:
+        """Raises `AssertionError` where the node's state contradicts itself. For tests and the simulator."""
+        for collection in self._collections.values():
+            check_collection(collection)
+
+    def _loaded(self, collection_id: CollectionID) -> Collection:
+        collection = self._collections.get(collection_id)
+        if collection is None:
+            raise _not_loaded(collection_id)
+        return collection
+
+    def _dropped(self, collection_id: CollectionID) -> None:
+        """The drop was read in the log, by one of the followers that are to stop."""
+        self._spawn(self.release_collection(collection_id))
+
+    def _let_go(self, blocks: Blocks) -> None:
+        when_gone(blocks, self._return_memory_soon)
+
+    def _return_memory_soon(self) -> None:
+        """From any thread."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._return_memory)
+
+    def _return_memory(self) -> None:
+        if not self._returning_memory and self._loop is not None:
+            self._returning_memory = True
+            self._spawn(self._do_return_memory())
+
+    async def _do_return_memory(self) -> None:
+        await asyncio.sleep(_RETURN_MEMORY_DELAY_S)  # what was let go of is freed by now, and others with it
+        self._returning_memory = False
+        await self._offload(return_free_memory)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _not_loaded(collection_id: CollectionID) -> CollectionNotLoaded:
+    return CollectionNotLoaded(f"collection not loaded[collection={collection_id}]")

@@ -1,0 +1,98 @@
+"""Query and count on a query node: the rows that match, without any vector search.
+
+Rows come in the order of their primary key, one per key. Which ones is decided on keys and timestamps
+alone; the columns are fetched for what is returned, not for what was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.reduce import comparable_keys
+from elanus.querynode.block import Block
+from elanus.querynode.gather import FoundRows, rows_of_blocks
+from elanus.querynode.keys import SortedKeys
+from elanus.querynode.snapshot import Snapshot
+from elanus.rpc.querynode import NodeQuery
+
+Rows = npt.NDArray[np.int64]
+
+_SPARE_FACTOR = 2
+"""Rows looked at per row wanted, in case keys repeat; again as many where they repeat more."""
+
+
+def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
+    """The output columns of the matching rows, the primary key always among them.
+
+    Raises `PartitionNotLoaded`, `Unavailable`.
+    """
+    schema = snapshot.schema
+    key = schema.primary_field.name
+    found = _matching(snapshot, request)
+    if len(found):
+        ids = found.column(key, schema.primary_field.arrow_type)
+        if request.limit is not None:
+            found, ids = _of_smallest_keys(found, ids, request.limit)
+        found = _one_per_key(found, ids, request.limit)
+    names = dict.fromkeys((key, *request.output_fields))
+    return {name: found.column(name, schema.field(name).arrow_type) for name in names}
+
+
+def count(snapshot: Snapshot, request: NodeQuery) -> int:
+    """Live rows that match; rows that share a primary key are counted each. Raises as `query` does."""
+    keys = _wanted_keys(request)
+    blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
+    if keys is None:
+        return sum(block.select(request.read_ts, request.filter).count for block in blocks)
+    return sum(len(block.select_keys(request.read_ts, keys, request.filter)) for block in blocks)
+
+
+def _wanted_keys(request: NodeQuery) -> SortedKeys | None:
+    """The only primary keys that can match, where the request or its filter names them."""
+    keys = request.primary_keys
+    if keys is None:
+        keys = request.filter.primary_keys()
+    return None if keys is None else SortedKeys(keys)
+
+
+def _matching(snapshot: Snapshot, request: NodeQuery) -> FoundRows:
+    keys = _wanted_keys(request)
+    blocks: list[Block] = []
+    rows: list[Rows] = []
+    for block in snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing):
+        if keys is None:
+            found = block.select(request.read_ts, request.filter).rows(block.rows)
+        else:
+            found = block.select_keys(request.read_ts, keys, request.filter)
+        if len(found):
+            blocks.append(block)
+            rows.append(found)
+    return rows_of_blocks(blocks, rows)
+
+
+def _of_smallest_keys(found: FoundRows, ids: pa.Array, count: int) -> tuple[FoundRows, pa.Array]:
+    """At least all rows of the ``count`` smallest keys, found without sorting them all."""
+    wanted = _SPARE_FACTOR * max(1, count)
+    while wanted < len(ids):
+        bound = ids[pc.bottom_k_unstable(ids, wanted)[-1].as_py()]
+        places = pc.indices_nonzero(pc.less_equal(ids, bound))
+        among = ids.take(places)
+        if pc.count_distinct(among).as_py() >= count:
+            return found.select(places.to_numpy().astype(np.int64)), among
+        wanted *= _SPARE_FACTOR
+    return found, ids
+
+
+def _one_per_key(found: FoundRows, ids: pa.Array, limit: int | None) -> FoundRows:
+    """The newest row of each key, in the order of keys, the first ``limit`` of them."""
+    keys = comparable_keys(ids)
+    order = np.lexsort((-found.timestamps(), keys))
+    keys = keys[order]
+    first = np.ones(len(keys), dtype=np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    return found.select(order[first][:limit])

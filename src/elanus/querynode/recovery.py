@@ -1,0 +1,56 @@
+"""Growing segments that have binlogs already: what a node that starts on a vchannel loads first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from elanus.core.ids import FieldID
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.segments import SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.index import IndexSpec
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.deletes import deletes_of_delta_logs
+from elanus.querynode.growing import GrowingSegment, NewRows
+from elanus.rpc.querynode import WatchVchannel
+from elanus.storage.binlog import read_columns
+from elanus.storage.delta_log import read_delta_log
+from elanus.storage.port import ObjectStore
+
+
+def recover_growing(
+    request: WatchVchannel,
+    schema: CollectionSchema,
+    specs: Mapping[FieldID, IndexSpec],
+    coverage: Coverage,
+    store: ObjectStore,
+) -> list[GrowingSegment]:
+    """The covered growing segments of the request as of its checkpoint, deletes entered.
+
+    For a worker thread. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`.
+    """
+    wanted = [m for m in request.growing if m.rows and coverage.takes(m.partition_id)]
+    if not wanted:
+        return []
+    segments = [_recover(manifest, schema, specs, store) for manifest in wanted]
+    tables = [read_delta_log(store, log.file) for log in request.delta_logs]
+    deletes = deletes_of_delta_logs(tables, NO_TIMESTAMP)
+    for segment in segments:
+        segment.delete(deletes)
+    return segments
+
+
+def _recover(
+    manifest: SegmentManifest,
+    schema: CollectionSchema,
+    specs: Mapping[FieldID, IndexSpec],
+    store: ObjectStore,
+) -> GrowingSegment:
+    names = [field.name for field in schema.fields]
+    segment = GrowingSegment(manifest.segment_id, manifest.partition_id, schema, specs)
+    for batch in read_columns(store, manifest, [TIMESTAMP_FIELD, *names]).to_batches():
+        row_ts = np.array(batch.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64)
+        segment.append([NewRows(batch.select(names), row_ts)])
+    return segment

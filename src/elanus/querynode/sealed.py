@@ -1,0 +1,183 @@
+"""A sealed segment: loaded whole from its files, then changed by deletes only.
+
+What is held: scalars as Arrow columns (strings that repeat dictionary-encoded), timestamps, the key index,
+and vectors exactly once: in the built index where there is one, else as one matrix. The vectors of a field
+that cannot be searched, or whose index keeps codes only, stay on the object store.
+
+Loading is a synchronous function for a worker thread; until it returns nothing knows of the segment, so a
+load that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.errors import IndexConflict, Internal
+from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.segments import IndexFile
+from elanus.index import IndexSpec, RawVectors, VectorIndex, brute_force, load, resolve_index
+from elanus.querynode.block import Block
+from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
+from elanus.querynode.vectors import VectorColumn
+from elanus.rpc.querynode import LoadSegment
+from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.delta_log import read_delta_log
+from elanus.storage.port import ObjectStore
+
+_ROWS_PER_DISTINCT_MIN = 4
+"""Strings are dictionary-encoded from this many rows per distinct value on."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class SealedSegment:
+    """``files``: the paths it was loaded from; two loads from the same files give the same segment."""
+
+    segment_id: SegmentID
+    partition_id: PartitionID
+    vchannel: str
+    parents: tuple[SegmentID, ...]
+    index_ids: tuple[IndexID, ...]
+    files: frozenset[str]
+    blocks: tuple[Block, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(block.memory_bytes for block in self.blocks)
+
+    def delete(self, deletes: tuple[DeleteBatch, ...]) -> None:
+        """Enter the deletes that concern the segment's partition."""
+        for batch in deletes:
+            if batch.concerns(self.partition_id):
+                for block in self.blocks:
+                    block.delete(batch)
+
+
+def files_of(request: LoadSegment) -> frozenset[str]:
+    """What identifies a loaded copy: the paths of its insert logs and index files."""
+    insert_logs = {file.path for file in request.manifest.insert_logs}
+    return frozenset(insert_logs | {file.path for file in request.indexes})
+
+
+def load_sealed(
+    request: LoadSegment,
+    schema: CollectionSchema,
+    specs: Mapping[FieldID, IndexSpec],
+    store: ObjectStore,
+    scratch: Path,
+) -> SealedSegment:
+    """Read a segment's files, with the deletes in its delta logs entered.
+
+    ``specs``: the indexes of the fields that can be searched. ``scratch``: a local directory for index
+    files that the store does not have locally. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`,
+    `IndexConflict` for an index of another metric, and `Internal` for one that does not fit the rows.
+    """
+    manifest = request.manifest
+    blocks: tuple[Block, ...] = ()
+    if manifest.rows:
+        loader = _Loader(request, schema, specs, store, scratch)
+        blocks = (loader.block(),)
+    segment = SealedSegment(
+        segment_id=manifest.segment_id,
+        partition_id=manifest.partition_id,
+        vchannel=manifest.vchannel,
+        parents=manifest.parents,
+        index_ids=tuple(file.index_id for file in request.indexes if file.field_id in specs),
+        files=files_of(request),
+        blocks=blocks,
+    )
+    later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
+    tables = [read_delta_log(store, file) for file in later]
+    segment.delete(deletes_of_delta_logs(tables, manifest.deletes_from))
+    return segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    request: LoadSegment
+    schema: CollectionSchema
+    specs: Mapping[FieldID, IndexSpec]
+    store: ObjectStore
+    scratch: Path
+
+    def block(self) -> Block:
+        names = [field.name for field in self.schema.scalar_fields]
+        table = read_columns(self.store, self.request.manifest, [TIMESTAMP_FIELD, *names])
+        columns = {name: table.column(name).combine_chunks() for name in names}
+        bounds = {
+            f.name: _bounds(columns[f.name])
+            for f in self.schema.scalar_fields
+            if f.data_type != DataType.JSON
+        }
+        for field in self.schema.scalar_fields:
+            if field.data_type is DataType.VARCHAR and not field.is_primary:
+                columns[field.name] = _encoded(columns[field.name])
+        return Block(
+            self.schema,
+            columns,
+            {field.field_id: self._vectors(field) for field in self.schema.vector_fields},
+            np.array(table.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64),
+            bounds=bounds,
+        )
+
+    def _vectors(self, field: FieldSchema) -> VectorColumn:
+        spec = self.specs.get(field.field_id)
+        files = self.request.manifest.insert_logs
+        if spec is None:
+            return VectorColumn.filed(field, None, self.store, files)
+        built = next((file for file in self.request.indexes if file.field_id == field.field_id), None)
+        if built is None:
+            exact = brute_force(field.data_type, field.dim, spec.metric_type)
+            vectors = read_vectors(self.store, self.request.manifest, field.name)
+            return VectorColumn.held(field, RawVectors(exact, vectors))
+        index = self._index(built, field, spec)
+        if index.has_raw_vectors:
+            return VectorColumn.held(field, index)
+        return VectorColumn.filed(field, index, self.store, files)
+
+    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> VectorIndex:
+        spec = resolve_index(file.params, field.data_type, field.dim)
+        if spec.metric_type is not declared.metric_type:
+            raise IndexConflict(
+                f"the index of field {field.name} has metric {spec.metric_type}, the collection was loaded "
+                f"with {declared.metric_type}: release and load the collection"
+            )
+        path = self.store.local_path(file.path, self.scratch)
+        try:
+            index = load(path, spec)
+        finally:
+            if path.is_relative_to(self.scratch):
+                path.unlink(missing_ok=True)  # read already, or mapped: a mapping outlives the name
+        if index.rows != self.request.manifest.rows:
+            raise Internal(
+                f"index file {file.path} has {index.rows} rows, segment {file.segment_id} has "
+                f"{self.request.manifest.rows}"
+            )
+        return index
+
+
+def _bounds(column: pa.Array) -> tuple[object, object]:
+    """The least and the greatest value; None where they are unknown.
+
+    Unknown too where a value is not a number: it matches ``!=``, and lies within no bounds.
+    """
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return None, None
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
+
+
+def _encoded(column: pa.Array) -> pa.Array:
+    """A string column dictionary-encoded, if that pays."""
+    encoded = column.dictionary_encode()
+    return encoded if len(encoded.dictionary) * _ROWS_PER_DISTINCT_MIN <= len(column) else column

@@ -1,0 +1,176 @@
+"""Search on a query node: every block answers, the reduce picks, winners fetch their columns.
+
+Python touches as many items as there are hits; everything of the size of rows happens in the index. The
+common case, one indexed segment whose keys are unique, needs no reduce at all.
+
+Duplicate primary keys make a subtlety. A block returns its k best rows; if several of them share a key,
+the reduce keeps one, and the block's next rows would deserve the freed places. Where that may matter the
+blocks are asked again for twice as many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.errors import IndexNotFound, InvalidParameter
+from elanus.core.reduce import Merged, comparable_keys, merge
+from elanus.index import Hits, IndexSpec, SearchParams, resolve_search
+from elanus.querynode.block import Block
+from elanus.querynode.gather import FoundRows
+from elanus.querynode.snapshot import Snapshot
+from elanus.rpc.querynode import NodeHits, NodeSearch
+
+
+def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
+    """Answer a search from a snapshot; ``threads``: cores a large batch may use.
+
+    Raises `IndexNotFound`, `InvalidParameter`, `InvalidDimension`, `PartitionNotLoaded`, `Unavailable`.
+    """
+    spec = _spec(snapshot, request)
+    params = resolve_search(spec, request.params, request.k)
+    blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
+    found = _Search(request, spec, params, threads).over(blocks)
+    schema = snapshot.schema
+    return NodeHits(
+        metric_type=str(spec.metric_type),
+        offsets=found.offsets,
+        ids=found.rows.column(schema.primary_field.name, schema.primary_field.arrow_type),
+        scores=found.scores,
+        fields={
+            name: found.rows.column(name, schema.field(name).arrow_type) for name in request.output_fields
+        },
+    )
+
+
+def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:
+    spec = snapshot.specs.get(request.field_id)
+    if spec is None:
+        name = snapshot.schema.by_id[request.field_id].name
+        raise IndexNotFound(
+            f"field {name} had no index when collection {snapshot.schema.name} was loaded: create one, then "
+            "release and load the collection"
+        )
+    if request.metric_type and request.metric_type != spec.metric_type:
+        raise InvalidParameter(
+            f"metric type not match: invalid parameter[expected={spec.metric_type}]"
+            f"[actual={request.metric_type}]"
+        )
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Hits of query i: ``offsets[i]:offsets[i + 1]``, best first."""
+
+    offsets: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    rows: FoundRows
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Each answering block's hits. ``scores``, ``rows``: (nq, blocks · k), block after block."""
+
+    blocks: list[Block]
+    k: int
+    scores: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.int64]
+
+    def keys(self) -> npt.NDArray[np.int64]:
+        """Comparable primary keys of all hits, those of padding meaningless. (nq, blocks · k)."""
+        queries = len(self.rows)
+        by_block = np.maximum(self.rows, 0).reshape(queries, len(self.blocks), self.k).transpose(1, 0, 2)
+        ids = [
+            block.keys.keys.take(pa.array(np.ascontiguousarray(rows).reshape(-1)))
+            for block, rows in zip(self.blocks, by_block, strict=True)
+        ]
+        keys = comparable_keys(pa.concat_arrays(ids))
+        return keys.reshape(len(self.blocks), queries, self.k).transpose(1, 0, 2).reshape(queries, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    request: NodeSearch
+    spec: IndexSpec
+    params: SearchParams
+    threads: int
+
+    def over(self, blocks: list[Block]) -> _Found:
+        k = self.request.k
+        while True:
+            answers = self._ask(blocks, k)
+            if answers is None:
+                empty = np.zeros(len(self.request.queries) + 1, dtype=np.int64)
+                no_rows = np.empty(0, dtype=np.int64)
+                return _Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows))
+            if _needs_no_reduce(answers):
+                return _as_they_are(answers)
+            valid = answers.rows >= 0
+            bigger = self.spec.metric_type.bigger_is_better
+            merged = merge(
+                answers.scores, answers.keys(), self.request.k, larger_is_better=bigger, valid=valid
+            )
+            if not merged.dropped_duplicates or not _may_hide(answers, merged, self.request.k, bigger):
+                return _winners(answers, merged)
+            k *= 2
+
+    def _ask(self, blocks: list[Block], k: int) -> _Answers | None:
+        request = self.request
+        answering: list[Block] = []
+        hits: list[Hits] = []
+        for block in blocks:
+            selection = block.select(request.read_ts, request.filter)
+            index = block.vectors[request.field_id].index
+            if selection.count and index is not None:
+                answering.append(block)
+                hits.append(index.search(request.queries, k, self.params, selection.row_mask(), self.threads))
+        if not hits:
+            return None
+        if len(hits) == 1:
+            return _Answers(answering, k, hits[0].distances, hits[0].rows)
+        scores = np.concatenate([h.distances for h in hits], axis=1)
+        return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1))
+
+
+def _needs_no_reduce(answers: _Answers) -> bool:
+    """One block, no key twice, no two neighbours with one score (whose order the key decides)."""
+    if len(answers.blocks) > 1 or not answers.blocks[0].keys.unique:
+        return False
+    ties = (answers.scores[:, 1:] == answers.scores[:, :-1]) & (answers.rows[:, 1:] >= 0)
+    return not ties.any()
+
+
+def _as_they_are(answers: _Answers) -> _Found:
+    valid = answers.rows >= 0
+    offsets = np.zeros(len(valid) + 1, dtype=np.int64)
+    np.cumsum(valid.sum(axis=1), out=offsets[1:])
+    rows = answers.rows[valid]
+    return _Found(
+        offsets, answers.scores[valid], FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows)
+    )
+
+
+def _winners(answers: _Answers, merged: Merged) -> _Found:
+    query_of = np.repeat(np.arange(len(answers.rows)), np.diff(merged.offsets))
+    rows = FoundRows(answers.blocks, merged.positions // answers.k, answers.rows[query_of, merged.positions])
+    return _Found(merged.offsets, answers.scores[query_of, merged.positions], rows)
+
+
+def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool) -> bool:
+    """Whether some block was cut off at a row that is better than the last winner of its query.
+
+    Without duplicates that cannot be: its k rows would all have won.
+    """
+    sign = np.float32(-1 if larger_is_better else 1)
+    counts = np.diff(merged.offsets)
+    worst_won = np.full(len(counts), np.inf, dtype=np.float32)
+    complete = counts == k
+    last = merged.positions[merged.offsets[1:][complete] - 1]
+    worst_won[complete] = sign * answers.scores[complete, last]
+    last_of_block = slice(answers.k - 1, None, answers.k)
+    cut_off = answers.rows[:, last_of_block] >= 0
+    return bool((cut_off & (sign * answers.scores[:, last_of_block] < worst_won[:, None])).any())

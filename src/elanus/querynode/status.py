@@ -1,0 +1,56 @@
+"""What a query node tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from elanus.core.ids import CollectionID, IndexID, NodeID
+from elanus.querynode.collection import Collection
+from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
+
+_NO_INDEX = IndexID(0)
+
+
+def node_status(node_id: NodeID, collections: Mapping[CollectionID, Collection]) -> QueryNodeStatus:
+    """The node's state, as of now. For the loop thread."""
+    channels = [channel for c in collections.values() for channel in c.channels.values()]
+    return QueryNodeStatus(
+        node_id=node_id,
+        service_times={channel.vchannel: channel.tick for channel in channels},
+        segments=tuple(segment for c in collections.values() for segment in _segments(c)),
+        growing_bytes=sum(c.growing_bytes for c in collections.values()),
+        versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
+        loaded=tuple(segment_id for c in collections.values() for segment_id in c.staged),
+        late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
+        failures={c.vchannel: c.failure for c in channels if c.failure is not None},
+    )
+
+
+def _segments(collection: Collection) -> Iterator[SegmentServing]:
+    served = {segment.segment_id for segment in collection.snapshot.segments}
+    for sealed in collection.serving.values():
+        if sealed.segment_id in served:
+            yield SegmentServing(
+                segment_id=sealed.segment_id,
+                collection_id=collection.collection_id,
+                partition_id=sealed.partition_id,
+                vchannel=sealed.vchannel,
+                rows=sealed.rows,
+                sealed=True,
+                memory_bytes=sealed.memory_bytes,
+                index_id=sealed.index_ids[0] if sealed.index_ids else _NO_INDEX,
+                index_ids=sealed.index_ids,
+            )
+    for channel in collection.channels.values():
+        for growing in channel.follower.growing.values() if channel.follower is not None else ():
+            if growing.segment_id in served:
+                yield SegmentServing(
+                    segment_id=growing.segment_id,
+                    collection_id=collection.collection_id,
+                    partition_id=growing.partition_id,
+                    vchannel=channel.vchannel,
+                    rows=growing.rows,
+                    sealed=False,
+                    memory_bytes=growing.memory_bytes,
+                    index_id=_NO_INDEX,
+                )
