@@ -120,7 +120,9 @@ class _RemoteClient:
 
         async def call(*args: Any) -> Any:
             try:
-                reply = await remote(msgspec.msgpack.encode(args), timeout=self._timeout_s)
+                reply = await remote(
+                    msgspec.msgpack.encode(args), timeout=self._timeout_s, wait_for_ready=True
+                )
             except aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise errors.DeadlineExceeded(f"{self._peer} did not answer {name} in time") from error
@@ -141,7 +143,10 @@ class RpcChannel:
         self._channel = aio.insecure_channel(address, options=_OPTIONS)
 
     def client(self, api: type[Api], timeout_s: float | None = 30.0) -> Api:
-        """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need."""
+        """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need.
+
+        A call waits for a peer that is starting, within its time; one that breaks off is not repeated.
+        """
         return cast(Api, _RemoteClient(self._channel, api, timeout_s))
 
     async def ready(self, timeout_s: float) -> None:

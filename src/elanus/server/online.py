@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -224,7 +225,15 @@ class Online:
         )
 
     def _build_querynode(self) -> QueryNode:
-        return QueryNode(_QUERY_NODE, self.log, self.store, self.offload)
+        threads = self._settings.querynode.search_threads or os.cpu_count() or 1
+        return QueryNode(
+            _QUERY_NODE,
+            self.log,
+            self.store,
+            self.offload,
+            scratch=self._paths.scratch / "querynode",
+            search_threads=threads,
+        )
 
     def _build_querycoord(self) -> QueryCoord:
         return QueryCoord(LoadState(self.meta), Peers(self.root, self.data, self.index, self.node))
