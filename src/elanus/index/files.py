@@ -53,7 +53,7 @@ def write_index_file(path: Path, content: IndexFileContent) -> None:
     if content.faiss_index is None:
         path.write_bytes(b"")
     else:
-        faiss.write_index(content.faiss_index, str(path))
+        _write_faiss(path, content.faiss_index)
     with path.open("ab") as file:
         places = {name: _append(file, array) for name, array in content.arrays.items()}
         footer = _footer(content.spec, content.rows) | {
@@ -111,8 +111,22 @@ def _read_footer(path: Path) -> dict[str, Any]:
                 f"index file {path} has no footer: it was not written to its end, or is something else"
             )
         file.seek(size - TAIL_BYTES - length)
-        footer: dict[str, Any] = json.loads(file.read(length))
-        return footer
+        return _parsed(path, file.read(length))
+
+
+def _parsed(path: Path, footer: bytes) -> dict[str, Any]:
+    try:
+        parsed: dict[str, Any] = json.loads(footer)
+    except ValueError as error:
+        raise Internal(f"index file {path} has a damaged footer: {error}") from error
+    return parsed
+
+
+def _write_faiss(path: Path, index: Any) -> None:
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:  # faiss has one error for everything
+        raise OSError(f"index file {path} cannot be written: {error}") from error
 
 
 def _read_faiss(path: Path, mapped: bool) -> Any:

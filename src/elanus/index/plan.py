@@ -40,6 +40,8 @@ QUEUE_EF = 1600.0
 
 SPARE_DEVIATIONS = 3.0
 """Under a filter ef is sized for k + 3·√k visible rows: k hits are then met 99 times in 100."""
+VISIBLE_MIN = 32
+"""… and for 32 at least: the recall of a narrow walk falls off before its k-th hit."""
 
 PROGRESS_FACTOR = 2
 """A repeated walk is at least twice as broad as the one before."""
@@ -76,7 +78,7 @@ def breadth(
     """
     wanted = max(ef, k)
     if visible < rows:
-        wanted = math.ceil(max(wanted, k + SPARE_DEVIATIONS * math.sqrt(k)) / share)
+        wanted = math.ceil(max(wanted, k + SPARE_DEVIATIONS * math.sqrt(k), VISIBLE_MIN) / share)
     if previous_ef:
         wanted = max(wanted, previous_ef * PROGRESS_FACTOR)
     wanted = min(wanted, rows)

@@ -30,15 +30,14 @@ _SHIFTS = np.array([0, 2, 4, 6], dtype=np.uint8)
 
 def norms_of(vectors: Floats) -> Norms:
     """The Euclidean length of each row, without overflow or underflow. (n, d) → float64 (n,)."""
-    wide = vectors.astype(np.float64)
-    norms: Norms = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return norms
+    squares: Norms = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    return np.sqrt(squares, out=squares)
 
 
 def divided(vectors: Floats, norms: Norms) -> Floats:
     """The vectors at length one; zero vectors stay zero. A new array."""
     safe = np.where(norms > 0, norms, 1.0)
-    return (vectors / safe[:, None]).astype(np.float32)
+    return np.divide(vectors, safe[:, None], out=np.empty_like(vectors), casting="same_kind")
 
 
 def unit(vectors: Floats) -> Floats:
@@ -99,7 +98,7 @@ def joined(parts: list[UnitRows]) -> UnitRows:
 
 
 def _rounded(units: Floats, norms: Norms) -> Floats:
-    return (units * norms[:, None]).astype(np.float32)
+    return np.multiply(units, norms[:, None], out=np.empty_like(units), casting="same_kind")
 
 
 def _pack(steps: npt.NDArray[np.int32]) -> Packed:

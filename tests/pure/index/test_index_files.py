@@ -94,6 +94,24 @@ def test_damage_inside_the_graph_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "index", index.spec)
 
 
+def test_a_damaged_footer_is_refused(tmp_path: Path) -> None:
+    index = built("FLAT", "L2")
+    index.save(tmp_path / "index")
+    data = (tmp_path / "index").read_bytes()
+    (tmp_path / "index").write_bytes(data.replace(b'{"format"', b'["format"'))
+    with pytest.raises(Internal, match="damaged footer"):
+        load(tmp_path / "index", index.spec)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    ("kind", "metric"), [("FLAT", "L2"), ("HNSW", "COSINE"), ("BIN_IVF_FLAT", "HAMMING")]
+)
+def test_a_full_disk_is_an_os_error(kind: str, metric: str) -> None:
+    with pytest.raises(OSError):
+        built(kind, metric).save(Path("/dev/full"))
+
+
 @pytest.mark.parametrize("kind", ["FLAT", "IVF_FLAT", "HNSW"])
 def test_progress_ends_at_one(kind: str) -> None:
     seen: list[float] = []

@@ -35,7 +35,8 @@ def test_without_a_filter_the_asked_ef_is_walked() -> None:
 
 def test_under_a_filter_ef_makes_room_for_invisible_rows() -> None:
     assert breadth(30_000, ef=64) == 128
-    assert breadth(30_000, ef=16) == 39  # k + 3·√k visible rows at least
+    assert breadth(30_000, ef=16) == 64  # 32 visible rows at least
+    assert breadth(30_000, k=100, ef=100) == 260  # k + 3·√k visible rows at least
 
 
 def test_few_visible_rows_are_compared_one_by_one() -> None:
@@ -49,9 +50,9 @@ def test_asking_for_most_rows_is_an_exact_scan() -> None:
 
 
 def test_a_repeated_walk_is_broader_or_none() -> None:
-    assert breadth(30_000, share=0.2, previous_ef=39) == 98
-    assert breadth(30_000, share=0.5, previous_ef=39) == 78
-    assert breadth(30_000, share=0.001, previous_ef=39) is None
+    assert breadth(30_000, share=0.2, previous_ef=64) == 160
+    assert breadth(30_000, share=0.5, previous_ef=64) == 128
+    assert breadth(30_000, share=0.001, previous_ef=64) is None
 
 
 @given(

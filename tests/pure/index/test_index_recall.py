@@ -13,7 +13,7 @@ from index_data import best, clustered, recall, scores
 from elanus.core.schema import DataType
 from elanus.index import RowMask, SearchParams, VectorIndex, build, plan, resolve_index
 
-ROWS, DIM, CLUSTERS, K = 12_000, 32, 24, 10
+ROWS, DIM, CLUSTERS, K = 20_000, 32, 24, 10
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def graph(data: tuple[np.ndarray, ...]) -> VectorIndex:
-    sent = {"index_type": "HNSW", "metric_type": "L2", "M": "12", "efConstruction": "60"}
+    sent = {"index_type": "HNSW", "metric_type": "L2", "M": "12", "efConstruction": "40"}
     return build(resolve_index(sent, DataType.FLOAT_VECTOR, DIM), data[0], threads=1)
 
 
