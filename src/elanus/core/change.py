@@ -10,7 +10,7 @@ import asyncio
 
 
 class Changes:
-    """``start``: where the counter begins; a role's next life must begin elsewhere (its start time will do)."""
+    """``start``: where the counter begins. A role's next life must begin elsewhere, at its start time say."""
 
     def __init__(self, start: int) -> None:
         self._count = start
@@ -26,7 +26,10 @@ class Changes:
         self._changed = asyncio.Event()
 
     async def wait(self, since: int, timeout_s: float) -> int:
-        """The counter, as soon as it differs from ``since`` (a restarted role begins anew), or after the timeout."""
+        """The counter, as soon as it differs from ``since``, or after the timeout.
+
+        It differs, not: it is larger, because a restarted role's counter begins anew.
+        """
         if self._count == since:
             try:
                 await asyncio.wait_for(self._changed.wait(), timeout_s)
