@@ -3,7 +3,9 @@
 The oracle hands out timestamps whose physical part stays below a *bound* that was persisted before.
 After a restart it begins at the bound, so nothing handed out before can be handed out again, whatever
 the clock did meanwhile. While it runs, the physical part follows the wall clock forward and never
-moves back; when the logical counter is used up within one millisecond it moves on by one.
+moves back; when the logical counter is used up within one millisecond it moves on by one. A clock that
+steps ahead of the bound (or a process that was asleep) is followed only as far as the bound, so that
+requests need not wait until the next bound is persisted.
 
 Pure: no clock, no storage. `elanus.rootcoord.tso` brings both.
 """
@@ -36,15 +38,16 @@ class Oracle:
         self._bound_ms = max(self._bound_ms, bound_ms)
 
     def allocate(self, count: int, wall_ms: int) -> Timestamp | None:
-        """The first of ``count`` consecutive timestamps, or None when the bound must be moved first.
+        """The first of ``count`` consecutive timestamps, or None when all below the bound are used up.
 
         Raises `ValueError` for a count outside [1, `ALLOCATION_MAX`].
         """
         if not 1 <= count <= ALLOCATION_MAX:
             raise ValueError(f"count {count} is outside [1, {ALLOCATION_MAX}]")
         physical_ms, logical = self._physical_ms, self._logical
-        if wall_ms > physical_ms:
-            physical_ms, logical = wall_ms, 0
+        reachable_ms = min(wall_ms, self._bound_ms - 1)
+        if reachable_ms > physical_ms:
+            physical_ms, logical = reachable_ms, 0
         if logical + count > LOGICAL_MASK:
             physical_ms, logical = physical_ms + 1, 0
         if physical_ms >= self._bound_ms:
