@@ -79,14 +79,20 @@ class TickBarrier:
         self._ddl.discard(ts)
 
     def passable(self, pchannel: str) -> Timestamp:
-        """The largest tick the pchannel may carry now; 0 while some source has not reported."""
+        """The largest tick the pchannel may carry now.
+
+        0 while some source has not reported, and while there is none: only a report says that what a
+        former source began is over.
+        """
+        if not self._reports:
+            return NO_TIMESTAMP
         bounds: list[Timestamp] = [before(ts) for ts in self._ddl]
         for report in self._reports.values():
             if report is None:
                 return NO_TIMESTAMP
             default, channels = report
             bounds.append(channels.get(pchannel, default))
-        return min(bounds, default=NO_TIMESTAMP)
+        return min(bounds)
 
     def advance(self, pchannels: Iterable[str]) -> dict[str, Timestamp]:
         """The ticks to write now: only those that move a pchannel forward. They count as written."""
