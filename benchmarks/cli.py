@@ -14,7 +14,7 @@ from benchmarks.report.page import render_page
 from benchmarks.results import Results
 from benchmarks.runner import Plan
 from benchmarks.runner import run as run_plan
-from benchmarks.settings import DEFAULT_DATA, Settings, quick
+from benchmarks.settings import DEFAULT_DATA, NOTES, SHOWN_RESULTS, Settings, quick
 from benchmarks.systems import NAMES
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
@@ -41,7 +41,8 @@ def run(
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     out.parent.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         run_plan(Plan(names, vectors, settings, out, config, keep))
     except KeyboardInterrupt:
@@ -52,11 +53,12 @@ def run(
 
 @app.command()
 def render(
-    results: Annotated[Path, typer.Argument(help="file that `run` wrote")],
-    notes: Annotated[Path | None, typer.Option(help="Markdown on why a target is missed")] = None,
+    results: Annotated[Path, typer.Argument(help="file that `run` wrote")] = SHOWN_RESULTS,
+    notes: Annotated[Path, typer.Option(help="Markdown on why targets are missed, if it exists")] = NOTES,
 ) -> None:
     """Print the results page as Markdown."""
-    typer.echo(render_page(Results.read(results), notes.read_text() if notes else None), nl=False)
+    why = notes.read_text() if notes.exists() else None
+    typer.echo(render_page(Results.read(results), why), nl=False)
 
 
 @app.command(name="kernels")
@@ -67,5 +69,5 @@ def time_kernels() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Let SIGTERM unwind like Ctrl-C, so that everything started is stopped."""
+    """Unwind, so that everything started is stopped; SIGTERM is taken like Ctrl-C."""
     raise KeyboardInterrupt

@@ -25,13 +25,13 @@ class SystemResult:
     """One system's part.
 
     Attributes:
-        version: release measured.
+        version: release measured; empty when the system could not be set up.
         values: metric key → figure; the keys are those of `benchmarks.report.catalogue`.
         failures: measure → what went wrong; a measure that failed leaves no values.
         yardstick: machine speed just before and just after, see `benchmarks.yardstick`.
     """
 
-    version: str
+    version: str = ""
     values: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     yardstick: list[float] = field(default_factory=list)
@@ -54,7 +54,10 @@ class Results:
     @classmethod
     def begin(cls, data: Dataset, settings: Settings) -> Results:
         """An empty record of a run that starts now."""
-        return cls(_circumstances(data), dataclasses.asdict(settings))
+        numbers = dataclasses.asdict(settings)
+        return cls(
+            _circumstances(data), {k: list(v) if isinstance(v, tuple) else v for k, v in numbers.items()}
+        )
 
     def write(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""

@@ -22,7 +22,7 @@ from benchmarks.dataset import Dataset
 from benchmarks.measures import MEASURES, Measure
 from benchmarks.results import Results, SystemResult
 from benchmarks.settings import BENCH_FOLDER, Settings
-from benchmarks.systems import ENVIRONMENTS, Place, Server, System, make
+from benchmarks.systems import ENVIRONMENTS, Place, Server, make
 from benchmarks.yardstick import machine_speed
 
 
@@ -50,13 +50,10 @@ class Plan:
 def run(plan: Plan) -> Results:
     """Measure every system of the plan; the results are also in ``plan.out``."""
     results = Results.begin(plan.data, plan.settings)
+    results.write(plan.out)
     console = Console(stderr=True)
     with _progress(console) as progress, _run_folder(plan) as folder:
         task = progress.add_task("", total=len(plan.systems) * len(MEASURES))
-        for name in plan.systems:
-            if name in ENVIRONMENTS:
-                progress.update(task, description=f"{name}: installing")
-                ENVIRONMENTS[name].ensure()
         plan.data.write(folder / "vectors")
         for name in plan.systems:
             _measure_system(_Turn(plan, results, progress, task, name, folder))
@@ -80,40 +77,52 @@ class _Turn:
 
 
 def _measure_system(turn: _Turn) -> None:
-    place = Place(turn.folder / turn.name, turn.folder / "vectors")
-    place.folder.mkdir()
-    settings = turn.plan.settings
-    turn.say("the machine's speed")
-    speed = machine_speed()
-    with ExitStack() as stack:
-        system = make(turn.name, place, turn.plan.elanus_config)
-        stack.callback(system.close)
-        server = _as_server(system)
-        [main] = stack.enter_context(
-            clients(system, 1, place.client_log, settings.call_timeout_s, connected=False)
-        )
-        result = turn.results.systems[turn.name] = SystemResult(system.version, yardstick=[speed])
-        bench = Bench(system, server, place, turn.plan.data, settings, main, result.values)
-        _ask_all(turn, bench, result)
-    result.yardstick.append(machine_speed())
+    """Set one system up, ask it everything, take it down; whatever goes wrong is written down."""
+    result = turn.results.systems[turn.name] = SystemResult()
+    done = turn.progress.tasks[turn.task].completed
+    try:
+        if turn.name in ENVIRONMENTS:
+            turn.say("installing")
+            ENVIRONMENTS[turn.name].ensure()
+        turn.say("the machine's speed")
+        result.yardstick.append(machine_speed())
+        _with_system(turn, result)
+        result.yardstick.append(machine_speed())
+    except (OSError, RuntimeError) as error:
+        _note(turn, result, "set up", str(error))
+    turn.progress.update(turn.task, completed=done + len(MEASURES))
     turn.results.write(turn.plan.out)
 
 
+def _with_system(turn: _Turn, result: SystemResult) -> None:
+    plan, place = turn.plan, Place(turn.folder / turn.name, turn.folder / "vectors")
+    place.folder.mkdir()
+    with ExitStack() as stack:
+        system = make(turn.name, place, plan.elanus_config)
+        stack.callback(system.close)
+        result.version = system.version
+        timeout_s = plan.settings.call_timeout_s
+        [main] = stack.enter_context(clients(system, 1, place.client_log, timeout_s, connected=False))
+        server = system if isinstance(system, Server) else None
+        _ask_all(turn, Bench(system, server, place, plan.data, plan.settings, main, result.values), result)
+
+
 def _ask_all(turn: _Turn, bench: Bench, result: SystemResult) -> None:
-    for index, measure in enumerate(MEASURES):
-        if measure.server_only and bench.server is None:
-            turn.progress.advance(turn.task)
-            continue
-        turn.say(measure.name)
-        failure = _ask(measure, bench)
+    for measure in MEASURES:
+        if bench.server is not None or not measure.server_only:
+            turn.say(measure.name)
+            failure = _ask(measure, bench)
+            if failure is not None:
+                _note(turn, result, measure.name, failure)
+                if measure.vital:
+                    return
+            turn.results.write(turn.plan.out)
         turn.progress.advance(turn.task)
-        if failure is not None:
-            result.failures[measure.name] = failure
-            turn.progress.console.print(f"{turn.name}: {measure.name} failed: {failure}", markup=False)
-        turn.results.write(turn.plan.out)
-        if failure is not None and measure.vital:
-            turn.progress.advance(turn.task, len(MEASURES) - index - 1)
-            return
+
+
+def _note(turn: _Turn, result: SystemResult, what: str, reason: str) -> None:
+    result.failures[what] = reason
+    turn.progress.console.print(f"{turn.name}: {what} failed: {reason}", markup=False)
 
 
 def _ask(measure: Measure, bench: Bench) -> str | None:
@@ -138,10 +147,6 @@ def _reason(error: Exception, bench: Bench) -> str:
 def _check_running(bench: Bench) -> None:
     if bench.server is not None:
         bench.server.check_running()
-
-
-def _as_server(system: System | Server) -> Server | None:
-    return system if isinstance(system, Server) else None
 
 
 def _progress(console: Console) -> Progress:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 DEFAULT_DATA = Path("examples/data/mnist-small.npz")
 BENCH_FOLDER = Path(".bench")
+#: The results that the page in the documentation is made from, and what is said about them by hand.
+SHOWN_RESULTS = Path("docs/benchmarks.json")
+NOTES = Path("docs/benchmarks-notes.md")
 
 
 @dataclass(frozen=True)

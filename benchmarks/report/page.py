@@ -15,7 +15,8 @@ MISSING = "–"
 HEAD = """\
 # Benchmarks
 
-*Made by `python -m benchmarks render`; edit `benchmarks/report/page.py`, not this page.*
+*Made from `benchmarks.json` beside it by `python -m benchmarks render > docs/benchmarks.md`; what is said
+by hand stands in `benchmarks-notes.md`.*
 
 Figures of a database mean little alone. This page holds one run, on one machine, of Elanus beside the
 server that its users would otherwise run (Milvus 2.3.5, from PyPI), beside milvus-lite, and beside faiss in
@@ -46,8 +47,8 @@ METHOD = """\
 - *Restart*: SIGKILL to every process of the server; then from the start of the new one until nine in ten
   exact neighbours come back.
 - faiss builds and answers batches with all cores; its "4 clients" are four processes with a copy each.
-- *Machine speed* is a fixed computation timed just before and just after each system's turn: where it differs
-  between columns, so does what the machine had left for them.
+- *Machine speed* is a fixed computation (MB hashed per second by all cores), timed just before and just
+  after each system's turn: where it differs between columns, so does what the machine had left for them.
 """
 
 

@@ -7,7 +7,6 @@ a file, so that several workers can search it at once, each with a copy of its o
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import faiss
 import numpy as np
@@ -23,10 +22,9 @@ class FaissEngine:
         self._folder = folder
         self._dimension = vectors.train.shape[1]
         self._buckets = vectors.buckets
-        # faiss's stubs lag behind its classes (search parameters, selectors), hence Any.
-        self._waiting: dict[str, Any] = {}
-        self._graphs: dict[str, Any] = {}
-        self._parameters: dict[Question, Any] = {}
+        self._waiting: dict[str, faiss.IndexFlatL2] = {}
+        self._graphs: dict[str, faiss.IndexHNSWFlat] = {}
+        self._parameters: dict[Question, faiss.SearchParametersHNSW] = {}
 
     def create(self, collection: str) -> None:
         """Start an empty flat index."""
@@ -59,12 +57,11 @@ class FaissEngine:
         """Read the graph if this worker has not got it, and build the selector's bitmap."""
         if question.collection not in self._graphs:
             self._graphs[question.collection] = faiss.read_index(str(self._path(question.collection)))
-        kind: Any = faiss
-        parameters = kind.SearchParametersHNSW(efSearch=question.ef)
+        parameters = faiss.SearchParametersHNSW(efSearch=question.ef)
         if question.bucket_below is not None:
             allowed = np.packbits(self._buckets < question.bucket_below, bitorder="little")
-            selector = kind.IDSelectorBitmap(allowed)
-            parameters = kind.SearchParametersHNSW(efSearch=question.ef, sel=selector)
+            selector = faiss.IDSelectorBitmap(allowed)
+            parameters = faiss.SearchParametersHNSW(efSearch=question.ef, sel=selector)
         self._parameters[question] = parameters
 
     def as_query(self, vectors: Floats) -> object:

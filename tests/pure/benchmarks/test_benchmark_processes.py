@@ -1,0 +1,61 @@
+"""Servers end with everything below them, and what ended children used is counted."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks.processes import ServerProcess
+
+
+def everything(process: psutil.Process) -> str:
+    return process.name()
+
+
+def wait_for(condition: object, limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def start(script: str, folder: Path) -> ServerProcess:
+    return ServerProcess(["sh", "-c", script], folder / "log", everything)
+
+
+@pytest.mark.parametrize("way", ["kill", "stop"])
+def test_the_end_of_a_server_is_the_end_of_its_tree(tmp_path: Path, way: str) -> None:
+    server = start("trap '' TERM; (trap '' TERM; sleep 600 & wait) & wait; sleep 600", tmp_path)
+    root = psutil.Process(server.pid)
+    wait_for(lambda: len(root.children(recursive=True)) == 2)
+    tree = [root, *root.children(recursive=True)]
+    if way == "kill":
+        server.kill()
+    else:
+        server.stop(grace_s=0.1)
+    assert psutil.wait_procs(tree, timeout=10)[1] == []
+
+
+def test_cpu_of_ended_children_counts_and_roles_are_told_apart(tmp_path: Path) -> None:
+    busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    server = start(f"sh -c '{busy}'; touch {tmp_path}/done; sleep 600 & wait", tmp_path)
+    try:
+        wait_for((tmp_path / "done").exists)
+        wait_for(lambda: "sleep" in server.usage().rss_mb)
+        usage = server.usage()
+        assert usage.total_cpu_s >= 0.02
+        assert set(usage.rss_mb) == {"sh", "sleep"}
+        assert usage.total_rss_mb == pytest.approx(sum(usage.rss_mb.values()))
+    finally:
+        server.kill()
+
+
+def test_a_server_that_ended_by_itself_is_reported_with_its_log(tmp_path: Path) -> None:
+    server = start("echo the disk is full; exit 3", tmp_path)
+    wait_for(lambda: not psutil.pid_exists(server.pid) or psutil.Process(server.pid).status() == "zombie")
+    with pytest.raises(RuntimeError, match=r"code 3(.|\n)*the disk is full"):
+        server.check_running()
+    server.kill()

@@ -1,0 +1,106 @@
+"""The page says what the results say: no figure without a measurement, no pass that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.report.catalogue import TABLES
+from benchmarks.report.page import markdown_table, render_page
+from benchmarks.report.targets import TARGETS, Side, Target, judge
+from benchmarks.results import Results, SystemResult
+from benchmarks.settings import NOTES, SHOWN_RESULTS, Settings
+
+ROOT = Path(__file__).parents[3]
+
+
+def results(**systems: SystemResult) -> Results:
+    return Results({"data": "ten digits"}, dict.fromkeys(vars(Settings()), 1), dict(systems))
+
+
+@pytest.mark.parametrize(
+    ("side", "mine", "other", "reached", "text"),
+    [
+        (Side.AT_MOST, 1.0, 2.0, 0.5, "pass"),
+        (Side.AT_MOST, 1.1, 2.0, 0.55, "**falls short**"),
+        (Side.AT_LEAST, 1.1, 2.0, 0.55, "pass"),
+        (Side.AT_LEAST, 0.9, 2.0, 0.45, "**falls short**"),
+        (Side.AT_LEAST, None, 2.0, None, "not measured"),
+        (Side.AT_LEAST, 0.9, None, None, "not measured"),
+        (Side.AT_LEAST, 0.9, 0.0, None, "not measured"),
+    ],
+)
+def test_a_ratio_is_judged_by_its_side(
+    side: Side, mine: float | None, other: float | None, reached: float | None, text: str
+) -> None:
+    target = Target("speed", "a.qps", side, 0.5, "milvus", "b.qps")
+    figures = {
+        "elanus": {} if mine is None else {"a.qps": mine},
+        "milvus": {} if other is None else {"b.qps": other},
+    }
+    verdict = judge(target, figures)
+    assert verdict.reached == (None if reached is None else pytest.approx(reached))
+    assert verdict.text == text
+
+
+def test_a_plain_bound_needs_no_other_system() -> None:
+    target = Target("restart, s", "restart.searchable_s", Side.AT_MOST, 10)
+    assert judge(target, {"elanus": {"restart.searchable_s": 9.5}}).text == "pass"
+    assert target.wanted == "≤ 10"
+
+
+def test_every_target_is_about_a_figure_that_the_page_shows() -> None:
+    shown = {metric.key for table in TABLES for metric in table.metrics}
+    assert {target.key.partition("@")[0] for target in TARGETS} <= shown
+    assert {target.other_key for target in TARGETS if target.other_key} <= shown
+
+
+def test_a_table_has_a_cell_for_every_system_and_the_ratio() -> None:
+    page = render_page(
+        results(
+            milvus=SystemResult("2.3.5", {"search95.qps": 400.0}, yardstick=[1, 1]),
+            elanus=SystemResult("0.1", {"search95.qps": 1000.0, "build.flush_s": 2.0}, yardstick=[1, 1]),
+        )
+    )
+    assert "| 1 client, recall ≥ 0.95: QPS | 1,000 | 400 | 2.50 |" in page
+    assert "| flush, s | 2.0 | – | – |" in page
+    assert "| search, 1 client: QPS | ≥ 1.7 × milvus | 2.5 | pass |" in page
+    assert "recall ≥ 0.99: ef" not in page
+
+
+def test_roles_and_failures_are_shown() -> None:
+    page = render_page(
+        results(
+            elanus=SystemResult(
+                "0.1",
+                {"loaded.rss_mb": 900.0, "loaded.rss_mb@online": 430.0, "loaded.rss_mb@jvm": 470.0},
+                failures={"restart": "WorkerError: not there\nsecond line"},
+                yardstick=[10, 11],
+            )
+        ),
+        notes="It never came back.",
+    )
+    assert "| resident memory, loaded, MB | 470 | 430 |" in page
+    assert "| online process, loaded, MB | ≤ 450 | 430 | pass |" in page
+    assert "- Elanus, restart: WorkerError: not there\n" in page
+    assert "It never came back." in page
+
+
+def test_short_rows_are_filled_up() -> None:
+    assert markdown_table(("", "a"), [["x"]]) == "|  | a |\n| --- | ---: |\n| x |  |\n"
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    written = results(faiss=SystemResult("1.15", {"batch.p50_ms": 2.5}, {"build": "no"}, [1.0, 2.0]))
+    written.write(tmp_path / "results.json")
+    assert Results.read(tmp_path / "results.json") == written
+    (tmp_path / "other.json").write_text('{"format": 0}')
+    with pytest.raises(ValueError, match="format"):
+        Results.read(tmp_path / "other.json")
+
+
+def test_the_page_in_the_documentation_is_made_from_the_results_beside_it() -> None:
+    notes = ROOT / NOTES
+    made = render_page(Results.read(ROOT / SHOWN_RESULTS), notes.read_text() if notes.exists() else None)
+    assert (ROOT / "docs/benchmarks.md").read_text() == made
