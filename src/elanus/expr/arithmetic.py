@@ -1,0 +1,128 @@
+"""Numbers of mixed kind, and arithmetic on them.
+
+Whether ``7 / 2`` is 3 or 3.5 depends on the operands being whole, and in JSON that may change from row to
+row. So numbers are computed in two columns side by side, one of whole and one of floating results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.expr import kernels
+from elanus.expr.tree import Comparator
+
+Values = Any
+"""An Arrow array, chunked array or, for a constant, scalar."""
+
+_NO_DOUBLE = pa.scalar(None, pa.float64())
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One number a row, or null. Where ``integers`` has a value it is the row's number, else ``floats`` is.
+
+    None stands for a column of nulls.
+    """
+
+    integers: Values | None
+    floats: Values | None
+
+    @property
+    def doubles(self) -> Values | None:
+        """All the numbers in one column; integers beyond 2**53 lose their last digits."""
+        floats = None if self.floats is None else pc.cast(self.floats, pa.float64())
+        if self.integers is None:
+            return floats
+        integers = pc.cast(self.integers, pa.float64(), safe=False)
+        return integers if floats is None else pc.coalesce(integers, floats)
+
+
+def constant(number: float) -> Numbers:
+    if isinstance(number, int):
+        return Numbers(pa.scalar(number, pa.int64()), None)
+    return Numbers(None, pa.scalar(number, pa.float64()))
+
+
+def compare_to_constant(numbers: Numbers, comparator: Comparator, number: float, rows: int) -> pa.Array:
+    """shape (rows,)"""
+    found = []
+    if numbers.integers is not None:
+        found.append(kernels.compare_integers(numbers.integers, comparator, number))
+    if numbers.floats is not None:
+        found.append(kernels.compare_floats(numbers.floats, comparator, number))
+    if not found:
+        return kernels.unknown(rows)
+    return found[0] if len(found) == 1 else pc.coalesce(*found)
+
+
+def compare(left: Numbers, comparator: Comparator, right: Numbers, rows: int) -> pa.Array:
+    """shape (rows,)"""
+    if (
+        left.floats is None
+        and right.floats is None
+        and left.integers is not None
+        and right.integers is not None
+    ):
+        return kernels.compare(left.integers, comparator, right.integers)
+    one, other = left.doubles, right.doubles
+    if one is None or other is None:
+        return kernels.unknown(rows)
+    return kernels.compare(one, comparator, other)
+
+
+def calculate(operator: str, left: Numbers, right: Numbers) -> Numbers:
+    """The result row by row: whole if both sides are whole (never for ``**``). Sums and products wrap at
+    64 bits; a zero divisor, and a result that is no number, give null."""
+    integers = floats = None
+    if operator != "**" and left.integers is not None and right.integers is not None:
+        whole = (pc.cast(left.integers, pa.int64()), pc.cast(right.integers, pa.int64()))
+        integers = _WHOLE[operator](*whole)
+    if operator == "**" or left.floats is not None or right.floats is not None:
+        one, other = left.doubles, right.doubles
+        if one is not None and other is not None:
+            result = _FLOATING[operator](one, other)
+            floats = pc.if_else(pc.is_nan(result), _NO_DOUBLE, result)
+    return Numbers(integers, floats)
+
+
+def _nonzero(divisor: Values) -> Values:
+    return pc.if_else(pc.equal(divisor, 0), pa.scalar(None, divisor.type), divisor)
+
+
+def _remainder(dividend: Values, divisor: Values) -> Values:
+    quotient = pc.divide(dividend, _nonzero(divisor))
+    return pc.subtract(dividend, pc.multiply(quotient, divisor))
+
+
+def _floating_remainder(dividend: Values, divisor: Values) -> Values:
+    with np.errstate(invalid="ignore"):  # nulls go through as NaN, and x % 0 is NaN
+        return pa.array(np.fmod(_numpy(dividend), _numpy(divisor)), from_pandas=True)
+
+
+def _numpy(values: Values) -> Any:
+    if isinstance(values, pa.Scalar):
+        return np.float64(values.as_py())
+    return kernels.one_array(values).to_numpy(zero_copy_only=False)
+
+
+_WHOLE: dict[str, Callable[[Values, Values], Values]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": lambda dividend, divisor: pc.divide(dividend, _nonzero(divisor)),
+    "%": _remainder,
+}
+_FLOATING: dict[str, Callable[[Values, Values], Values]] = {
+    "+": pc.add,
+    "-": pc.subtract,
+    "*": pc.multiply,
+    "/": lambda dividend, divisor: pc.divide(dividend, _nonzero(divisor)),
+    "%": _floating_remainder,
+    "**": pc.power,
+}

@@ -1,0 +1,205 @@
+"""Binding: a syntax tree and a schema become the bound tree, or an error that says why not.
+
+The rules of types are the reference's, with two extensions: a whole-number field may be compared with a
+floating literal (``age > 17.5``), and arithmetic may join several fields (``a + b > 5``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elanus.core.schema import CollectionSchema, DataType
+from elanus.expr import syntax
+from elanus.expr.comparisons import bind_comparison, bind_membership, holds
+from elanus.expr.jsonvalues import JsonSet
+from elanus.expr.like import like_pattern
+from elanus.expr.logic import all_of, any_of, negation
+from elanus.expr.operands import BoundOperand, OperandBinder, Value, unsupported_function
+from elanus.expr.source import Source
+from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate, type_name
+
+_CONTAINS = ("contains", "contains_all", "contains_any")
+_FUNCTIONS = {f"{prefix}_{verb}": verb for prefix in ("json", "array") for verb in _CONTAINS}
+_VECTOR_NAMES = {DataType.FLOAT_VECTOR: "VECTOR_FLOAT", DataType.BINARY_VECTOR: "VECTOR_BINARY"}
+
+
+def bind(
+    source: Source, tree: syntax.Node, schema: CollectionSchema, values: Mapping[str, object]
+) -> Predicate:
+    """The bound tree of a filter. ``values`` are its templates'. Raises `InvalidFilter`."""
+    bound = _Binder(source, OperandBinder(source, schema, values)).bind(tree)
+    if isinstance(bound, Predicate):
+        return bound
+    raise source.not_boolean(type_name(bound.data_type), tree.start, _condition_from(bound))
+
+
+def _condition_from(bound: BoundOperand) -> str:
+    if isinstance(bound, Column) and bound.data_type is DataType.BOOL:
+        return f"write '{bound.field.name} == true'"
+    if isinstance(bound, Value) and isinstance(bound.value, bool):
+        return "a constant decides nothing: leave it out"
+    return "compare it with something"
+
+
+class _Binder:
+    def __init__(self, source: Source, operands: OperandBinder) -> None:
+        self._source = source
+        self._operands = operands
+
+    def bind(self, node: syntax.Node) -> Predicate | BoundOperand:
+        """The condition that a node is; or, if it is none, its value."""
+        match node:
+            case syntax.Negation():
+                return self._negation(node)
+            case syntax.Logical():
+                return self._logical(node)
+            case syntax.Comparison():
+                return self._comparison(node)
+            case syntax.Chain():
+                return self._chain(node)
+            case syntax.Member():
+                return self._member(node)
+            case syntax.Like():
+                return self._like(node)
+            case syntax.Null():
+                return self._null(node)
+            case syntax.Exists():
+                return self._exists(node)
+            case syntax.Call():
+                return self._call(node)
+            case _:
+                return self._operands.bind(node)
+
+    def _negation(self, node: syntax.Negation) -> Predicate:
+        bound = self.bind(node.operand)
+        if isinstance(bound, Predicate):
+            return negation(bound)
+        what = "not op can only be applied on boolean expression"
+        raise self._source.error(what, node.operand.start, _condition_from(bound))
+
+    def _logical(self, node: syntax.Logical) -> Predicate:
+        children = []
+        for operand in node.operands:
+            bound = self.bind(operand)
+            if not isinstance(bound, Predicate):
+                what = f"'{node.operator}' can only be used between boolean expressions"
+                raise self._source.error(what, operand.start, _condition_from(bound))
+            children.append(bound)
+        return all_of(children) if node.operator == "and" else any_of(children)
+
+    def _comparison(self, node: syntax.Comparison) -> Predicate:
+        left, right = self._operands.bind(node.left), self._operands.bind(node.right)
+        return bind_comparison(self._source, node, Comparator(node.operator), left, right)
+
+    def _chain(self, node: syntax.Chain) -> Predicate:
+        """``low < a <= high`` is ``low < a and a <= high``, between constants and in one direction."""
+        one, two = map(Comparator, node.operators)
+        if two not in _SAME_DIRECTION.get(one, ()):
+            what = f"invalid range operations: {self._source.of(node)}"
+            raise self._source.error(what, node.start, "a chain goes one way: 1 < a <= 5, or 5 >= a > 1")
+        first, middle, last = map(self._operands.bind, node.operands)
+        lower, upper = (first, last) if one in _RISING else (last, first)
+        for bound, side in ((lower, "lower"), (upper, "upper")):
+            if not isinstance(bound, Value):
+                what = f"{side}bound cannot be a non-const expression: {self._source.of(node)}"
+                raise self._source.error(what, node.start, "join comparisons of two fields with 'and'")
+        both = (
+            bind_comparison(self._source, node, one, first, middle),
+            bind_comparison(self._source, node, two, middle, last),
+        )
+        strict = Comparator.LT in (one, two) or Comparator.GT in (one, two)
+        if not holds(Comparator.LT if strict else Comparator.LE, lower, upper):
+            what = "invalid range: lowerbound is greater than upperbound"
+            raise self._source.error(what, node.start, "no value lies in it; exchange the bounds")
+        return all_of(both)
+
+    def _member(self, node: syntax.Member) -> Predicate:
+        item = self._operands.bind(node.item)
+        text = self._source.of(node.item)
+        if isinstance(item, Value):
+            what = f"'term' can only be used on non-const expression, but got: {text}"
+            raise self._source.error(what, node.item.start, "a field stands before 'in'")
+        if not isinstance(item, Column):
+            what = f"'term' can only be used on single field, but got: {text}"
+            raise self._source.error(what, node.item.start, "a field without arithmetic stands before 'in'")
+        values = self._operands.bind(node.values)
+        if not isinstance(values, Value):
+            what = f"value '{self._source.of(node.values)}' in list cannot be a non-const expression"
+            raise self._source.error(what, node.values.start, "write a list of literals: [1, 2, 3]")
+        if not isinstance(values.value, list):
+            what = f"the right-hand side of 'in' must be a list, but got: {self._source.of(node.values)}"
+            raise self._source.error(what, node.values.start, "write a list of literals: [1, 2, 3]")
+        return bind_membership(self._source, node, item, values)
+
+    def _like(self, node: syntax.Like) -> Predicate:
+        item = self._operands.bind(node.item)
+        if not isinstance(item, Column):
+            what = "like operation on complicated expr is unsupported"
+            raise self._source.error(what, node.item.start, "a field stands before 'like'")
+        if item.data_type not in (DataType.VARCHAR, DataType.JSON):
+            what = "like operation on non-string or no-json field is unsupported"
+            raise self._source.error(
+                what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
+            )
+        pattern = self._operands.bind(node.pattern)
+        if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
+            what = f"the pattern of like must be a string, but got: {self._source.of(node.pattern)}"
+            raise self._source.error(what, node.pattern.start, 'write it in quotes: like "abc%"')
+        return Like(item, like_pattern(pattern.value), negated=False)
+
+    def _null(self, node: syntax.Null) -> Predicate:
+        column = self._operands.bind(node.item)
+        if not isinstance(column, Column):
+            what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
+            raise self._source.error(what, node.item.start, "a field stands before 'is null'")
+        if column.data_type.is_vector:
+            what = f"unsupported data type: {_VECTOR_NAMES.get(column.data_type, column.data_type.name)}"
+            raise self._source.error(what, node.item.start, "vector fields are never null")
+        return IsNull(column, node.negated)
+
+    def _exists(self, node: syntax.Exists) -> Predicate:
+        column = self._operands.bind(node.item)
+        if not isinstance(column, Column):
+            text = self._source.of(node.item)
+            what = f"exists operations are only supported on single fields now, got: {text}"
+            raise self._source.error(what, node.item.start, 'write exists meta["key"]')
+        if not column.is_json:
+            what = f"exists operations are only supportted on json field, got:{type_name(column.data_type)}"
+            raise self._source.error(what, node.item.start, "other fields are tested with 'is not null'")
+        if not column.path:
+            what = "exists operations are only supportted on json key"
+            raise self._source.error(what, node.item.start, f'write exists {column.field.name}["key"]')
+        return IsNull(column, negated=True)
+
+    def _call(self, node: syntax.Call) -> Predicate:
+        verb = _FUNCTIONS.get(node.function.lower())
+        if verb is None:
+            raise unsupported_function(self._source, node)
+        if len(node.arguments) != 2:
+            what = f"{node.function} takes 2 arguments, but got {len(node.arguments)}"
+            raise self._source.error(what, node.start, f'write {node.function}(meta["key"], ..)')
+        column, sought = map(self._operands.bind, node.arguments)
+        if not isinstance(column, Column) or not column.is_json:
+            text = self._source.of(node.arguments[0])
+            what = f"{verb} operation are only supported on json or array fields now, got: {text}"
+            raise self._source.error(
+                what, node.arguments[0].start, "the first argument is a JSON field or a path into one"
+            )
+        if not isinstance(sought, Value):
+            text = self._source.of(node.arguments[1])
+            what = f"{verb} operation are only supported explicitly specified element, got: {text}"
+            raise self._source.error(what, node.arguments[1].start, "the second argument is a literal")
+        if verb == "contains":
+            return JsonContains(column, JsonSet.of([sought.value]), need_all=False, negated=False)
+        if not isinstance(sought.value, list):
+            what = f"{verb} operation element must be an array"
+            raise self._source.error(what, node.arguments[1].start, "write a list of literals: [1, 2, 3]")
+        need_all = verb == "contains_all"
+        if not sought.value:
+            return Always(need_all)
+        return JsonContains(column, JsonSet.of(sought.value), need_all, negated=False)
+
+
+_RISING = (Comparator.LT, Comparator.LE)
+_FALLING = (Comparator.GT, Comparator.GE)
+_SAME_DIRECTION = {one: direction for direction in (_RISING, _FALLING) for one in direction}

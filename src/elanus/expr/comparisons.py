@@ -1,0 +1,209 @@
+"""Which comparisons the types allow, and what they become in the tree.
+
+A literal compared with a Float field is rounded to the field's precision first, as the reference does, so
+that ``score == 0.1`` finds the rows into which 0.1 was inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.core.schema import DataType
+from elanus.expr import literals, syntax
+from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
+from elanus.expr.operands import BoundOperand, Value, as_operand, shown
+from elanus.expr.source import Source
+from elanus.expr.tree import (
+    Always,
+    Arithmetic,
+    Column,
+    Comparator,
+    Compare,
+    Constant,
+    JsonMember,
+    Member,
+    Predicate,
+    columns_of,
+    type_name,
+)
+
+_EQUALITY = (Comparator.EQ, Comparator.NE)
+_COMPARE: dict[Comparator, Callable[[Any, Any], bool]] = {
+    Comparator.EQ: lambda a, b: bool(a == b),
+    Comparator.NE: lambda a, b: bool(a != b),
+    Comparator.LT: lambda a, b: bool(a < b),
+    Comparator.LE: lambda a, b: bool(a <= b),
+    Comparator.GT: lambda a, b: bool(a > b),
+    Comparator.GE: lambda a, b: bool(a >= b),
+}
+
+
+def bind_comparison(
+    source: Source, node: syntax.Node, comparator: Comparator, left: BoundOperand, right: BoundOperand
+) -> Predicate:
+    """``left comparator right``, written at ``node``. Raises `InvalidFilter`."""
+    if isinstance(left, Value) and isinstance(right, Value):
+        return _constants(source, node, comparator, left, right)
+    if not _comparable(comparator, left, right):
+        raise _incomparable(source, node, left, right)
+    if isinstance(left, Value):
+        left, right, comparator = right, left, comparator.mirrored
+    assert not isinstance(left, Value)
+    if isinstance(right, Value):
+        return _with_constant(comparator, left, right)
+    if any(column.is_json for side in (left, right) for column in columns_of(as_operand(side))):
+        what = "two column comparison with JSON type is not supported"
+        raise source.error(what, node.start, _json_remedy(source, right))
+    return Compare(comparator, left, right)
+
+
+def _constants(
+    source: Source, node: syntax.Node, comparator: Comparator, left: Value, right: Value
+) -> Predicate:
+    if left.template or right.template:
+        what = f"placeholder was not supported between two constants with operator: {comparator}"
+        raise source.error(what, node.start, "a template stands for a value, not for a field")
+    if not _comparable(comparator, left, right):
+        shown_text = source.of(node)
+        what = f"comparison operations cannot be applied to two incompatible operands: {shown_text}"
+        raise source.error(what, node.start, "compare numbers with numbers and text with text")
+    return Always(holds(comparator, left, right))
+
+
+def holds(comparator: Comparator, left: BoundOperand, right: BoundOperand) -> bool:
+    """Whether a comparison of two constants is true; of types that do not compare, it counts as true."""
+    assert isinstance(left, Value)
+    assert isinstance(right, Value)
+    return _family(left) is not _family(right) or _COMPARE[comparator](left.value, right.value)
+
+
+def _with_constant(comparator: Comparator, left: Column | Arithmetic, right: Value) -> Predicate:
+    if isinstance(right.value, list):
+        assert isinstance(left, Column)
+        return JsonMember(left, JsonSet.of([right.value]), negated=comparator is Comparator.NE)
+    value = right.value
+    if isinstance(left, Column) and left.data_type is DataType.FLOAT:
+        value = _rounded(value)
+    return Compare(comparator, left, Constant(value))
+
+
+def _rounded(number: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(number))
+
+
+def _comparable(comparator: Comparator, left: BoundOperand, right: BoundOperand) -> bool:
+    one, other = _family(left), _family(right)
+    if DataType.JSON in (one, other):
+        literal = other if one is DataType.JSON else one
+        return comparator in _EQUALITY if literal in (DataType.BOOL, DataType.ARRAY) else literal is not None
+    if one is DataType.BOOL and other is DataType.BOOL:
+        return comparator in _EQUALITY
+    return one is not None and one is other and one is not DataType.ARRAY
+
+
+def _family(operand: BoundOperand) -> DataType | None:
+    """Types with the same family compare. None: nothing does."""
+    data_type = operand.data_type
+    if data_type.is_integer or data_type.is_floating:
+        return DataType.DOUBLE
+    is_known = data_type in (DataType.BOOL, DataType.VARCHAR, DataType.JSON, DataType.ARRAY)
+    return data_type if is_known else None
+
+
+def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:
+    for side, against in ((left, right), (right, left)):
+        if isinstance(side, Value) and side.template:
+            what = f"cannot cast value to {type_name(against.data_type)}, value: {side.shown}"
+            return source.error(what, node.start, f"give {{{side.template}}} a value of the field's type")
+    names = f"{type_name(left.data_type)} and {type_name(right.data_type)}"
+    what = f"comparisons between {names} are not supported"
+    return source.error(what, node.start, _type_remedy(left if not isinstance(left, Value) else right))
+
+
+def _type_remedy(operand: BoundOperand) -> str:
+    if operand.data_type.is_vector:
+        return "vector fields cannot be filtered on"
+    match _family(operand):
+        case DataType.DOUBLE:
+            return (
+                "a whole number is due" if operand.data_type.is_integer else "a number is due, without quotes"
+            )
+        case DataType.VARCHAR:
+            return "text in quotes is due"
+        case DataType.BOOL:
+            return "booleans know '== true', '== false' and '!='"
+        case _:
+            return "booleans and lists know only == and !="
+
+
+def _json_remedy(source: Source, right: BoundOperand) -> str:
+    if isinstance(right, Column) and right.field.is_dynamic and len(right.path) == 1:
+        return f'if text is meant, write "{right.path[0]}"'
+    return "compare JSON values with literals"
+
+
+def bind_membership(source: Source, node: syntax.Member, column: Column, values: Value) -> Predicate:
+    """``column in values``. Raises `InvalidFilter`."""
+    items = values.value
+    if column.is_json:
+        return JsonMember(column, JsonSet.of(items), node.negated)
+    allowed = _ELEMENTS.get(
+        _family(column) if not column.data_type.is_integer else DataType.INT64, frozenset()
+    )
+    if not set(map(type, items)) <= allowed or column.data_type.is_vector:
+        wrong = next((i for i, item in enumerate(items) if type(item) not in allowed), None)
+        raise _wrong_element(source, node, column, items, wrong)
+    try:
+        return Member(column, _member_array(column, items), node.negated)
+    except OverflowError:
+        wrong = next(i for i, item in enumerate(items) if not INT64_MIN <= item <= INT64_MAX)
+        position = _element_start(source, node.values, wrong)
+        raise source.error(f"value out of range: {items[wrong]}", position, "integers have 64 bits") from None
+
+
+_ELEMENTS: dict[DataType | None, frozenset[type]] = {
+    DataType.BOOL: frozenset({bool}),
+    DataType.INT64: frozenset({int}),
+    DataType.DOUBLE: frozenset({int, float}),
+    DataType.VARCHAR: frozenset({str}),
+}
+
+
+def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
+    """The distinct items in the column's Arrow type. Integers that the type cannot hold match no row."""
+    arrow_type = column.field.arrow_type
+    if column.data_type.is_integer:
+        numbers = np.asarray(pa.array(items, pa.int64()).unique())
+        limits = np.iinfo(arrow_type.to_pandas_dtype())
+        return pa.array(numbers[(numbers >= limits.min) & (numbers <= limits.max)], arrow_type)
+    if column.data_type.is_floating:
+        with np.errstate(over="ignore"):
+            return pa.array(
+                np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype()), arrow_type
+            ).unique()
+    return pa.array(items, arrow_type).unique()
+
+
+def _wrong_element(
+    source: Source, node: syntax.Member, column: Column, items: Sequence[Any], wrong: int | None
+) -> Exception:
+    name = type_name(column.data_type)
+    if wrong is None:
+        return source.error(f"'in' is not supported on {name}", node.start, _type_remedy(column))
+    what = f"value '{shown(items[wrong])}' in list cannot be casted to {name}"
+    return source.error(what, _element_start(source, node.values, wrong), _type_remedy(column))
+
+
+def _element_start(source: Source, values: syntax.Node, index: int) -> int:
+    match values:
+        case syntax.LiteralList():
+            return values.start + literals.element_position(source.text[values.start : values.end], index)
+        case syntax.Listing():
+            return values.items[index].start
+        case _:
+            return values.start

@@ -1,0 +1,86 @@
+"""What a condition costs a row, roughly: the order conditions are tried in.
+
+The unit is one comparison of numbers (0.3 ns on a plain column). The figures were measured on a million
+rows; only their order matters.
+"""
+
+from __future__ import annotations
+
+from elanus.core.schema import DataType
+from elanus.expr.tree import (
+    Always,
+    And,
+    Arithmetic,
+    Column,
+    Compare,
+    IsNull,
+    JsonContains,
+    JsonMember,
+    Like,
+    Member,
+    Operand,
+    Or,
+    Predicate,
+    Visitor,
+)
+
+_NUMBER, _LOOKUP, _TEXT, _TEXT_LOOKUP, _TEXT_SCAN, _JSON = 1, 20, 14, 36, 48, 800
+_PREPARED = 6
+_ARITHMETIC = {"+": 3, "-": 3, "*": 3, "/": 6, "%": 10, "**": 30}
+
+
+class _Cost(Visitor[int]):
+    def __init__(self, prepared: frozenset[str]) -> None:
+        self._prepared = prepared
+
+    def always(self, node: Always) -> int:
+        return 0
+
+    def conjunction(self, node: And) -> int:
+        return sum(map(self.visit, node.children))
+
+    def disjunction(self, node: Or) -> int:
+        return sum(map(self.visit, node.children))
+
+    def compare(self, node: Compare) -> int:
+        return self._operand(node.left) + self._operand(node.right)
+
+    def member(self, node: Member) -> int:
+        return self._reading(
+            node.column, _TEXT_LOOKUP if node.column.data_type is DataType.VARCHAR else _LOOKUP
+        )
+
+    def json_member(self, node: JsonMember) -> int:
+        return self._reading(node.column, _JSON)
+
+    def json_contains(self, node: JsonContains) -> int:
+        return 2 * self._reading(node.column, _JSON)
+
+    def like(self, node: Like) -> int:
+        is_anchored = node.pattern.prefix is not None or node.pattern.is_equality
+        text = _TEXT if is_anchored else _TEXT_SCAN
+        return self._reading(node.column, _JSON if node.column.is_json else text)
+
+    def is_null(self, node: IsNull) -> int:
+        return self._reading(node.column, _JSON) if node.column.path else _NUMBER
+
+    def _operand(self, operand: Operand) -> int:
+        match operand:
+            case Arithmetic():
+                return (
+                    _ARITHMETIC[operand.operator] + self._operand(operand.left) + self._operand(operand.right)
+                )
+            case Column(data_type=DataType.VARCHAR):
+                return self._reading(operand, _TEXT)
+            case Column(data_type=DataType.JSON):
+                return self._reading(operand, _JSON)
+            case _:
+                return _NUMBER
+
+    def _reading(self, column: Column, cost: int) -> int:
+        return min(cost, _PREPARED) if column.field.name in self._prepared else cost
+
+
+def cost_of(predicate: Predicate, prepared: frozenset[str] = frozenset()) -> int:
+    """``prepared``: fields whose columns are at hand in a form that is quick to read."""
+    return _Cost(prepared).visit(predicate)

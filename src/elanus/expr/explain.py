@@ -1,0 +1,89 @@
+"""The tree as text, in the language itself: what binding made of a filter, in the order of evaluation.
+
+The text parses to the same tree again, unless it holds a list too long to show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from elanus.expr.tree import (
+    Always,
+    And,
+    Arithmetic,
+    Compare,
+    Constant,
+    IsNull,
+    JsonContains,
+    JsonMember,
+    Like,
+    Member,
+    Operand,
+    Or,
+    Visitor,
+)
+
+SHOWN_VALUES_MAX = 10
+"""A longer list shows this many values and the number of the others."""
+
+
+class Explainer(Visitor[str]):
+    def always(self, node: Always) -> str:
+        return "1 == 1" if node.value else "1 == 0"
+
+    def conjunction(self, node: And) -> str:
+        return f"({' and '.join(map(self.visit, node.children))})"
+
+    def disjunction(self, node: Or) -> str:
+        return f"({' or '.join(map(self.visit, node.children))})"
+
+    def compare(self, node: Compare) -> str:
+        return f"{_operand(node.left)} {node.comparator} {_operand(node.right)}"
+
+    def member(self, node: Member) -> str:
+        return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(node.values)}"
+
+    def json_member(self, node: JsonMember) -> str:
+        return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(node.values.items)}"
+
+    def json_contains(self, node: JsonContains) -> str:
+        name = "json_contains_all" if node.need_all else "json_contains_any"
+        text = f"{name}({_operand(node.column)}, {_list(node.values.items)})"
+        return f"not {text}" if node.negated else text
+
+    def like(self, node: Like) -> str:
+        text = f"{_operand(node.column)} like {_value(node.pattern.text)}"
+        return f"not ({text})" if node.negated else text
+
+    def is_null(self, node: IsNull) -> str:
+        return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"
+
+
+def _operand(operand: Operand) -> str:
+    if isinstance(operand, Constant):
+        return _value(operand.value)
+    if isinstance(operand, Arithmetic):
+        return f"({_factor(operand.left)} {operand.operator} {_factor(operand.right)})"
+    return operand.field.name + "".join(f"[{_value(step)}]" for step in operand.path)
+
+
+def _factor(operand: Operand) -> str:
+    text = _operand(operand)
+    return f"({text})" if text.startswith("-") else text  # -2 ** a means -(2 ** a)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _list(values: Sequence[Any]) -> str:
+    shown = [
+        _value(getattr(value, "as_py", lambda value=value: value)()) for value in values[:SHOWN_VALUES_MAX]
+    ]
+    if len(values) > SHOWN_VALUES_MAX:
+        shown.append(f"… {len(values) - SHOWN_VALUES_MAX:,} more")
+    return f"[{', '.join(shown)}]"

@@ -1,0 +1,121 @@
+"""A filter, ready for use: what the other rooms know of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.schema import CollectionSchema
+from elanus.expr.batch import Batch, ColumnData
+from elanus.expr.bind import bind
+from elanus.expr.evaluate import Evaluator
+from elanus.expr.explain import Explainer
+from elanus.expr.jsonvalues import JsonSet
+from elanus.expr.parse import parse
+from elanus.expr.prune import Pruner
+from elanus.expr.source import Source
+from elanus.expr.tree import (
+    Always,
+    And,
+    Column,
+    Comparator,
+    Compare,
+    Constant,
+    Member,
+    Or,
+    Predicate,
+    columns_of,
+)
+
+
+def compile_filter(
+    text: str, schema: CollectionSchema, values: Mapping[str, object] | None = None
+) -> BoundFilter:
+    """Parse a filter and bind it to a collection.
+
+    ``values`` replace the ``{name}`` templates in the text: bools, ints, floats, strings and lists of these.
+    A blank text matches every row. Raises `InvalidFilter`, with the position of what is wrong.
+    """
+    if not text.strip():
+        return BoundFilter(text, Always(True))
+    source = Source(text)
+    return BoundFilter(text, bind(source, parse(source), schema, values or {}))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundFilter:
+    """A filter bound to a schema. Immutable; equal to itself only, so it can be a key by identity."""
+
+    text: str
+    predicate: Predicate
+
+    @property
+    def matches_all(self) -> bool:
+        return isinstance(self.predicate, Always) and self.predicate.value
+
+    @property
+    def field_names(self) -> frozenset[str]:
+        """The stored columns that `evaluate` needs; dynamic keys are read from ``$meta``."""
+        return frozenset(column.field.name for column in _columns(self.predicate))
+
+    def evaluate(self, columns: Mapping[str, ColumnData], rows: int) -> npt.NDArray[np.bool_]:
+        """Which rows match. shape (rows,)
+
+        ``columns`` hold at least `field_names`, each of ``rows`` rows, in the schema's Arrow types or
+        dictionary-encoded; a JSON field may come as a `JsonColumn`, which remembers what was read out of it.
+        A row for which the filter is unknown, because of a null, does not match. Raises `Internal` if a
+        column is missing, or a JSON column holds something else.
+        """
+        outcome = Evaluator(Batch(columns, rows)).visit(self.predicate)
+        matches: npt.NDArray[np.bool_] = pc.fill_null(outcome, False).to_numpy(zero_copy_only=False)
+        return matches
+
+    def may_match(self, stats: Mapping[str, tuple[object, object]]) -> bool:
+        """False if no row within these bounds can match.
+
+        ``stats``: the least and the greatest value of fields, both included, nulls ignored; fields may be
+        left out, and bounds may be None where unknown.
+        """
+        return Pruner(stats).visit(self.predicate)
+
+    def primary_keys(self) -> pa.Array | None:
+        """The keys, when the filter is ``key == x`` or ``key in [..]`` and nothing else.
+
+        They have the key's Arrow type, without duplicates, in the order of the filter.
+        """
+        node = self.predicate
+        if isinstance(node, Member) and node.column.field.is_primary and not node.negated:
+            return node.values
+        if not isinstance(node, Compare) or node.comparator is not Comparator.EQ:
+            return None
+        if not isinstance(node.left, Column) or not node.left.field.is_primary:
+            return None
+        if not isinstance(node.right, Constant):
+            return None
+        key, arrow_type = node.right.value, node.left.field.arrow_type
+        if isinstance(key, float):  # 7.0 is the key 7; 7.5 is none
+            return JsonSet.of([key]).integers
+        return pa.array([key], arrow_type)
+
+    def explain(self) -> str:
+        """The bound tree on one line, in the order of evaluation."""
+        return Explainer().visit(self.predicate)
+
+
+def _columns(predicate: Predicate) -> Iterator[Column]:
+    match predicate:
+        case Always():
+            return
+        case And() | Or():
+            for child in predicate.children:
+                yield from _columns(child)
+        case Compare():
+            yield from columns_of(predicate.left)
+            yield from columns_of(predicate.right)
+        case _:
+            yield predicate.column

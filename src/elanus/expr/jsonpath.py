@@ -1,0 +1,121 @@
+"""Reading one path out of every row of a JSON column.
+
+A row's JSON may be large and the path small, so a row is not decoded as a whole: msgspec decodes a block
+of rows in one call into structs that have a field for the path's keys and skip everything else. On rows
+of 80 bytes a path takes 0.2 µs a row, where decoding the rows as Python objects takes 3.5 µs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.errors import Internal
+from elanus.expr.jsonvalues import JsonValues, Path
+
+_BLOCK_ROWS = 16_384
+_STRUCT_KEY = re.compile(r"""[^"\\\x00-\x1f]*[^"\\\x00-\x1f0-9][^"\\\x00-\x1f]*""")
+"""Keys a struct can have: no escapes, and not all digits, which might also index an array."""
+
+
+class JsonColumn:
+    """A JSON column that keeps what was once read out of it.
+
+    For columns that many filters meet: sealed segments, say. A path is decoded by the first filter that
+    names it; its values then stay, as Arrow columns, as long as this object. Threads may share it.
+    """
+
+    def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
+        """``texts``: one JSON text a row, as strings, possibly dictionary-encoded; null for null."""
+        self.texts = texts
+        self._values: dict[Path, JsonValues] = {}
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def values(self, path: Path) -> JsonValues:
+        """The rows' values at a path. Raises `Internal` if a row is not JSON."""
+        found = self._values.get(path)
+        if found is None:  # two threads may both come here, and then store the same
+            found = self._values[path] = json_values(self.texts, path)
+        return found
+
+
+def json_values(texts: pa.Array | pa.ChunkedArray, path: Path) -> JsonValues:
+    """The rows' values at a path. Raises `Internal` if a row is not JSON."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    if pa.types.is_dictionary(texts.type):
+        return json_values(texts.dictionary, path).take(texts.indices)
+    values: list[Any] = []
+    for first in range(0, len(texts), _BLOCK_ROWS):
+        values += _read_block(texts.slice(first, _BLOCK_ROWS), path)
+    return JsonValues.of(values)
+
+
+def _read_block(texts: pa.Array, path: Path) -> list[Any]:
+    rows = pc.fill_null(texts, "null")
+    array = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
+    document = f"[{pc.binary_join(array, ',')[0].as_py()}]"
+    decoder, walk = _reader(path)
+    try:
+        return [walk(row) for row in decoder.decode(document)]
+    except (msgspec.DecodeError, RecursionError):  # numbers beyond double, NaN …: Python's decoder takes them
+        return [_read_row(row, path) for row in rows.to_pylist()]
+
+
+def _read_row(text: str, path: Path) -> Any:
+    try:
+        value = json.loads(text)
+    except RecursionError:  # too deeply nested to look into
+        return {}
+    except ValueError as problem:
+        raise Internal(f"a row of a JSON field holds {text[:80]!r}, which is not JSON: {problem}") from None
+    return _walk(value, path)
+
+
+@lru_cache(maxsize=256)
+def _reader(path: Path) -> tuple[msgspec.json.Decoder[list[Any]], Callable[[Any], Any]]:
+    """A decoder that skips all but the path's leading keys, and what finds the value in its rows."""
+    keys = list(_leading_keys(path))
+    rest = path[len(keys) :]
+    row_type: Any = Any
+    for key in reversed(keys):
+        inner = row_type if row_type is Any else row_type | int | float | str | bool | list[Any] | None
+        row_type = msgspec.defstruct(
+            "Row", [("value", inner, msgspec.UNSET)], rename={"value": key}, gc=False
+        )
+    if row_type is not Any:
+        row_type = row_type | int | float | str | bool | list[Any] | None
+
+    def walk(row: Any) -> Any:
+        for _ in keys:
+            row = getattr(row, "value", msgspec.UNSET)
+        return _walk(row, rest) if rest else row
+
+    return msgspec.json.Decoder(list[row_type]), walk
+
+
+def _leading_keys(path: Path) -> Iterator[str]:
+    for step in path:
+        if not isinstance(step, str) or not _STRUCT_KEY.fullmatch(step):
+            return
+        yield step
+
+
+def _walk(value: Any, path: Path) -> Any:
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(str(step), msgspec.UNSET)
+        elif isinstance(value, list) and str(step).isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return msgspec.UNSET
+    return value

@@ -1,0 +1,190 @@
+"""The values that a JSON column's rows hold at one path, as columns: one per JSON type.
+
+JSON is typed row by row, Arrow column by column. So the values of n rows become up to five columns of n
+entries, each null where the row's value is of another type, and every question about JSON turns into
+ordinary kernels on those columns. A type that no row has costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Path = tuple[str | int, ...]
+"""Keys of objects and indexes of arrays, from the outside in."""
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class JsonValues:
+    """``rows`` values. Each column is None when no row has its type, else of shape (rows,).
+
+    ``present`` (bool, no nulls): the path leads to something other than JSON's null.
+    ``lists``: the arrays as Python lists, None in other rows. Objects are only present.
+    """
+
+    rows: int
+    present: pa.Array
+    integers: pa.Array | None
+    floats: pa.Array | None
+    strings: pa.Array | None
+    booleans: pa.Array | None
+    lists: Sequence[list[Any] | None] | None
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> JsonValues:
+        """From decoded values, `msgspec.UNSET` for missing ones. Integers beyond 64 bits become floats."""
+        types = set(map(type, values))
+        if int in types and any(type(v) is int and not INT64_MIN <= v <= INT64_MAX for v in values):
+            values = [_within_64_bits(value) for value in values]
+            types = set(map(type, values))
+        absent = types & {type(None), msgspec.UnsetType}
+        present = (
+            [v is not None and v is not msgspec.UNSET for v in values]
+            if absent
+            else np.ones(len(values), bool)
+        )
+        return cls(
+            rows=len(values),
+            present=pa.array(present, pa.bool_()),
+            integers=_of_type(values, int, pa.int64()) if int in types else None,
+            floats=_of_type(values, float, pa.float64()) if float in types else None,
+            strings=_of_type(values, str, pa.string()) if str in types else None,
+            booleans=_of_type(values, bool, pa.bool_()) if bool in types else None,
+            lists=[v if type(v) is list else None for v in values] if list in types else None,
+        )
+
+    def take(self, indices: pa.Array) -> JsonValues:
+        """The values at these row numbers; a null among them is a missing value."""
+        picked = None
+        if self.lists is not None:
+            picked = [None if i is None else self.lists[i] for i in indices.to_pylist()]
+        return JsonValues(
+            rows=len(indices),
+            present=pc.fill_null(self.present.take(indices), False),
+            integers=None if self.integers is None else self.integers.take(indices),
+            floats=None if self.floats is None else self.floats.take(indices),
+            strings=None if self.strings is None else self.strings.take(indices),
+            booleans=None if self.booleans is None else self.booleans.take(indices),
+            lists=picked,
+        )
+
+    @cached_property
+    def elements(self) -> tuple[JsonValues, npt.NDArray[np.int64]]:
+        """The elements of all arrays, in order, and the row number of each. shapes (m,), (m,)"""
+        lists = self.lists or ()
+        counts = np.fromiter((len(v) if v else 0 for v in lists), np.int64, len(lists))
+        flat = [element for value in lists if value for element in value]
+        return JsonValues.of(flat), np.repeat(np.arange(len(lists)), counts)
+
+    def is_member(self, members: JsonSet) -> pa.Array:
+        """Which values are in the set; null where no member is of the value's type. shape (rows,)
+
+        No value is in the empty set, whatever its type.
+        """
+        if not members.items:
+            return pc.if_else(self.present, False, pa.scalar(None, pa.bool_()))
+        found = [
+            _is_in(self.integers, members.integers if members.has_numbers else None),
+            _is_in(self.floats, members.floats if members.has_numbers else None),
+            _is_in(self.strings, members.strings),
+            _is_in(self.booleans, members.booleans),
+        ]
+        if self.lists is not None and members.lists is not None:
+            keys = members.lists
+            found.append(
+                pa.array([None if v is None else json_key(v) in keys for v in self.lists], pa.bool_())
+            )
+        known = [column for column in found if column is not None]
+        return pc.coalesce(*known) if known else pa.nulls(self.rows, pa.bool_())
+
+    def contains(self, members: JsonSet, need_all: bool) -> pa.Array:
+        """Which arrays hold any (or each) of the members; null where the value is no array. shape (rows,)"""
+        if self.lists is None:
+            return pa.nulls(self.rows, pa.bool_())
+        is_list = pa.array([v is not None for v in self.lists], pa.bool_())
+        wanted = [members] if not need_all else [JsonSet.of([item]) for item in members.items]
+        holds = np.ones(self.rows, bool)
+        for one in wanted:
+            holds &= self._holds_any(one)
+        return pc.if_else(is_list, pa.array(holds), pa.scalar(None, pa.bool_()))
+
+    def _holds_any(self, members: JsonSet) -> npt.NDArray[np.bool_]:
+        elements, rows = self.elements
+        hits = pc.fill_null(elements.is_member(members), False).to_numpy(zero_copy_only=False)
+        holds = np.zeros(self.rows, bool)
+        holds[rows[hits]] = True
+        return holds
+
+
+@dataclass(frozen=True, eq=False)
+class JsonSet:
+    """A list of literals to look JSON values up in, by type. Numbers are equal by value, 1 and 1.0 alike.
+
+    ``items`` are the literals as written. ``integers`` and ``floats`` both stand for all the numbers.
+    """
+
+    items: Sequence[Any]
+    has_numbers: bool
+    integers: pa.Array
+    floats: pa.Array
+    strings: pa.Array | None
+    booleans: pa.Array | None
+    lists: frozenset[Any] | None
+
+    @classmethod
+    def of(cls, items: Sequence[Any]) -> JsonSet:
+        numbers = [v for v in items if type(v) in (int, float)]
+        whole = {int(v) for v in numbers if math.isfinite(v) and v == int(v) and INT64_MIN <= v <= INT64_MAX}
+        strings = {v for v in items if type(v) is str}
+        booleans = {v for v in items if type(v) is bool}
+        lists = frozenset(json_key(v) for v in items if type(v) is list)
+        return cls(
+            items=items,
+            has_numbers=bool(numbers),
+            integers=pa.array(whole, pa.int64()),
+            floats=pa.array({float(v) for v in numbers if float(v) == v}, pa.float64()),
+            strings=pa.array(strings, pa.string()) if strings else None,
+            booleans=pa.array(booleans, pa.bool_()) if booleans else None,
+            lists=lists or None,
+        )
+
+
+def json_key(value: Any) -> Any:
+    """Something hashable that is equal for equal JSON values: true is not 1, and 1.0 is."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, list):
+        return (list, tuple(map(json_key, value)))
+    if isinstance(value, dict):
+        return (dict, frozenset((key, json_key(inner)) for key, inner in value.items()))
+    return value
+
+
+def _is_in(column: pa.Array | None, members: pa.Array | None) -> pa.Array | None:
+    if column is None or members is None:
+        return None
+    return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=members), pa.scalar(None, pa.bool_()))
+
+
+def _of_type(values: Iterable[Any], wanted: type, arrow_type: pa.DataType) -> pa.Array:
+    return pa.array([value if type(value) is wanted else None for value in values], arrow_type)
+
+
+def _within_64_bits(value: Any) -> Any:
+    if type(value) is not int or INT64_MIN <= value <= INT64_MAX:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)

@@ -1,0 +1,110 @@
+"""Arrow's comparisons, made to fit the language's types.
+
+Every function returns an Arrow boolean array of the column's length: true, false, or null for unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.expr.tree import Comparator
+
+_COMPARE: dict[Comparator, Callable[[Any, Any], Any]] = {
+    Comparator.EQ: pc.equal,
+    Comparator.NE: pc.not_equal,
+    Comparator.LT: pc.less,
+    Comparator.LE: pc.less_equal,
+    Comparator.GT: pc.greater,
+    Comparator.GE: pc.greater_equal,
+}
+UNKNOWN = pa.scalar(None, pa.bool_())
+
+
+def unknown(rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.bool_())
+
+
+def known(column: pa.Array | pa.ChunkedArray, outcome: bool) -> pa.Array:
+    """``outcome`` wherever the column has a value."""
+    return one_array(pc.if_else(pc.is_valid(column), outcome, UNKNOWN))
+
+
+def one_array(result: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
+
+
+def on_values(column: pa.Array | pa.ChunkedArray, test: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """A test of each value. On a dictionary-encoded column each distinct value is tested once."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array(
+            [on_values(chunk, test) for chunk in column.chunks], pa.bool_()
+        ).combine_chunks()
+    if not pa.types.is_dictionary(column.type):
+        return test(column)
+    outcomes = test(column.dictionary)
+    if column.indices.null_count or outcomes.null_count:
+        return outcomes.take(column.indices)
+    # numpy's gather takes half the time of Arrow's, which minds nulls.
+    return pa.array(outcomes.to_numpy(zero_copy_only=False)[column.indices.to_numpy()])
+
+
+def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The column without dictionary encoding."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def compare(left: Any, comparator: Comparator, right: Any) -> pa.Array:
+    """Two columns of comparable Arrow types, or a column and a scalar of its type."""
+    return one_array(_COMPARE[comparator](left, right))
+
+
+def compare_to_text(column: pa.Array | pa.ChunkedArray, comparator: Comparator, text: str) -> pa.Array:
+    scalar = pa.scalar(text, pa.string())
+    return on_values(column, lambda values: compare(values, comparator, scalar))
+
+
+def compare_integers(column: pa.Array | pa.ChunkedArray, comparator: Comparator, number: float) -> pa.Array:
+    """Whole numbers against any number, exactly: ``a > 1.5`` is ``a >= 2``, and ``a == 1.5`` never holds."""
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            return known(column, _beyond(comparator, above=number > 0))
+        if number != int(number):
+            if comparator in (Comparator.EQ, Comparator.NE):
+                return known(column, comparator is Comparator.NE)
+            rounds_up = comparator in (Comparator.LT, Comparator.GE)
+            number = math.ceil(number) if rounds_up else math.floor(number)
+    number = int(number)
+    bits = column.type.bit_width - 1
+    if not -(1 << bits) <= number < 1 << bits:
+        return known(column, _beyond(comparator, above=number > 0))
+    return compare(column, comparator, pa.scalar(number, column.type))
+
+
+def _beyond(comparator: Comparator, above: bool) -> bool:
+    """How every value compares to a bound above (or below) all values of the type."""
+    smaller = (Comparator.LT, Comparator.LE, Comparator.NE)
+    larger = (Comparator.GT, Comparator.GE, Comparator.NE)
+    return comparator in (smaller if above else larger)
+
+
+def compare_floats(column: pa.Array | pa.ChunkedArray, comparator: Comparator, number: float) -> pa.Array:
+    """Floating numbers against a number that is rounded to the column's precision."""
+    with np.errstate(over="ignore"):
+        scalar = pa.scalar(column.type.to_pandas_dtype()(number), column.type)
+    return compare(column, comparator, scalar)
+
+
+def is_member(column: pa.Array | pa.ChunkedArray, members: pa.Array) -> pa.Array:
+    """``members`` have the column's value type."""
+
+    def test(values: pa.Array) -> pa.Array:
+        found = pc.is_in(values, value_set=members)
+        return pc.if_else(pc.is_valid(values), found, UNKNOWN) if values.null_count else found
+
+    return on_values(column, test)

@@ -1,0 +1,88 @@
+"""Building conjunctions, disjunctions and negations of bound conditions, in their normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from elanus.expr.cost import cost_of
+from elanus.expr.tree import (
+    Always,
+    And,
+    Compare,
+    IsNull,
+    JsonContains,
+    JsonMember,
+    Like,
+    Member,
+    Or,
+    Predicate,
+    Visitor,
+)
+
+
+def all_of(predicates: Iterable[Predicate]) -> Predicate:
+    """Their conjunction: flat, without constants, the cheapest first."""
+    return _join(And, predicates, neutral=True)
+
+
+def any_of(predicates: Iterable[Predicate]) -> Predicate:
+    """Their disjunction: flat, without constants, the cheapest first."""
+    return _join(Or, predicates, neutral=False)
+
+
+def _join(kind: type[And] | type[Or], predicates: Iterable[Predicate], neutral: bool) -> Predicate:
+    children = []
+    for child in _flat(kind, predicates):
+        if not isinstance(child, Always):
+            children.append(child)
+        elif child.value != neutral:
+            return child
+    if len(children) < 2:
+        return children[0] if children else Always(neutral)
+    return kind(tuple(sorted(children, key=cost_of)))
+
+
+def _flat(kind: type[And] | type[Or], predicates: Iterable[Predicate]) -> Iterator[Predicate]:
+    for predicate in predicates:
+        if isinstance(predicate, kind):
+            yield from predicate.children
+        else:
+            yield predicate
+
+
+def negation(predicate: Predicate) -> Predicate:
+    """True where the predicate is false, and the reverse; unknown where it is unknown."""
+    return _NEGATION.visit(predicate)
+
+
+class _Negation(Visitor[Predicate]):
+    def always(self, node: Always) -> Predicate:
+        return Always(not node.value)
+
+    def conjunction(self, node: And) -> Predicate:
+        return any_of(list(map(self.visit, node.children)))
+
+    def disjunction(self, node: Or) -> Predicate:
+        return all_of(list(map(self.visit, node.children)))
+
+    def compare(self, node: Compare) -> Predicate:
+        return replace(node, comparator=node.comparator.opposite)
+
+    def member(self, node: Member) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def json_member(self, node: JsonMember) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def json_contains(self, node: JsonContains) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def like(self, node: Like) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def is_null(self, node: IsNull) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+
+_NEGATION = _Negation()

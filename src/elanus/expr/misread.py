@@ -1,0 +1,68 @@
+"""What went wrong where the parser stopped, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+
+import lark
+
+from elanus.core.errors import InvalidFilter
+from elanus.expr.source import Source, shorten
+
+_OPERATORS = ("in", "like", "is", "and", "or", "not in")
+_OPERATOR_DUE = "an operator such as ==, <, in, like, and, or is due"
+_OPERAND_DUE = "a field, a value or '(' is due"
+_FOR_CHARACTERS = {
+    "=": "write '==' to compare",
+    "&": "write 'and'; bit operators are not supported",
+    "|": "write 'or'; bit operators are not supported",
+    "^": "write '**' for powers; bit operators are not supported",
+    "~": "write 'not'; bit operators and regular expressions are not supported",
+    "`": "put text in double or single quotes",
+    "{": "a value given beside the filter is written {name}",
+    '"': "the text is not closed by a double quote",
+    "'": "the text is not closed by a single quote",
+}
+
+
+def unreadable(source: Source, problem: lark.UnexpectedCharacters) -> InvalidFilter:
+    """The error for a character that begins no word of the language."""
+    position: int = vars(problem)["pos_in_stream"]  # lark's annotation says it is always None
+    character = source.text[position]
+    remedy = _FOR_CHARACTERS.get(character, "field names are made of letters, digits and _; text is quoted")
+    return _invalid(source, position, f"unexpected {character!r}: {remedy}")
+
+
+def misplaced(source: Source, problem: lark.UnexpectedToken) -> InvalidFilter:
+    """The error for a word that may not stand where it stands."""
+    due = _due(problem.expected or set())
+    if problem.token.type == "$END":
+        return _invalid(source, len(source.text), f"the expression ends too early: {due}")
+    word, position = str(problem.token), problem.token.start_pos or 0
+    if problem.token.type == "NOT":
+        remedy = "write 'a not in [..]', or 'not (..)' around a condition"
+        return source.error("not can only apply on boolean", position, remedy)
+    if problem.token.type == "COMPARE":
+        before = source.text[:position]
+        due = "write '!=' for inequality" if before.endswith("<") else due
+        due = "join further comparisons with 'and'" if due == _OPERATOR_DUE else due
+    elif due == _OPERATOR_DUE:
+        close = difflib.get_close_matches(word.lower(), _OPERATORS, n=1)
+        due = f"did you mean {close[0]!r}?" if close else due
+    return _invalid(source, position, f"unexpected {shorten(word)!r}: {due}")
+
+
+def _due(expected: set[str]) -> str:
+    if "NAME" in expected:
+        return _OPERAND_DUE
+    if expected <= {"INTEGER", "STRING"}:
+        return "an index (0, 1, …) or a quoted key is due"
+    if expected == {"RSQB"}:
+        return "']' is due"
+    if "RPAR" in expected:
+        return "an operator or ')' is due"
+    return _OPERATOR_DUE
+
+
+def _invalid(source: Source, position: int, remedy: str) -> InvalidFilter:
+    return source.error(f"invalid expression: {shorten(source.text)}", position, remedy)

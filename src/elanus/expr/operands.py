@@ -1,0 +1,256 @@
+"""Binding the parts of a filter that stand for values: names to fields, templates to values, and arithmetic
+on constants to its result.
+
+Constant arithmetic follows the reference: whole numbers divide towards zero and keep a remainder's sign with
+the dividend; a power is always a floating number.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elanus.core.errors import InvalidFilter
+from elanus.core.schema import CollectionSchema, DataType
+from elanus.expr import syntax
+from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
+from elanus.expr.source import Source
+from elanus.expr.tree import Arithmetic, Column, Constant, Operand, type_name, type_of_value
+
+_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "**": "power"}
+_NO_VALUE = ("null", "none", "nil", "nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A constant while binding: possibly a list, and possibly out of a template."""
+
+    value: Any
+    template: str = ""
+
+    @property
+    def data_type(self) -> DataType:
+        return type_of_value(self.value)
+
+    @property
+    def shown(self) -> str:
+        """As the reference's messages print a value."""
+        return shown(self.value)
+
+
+BoundOperand = Column | Arithmetic | Value
+
+
+def shown(value: Any) -> str:
+    """A literal as the reference's messages print it: ``float_val:1``, ``string_val:"x"``."""
+    match value:
+        case bool():
+            return f"bool_val:{str(value).lower()}"
+        case int():
+            return f"int64_val:{value}"
+        case float():
+            return f"float_val:{int(value) if math.isfinite(value) and value == int(value) else value}"
+        case str():
+            return f'string_val:"{value}"'
+        case _:
+            return f"array_val:{value}"
+
+
+def as_operand(bound: BoundOperand) -> Operand:
+    """The operand as it stands in the tree."""
+    return Constant(bound.value) if isinstance(bound, Value) else bound
+
+
+class OperandBinder:
+    """Binds the value nodes of one filter. Every method raises `InvalidFilter`."""
+
+    def __init__(self, source: Source, schema: CollectionSchema, values: Mapping[str, object]) -> None:
+        self._source = source
+        self._schema = schema
+        self._values = values
+
+    def bind(self, node: syntax.Node) -> BoundOperand:
+        bound = self._bind(node)
+        # Only now: -9223372036854775808 is the negative of a number that does not fit.
+        if (
+            isinstance(bound, Value)
+            and type(bound.value) is int
+            and not INT64_MIN <= bound.value <= INT64_MAX
+        ):
+            raise self._source.error(
+                f"value out of range: {self._source.of(node)}",
+                node.start,
+                "integers have 64 bits; write 1e20 for a float",
+            )
+        return bound
+
+    def column(self, node: syntax.Node) -> Column | None:
+        """The column that a node names, or None if it is anything else."""
+        bound = self.bind(node)
+        return bound if isinstance(bound, Column) else None
+
+    def _bind(self, node: syntax.Node) -> BoundOperand:
+        match node:
+            case syntax.Literal():
+                return Value(node.value)
+            case syntax.LiteralList():
+                return Value(node.values)
+            case syntax.Listing():
+                return Value(list(map(self._element, node.items)))
+            case syntax.Template():
+                return self._template(node)
+            case syntax.Name():
+                return self._name(node)
+            case syntax.Sign():
+                return self._sign(node)
+            case syntax.Arithmetic():
+                return self._arithmetic(node)
+            case syntax.Call():
+                raise unsupported_function(self._source, node)
+            case _:
+                what = f"a condition cannot be used as a value: {self._source.of(node)}"
+                raise self._source.error(
+                    what, node.start, "compare fields and literals, and join conditions with 'and'"
+                )
+
+    def _element(self, node: syntax.Node) -> Any:
+        bound = self.bind(node)
+        if isinstance(bound, Value):
+            return bound.value
+        what = f"array element type must be generic value, but got: {self._source.of(node)}"
+        raise self._source.error(what, node.start, "a list holds literals, not fields; quote text")
+
+    def _template(self, node: syntax.Template) -> Value:
+        if node.name not in self._values:
+            what = f"the value of expression template variable name {{{node.name}}} is not found"
+            given = ", ".join(sorted(self._values)) or "none"
+            raise self._source.error(what, node.start, f"values given: {given}")
+        value = self._values[node.name]
+        if not _is_literal(value):
+            what = (
+                f"the value of expression template variable {{{node.name}}} has type {type(value).__name__}"
+            )
+            raise self._source.error(
+                what, node.start, "a value is a bool, an int, a float, a str, or a list of these"
+            )
+        return Value(value, node.name)
+
+    def _name(self, node: syntax.Name) -> Column:
+        field = self._schema.by_name.get(node.name)
+        if field is None:
+            return self._dynamic_key(node)
+        if "" in node.path:
+            raise self._source.error(
+                f"invalid identifier: {self._source.of(node)}", node.start, "a key is not empty"
+            )
+        if node.path and field.data_type is not DataType.JSON:
+            what = f"{type_name(field.data_type)} data type not supported accessed with []"
+            raise self._source.error(what, node.start, f"only JSON fields have keys; write {node.name} alone")
+        return Column(field, node.path)
+
+    def _dynamic_key(self, node: syntax.Name) -> Column:
+        dynamic = self._schema.dynamic_field
+        means_null = node.name.lower() in _NO_VALUE
+        if dynamic is not None and not means_null:
+            return Column(dynamic, (node.name, *node.path))
+        close = difflib.get_close_matches(node.name, self._schema.by_name, n=1)
+        if means_null:
+            remedy = "test for null with 'is null' or 'is not null'"
+        elif close:
+            remedy = f"did you mean {close[0]!r}?"
+        else:
+            remedy = f"the collection has {', '.join(self._schema.by_name)}; quote text"
+        raise self._source.error(f"field {node.name} not exist", node.start, remedy)
+
+    def _sign(self, node: syntax.Sign) -> BoundOperand:
+        operand = self._bind(node.operand)
+        self._check_number(node, _VERBS[node.operator], operand, operand)
+        if node.operator == "+":
+            return operand
+        if isinstance(operand, Value):
+            return Value(-operand.value)
+        return Arithmetic("*", operand, Constant(-1), _result_type("*", operand, Value(-1)))
+
+    def _arithmetic(self, node: syntax.Arithmetic) -> BoundOperand:
+        left, right = self._bind(node.left), self._bind(node.right)
+        self._check_number(node, _VERBS[node.operator], left, right)
+        if node.operator == "%" and DataType.DOUBLE in (_kind(left), _kind(right)):
+            what = "modulo can only apply on integer types"
+            raise self._source.error(what, node.start, "use whole numbers on both sides of '%'")
+        if node.operator in "/%" and isinstance(right, Value) and right.value == 0:
+            raise self._source.error(
+                "division or modulus by zero", node.right.start, "divide by something else"
+            )
+        if isinstance(left, Value) and isinstance(right, Value):
+            return Value(self._fold(node, left.value, right.value))
+        return Arithmetic(
+            node.operator, as_operand(left), as_operand(right), _result_type(node.operator, left, right)
+        )
+
+    def _check_number(self, node: syntax.Node, verb: str, left: BoundOperand, right: BoundOperand) -> None:
+        if all(_kind(side) is not None for side in (left, right)):
+            return
+        sides = f"{type_name(left.data_type)} field and {type_name(right.data_type)}"
+        what = f"'{verb}' cannot perform arithmetic between {sides}"
+        raise self._source.error(what, node.start, "arithmetic needs numbers on both sides")
+
+    def _fold(self, node: syntax.Arithmetic, left: Any, right: Any) -> float:
+        try:
+            return _calculate(node.operator, left, right)
+        except (OverflowError, ZeroDivisionError, ValueError):
+            what = f"no value for {self._source.of(node)}"
+            raise self._source.error(
+                what, node.start, "the result is not a number that fits 64 bits"
+            ) from None
+
+
+def _calculate(operator: str, left: Any, right: Any) -> float:
+    match operator:
+        case "+":
+            return left + right  # type: ignore[no-any-return]
+        case "-":
+            return left - right  # type: ignore[no-any-return]
+        case "*":
+            return left * right  # type: ignore[no-any-return]
+        case "**":
+            return math.pow(left, right)
+        case "/" if isinstance(left, int) and isinstance(right, int):
+            quotient = abs(left) // abs(right)
+            return quotient if (left < 0) == (right < 0) else -quotient
+        case "/":
+            return left / right  # type: ignore[no-any-return]
+        case "%":
+            remainder = abs(left) % abs(right)
+            return -remainder if left < 0 else remainder  # type: ignore[no-any-return]
+    raise AssertionError(operator)
+
+
+def _kind(operand: BoundOperand) -> DataType | None:
+    """Int64 or Double; JSON, whose values may be either; None for what is no number."""
+    data_type = operand.data_type
+    if data_type.is_integer:
+        return DataType.INT64
+    if data_type.is_floating:
+        return DataType.DOUBLE
+    return DataType.JSON if data_type is DataType.JSON else None
+
+
+def _result_type(operator: str, left: BoundOperand, right: BoundOperand) -> DataType:
+    floating = operator == "**" or DataType.DOUBLE in (_kind(left), _kind(right))
+    return DataType.DOUBLE if floating else DataType.INT64
+
+
+def _is_literal(value: object) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_literal, value))
+    return isinstance(value, bool | int | float | str)
+
+
+def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
+    """The error for a function that is known to the reference or to nobody, and not to this release."""
+    what = f"function {node.function} is not supported in this release"
+    remedy = "functions are json_contains, json_contains_all and json_contains_any, on JSON"
+    return source.error(what, node.start, remedy)

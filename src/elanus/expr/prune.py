@@ -1,0 +1,115 @@
+"""Whether rows whose values lie within known bounds may match at all.
+
+The answer errs on one side only: "may" where it cannot tell. A leaf that is unknown for null is not true
+for it, so bounds need not say whether there are nulls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.expr.tree import (
+    Always,
+    And,
+    Column,
+    Comparator,
+    Compare,
+    Constant,
+    IsNull,
+    JsonContains,
+    JsonMember,
+    Like,
+    Member,
+    Operand,
+    Or,
+    Visitor,
+)
+
+Bounds = tuple[Any, Any]
+"""The least and the greatest value that occur, both included."""
+
+
+class Pruner(Visitor[bool]):
+    """Whether each node may be true of some row."""
+
+    def __init__(self, stats: Mapping[str, tuple[object, object]]) -> None:
+        """``stats``: bounds by field name; fields without bounds, and bounds of None, are left out."""
+        self._stats = stats
+
+    def always(self, node: Always) -> bool:
+        return node.value
+
+    def conjunction(self, node: And) -> bool:
+        return all(map(self.visit, node.children))
+
+    def disjunction(self, node: Or) -> bool:
+        return any(map(self.visit, node.children))
+
+    def compare(self, node: Compare) -> bool:
+        left, right = self._bounds(node.left), self._bounds(node.right)
+        return left is None or right is None or _may_hold(left, node.comparator, right)
+
+    def member(self, node: Member) -> bool:
+        bounds = self._bounds(node.column)
+        if len(node.values) == 0:
+            return node.negated
+        if bounds is None:
+            return True
+        low, high = (pa.scalar(bound, node.values.type) for bound in bounds)
+        if node.negated:
+            return bounds[0] != bounds[1] or not pc.is_in(low, value_set=node.values).as_py()
+        within = pc.and_(pc.greater_equal(node.values, low), pc.less_equal(node.values, high))
+        return bool(pc.any(within).as_py())
+
+    def json_member(self, node: JsonMember) -> bool:
+        return True
+
+    def json_contains(self, node: JsonContains) -> bool:
+        return True
+
+    def like(self, node: Like) -> bool:
+        bounds, prefix = self._bounds(node.column), node.pattern.prefix
+        if bounds is None or prefix is None:
+            return True
+        low, high = bounds
+        if node.negated:
+            return not (low.startswith(prefix) and high.startswith(prefix))
+        return bool(high >= prefix and (low <= prefix or low.startswith(prefix)))
+
+    def is_null(self, node: IsNull) -> bool:
+        return True
+
+    def _bounds(self, operand: Operand) -> Bounds | None:
+        if isinstance(operand, Constant):
+            return operand.value, operand.value
+        if not isinstance(operand, Column) or operand.is_json:
+            return None
+        low, high = self._stats.get(operand.field.name, (None, None))
+        if low is None or high is None or _is_nan(low) or _is_nan(high):
+            return None
+        return low, high
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _may_hold(left: Bounds, comparator: Comparator, right: Bounds) -> bool:
+    match comparator:
+        case Comparator.EQ:
+            return bool(left[0] <= right[1] and right[0] <= left[1])
+        case Comparator.NE:
+            return not left[0] == left[1] == right[0] == right[1]
+        case Comparator.LT:
+            return bool(left[0] < right[1])
+        case Comparator.LE:
+            return bool(left[0] <= right[1])
+        case Comparator.GT:
+            return bool(left[1] > right[0])
+        case Comparator.GE:
+            return bool(left[1] >= right[0])

@@ -1,0 +1,141 @@
+"""What the parser makes of a filter: a tree that knows where it was written, and nothing of fields.
+
+Every node covers the characters ``start`` up to ``end`` of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from elanus.core.schema import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    start: int
+    end: int
+
+    def children(self) -> Iterator[Node]:
+        """The nodes right below this one."""
+        for name in type(self).__slots__:
+            value = getattr(self, name)
+            if isinstance(value, Node):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (part for part in value if isinstance(part, Node))
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralList(Node):
+    """A list of plain literals, such as ``[1, 2, 3]``."""
+
+    values: list[Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Node):
+    """Any other list: empty, nested, or with computed elements such as ``[2 * 3, {limit}]``."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Template(Node):
+    """``{name}``: its value comes beside the text."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Node):
+    """A field or dynamic key, with the steps into it: ``meta["a"][0]`` has the path ``("a", 0)``."""
+
+    name: str
+    path: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    function: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Node):
+    """``-operand`` or ``+operand``."""
+
+    operator: str
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Node):
+    """``+ - * / % **`` between two operands."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Node):
+    """``== != < <= > >=`` between two operands."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Node):
+    """``1 < a <= 5``."""
+
+    operators: tuple[str, str]
+    operands: tuple[Node, Node, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Node):
+    """``item in values``, ``item not in values``."""
+
+    item: Node
+    values: Node
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Node):
+    item: Node
+    pattern: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Null(Node):
+    """``item is null``, ``item is not null``."""
+
+    item: Node
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Node):
+    item: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Negation(Node):
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Logical(Node):
+    """``and`` or ``or`` over two operands or more."""
+
+    operator: str
+    operands: tuple[Node, ...]

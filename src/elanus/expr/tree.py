@@ -1,0 +1,249 @@
+"""The bound filter: one tree over the schema's fields, and the visitor that each reader of it is.
+
+Binding has removed what readers need not care about: negation stands at the leaves (De Morgan's laws hold
+in three-valued logic, too), a constant stands at the right of its comparison, ``exists`` is ``is not
+null``, a chain is a conjunction, and conjunctions hold no conjunctions.
+
+**Null.** A leaf that meets a null is neither true nor false but *unknown*, negated or not; ``and`` and
+``or`` are Kleene's; a row matches when the whole is true. A JSON path is null where the key is missing or
+holds JSON's null, and a comparison is unknown, too, where the value is of another type than the literal
+(the reference since 2.6; before, a missing key made ``!=`` true). ``is null`` is never unknown.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar, assert_never
+
+import pyarrow as pa
+
+from elanus.core.schema import DataType, FieldSchema
+from elanus.expr.jsonvalues import JsonSet, Path
+from elanus.expr.like import LikePattern
+
+
+class Comparator(StrEnum):
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+    @property
+    def opposite(self) -> Comparator:
+        """What holds exactly where this does not."""
+        return _OPPOSITE[self]
+
+    @property
+    def mirrored(self) -> Comparator:
+        """``a < b`` is ``b > a``."""
+        return _MIRRORED[self]
+
+
+_C = Comparator
+_OPPOSITE = {_C.EQ: _C.NE, _C.NE: _C.EQ, _C.LT: _C.GE, _C.GE: _C.LT, _C.GT: _C.LE, _C.LE: _C.GT}
+_MIRRORED = {_C.EQ: _C.EQ, _C.NE: _C.NE, _C.LT: _C.GT, _C.GT: _C.LT, _C.LE: _C.GE, _C.GE: _C.LE}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A field, or a path into a JSON field (an empty path is the whole JSON value)."""
+
+    field: FieldSchema
+    path: Path = ()
+
+    @property
+    def data_type(self) -> DataType:
+        return self.field.data_type
+
+    @property
+    def is_json(self) -> bool:
+        return self.field.data_type is DataType.JSON
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    value: bool | int | float | str
+
+    @property
+    def data_type(self) -> DataType:
+        return type_of_value(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arithmetic:
+    """``+ - * / % **`` on numbers; ``data_type`` is Int64 or Double.
+
+    Whole numbers stay whole: ``/`` cuts towards zero, ``%`` takes the sign of the left side. Over JSON it
+    is each row's value that decides. A zero divisor makes the row unknown.
+    """
+
+    operator: str
+    left: Operand
+    right: Operand
+    data_type: DataType
+
+
+Operand = Column | Constant | Arithmetic
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Always:
+    value: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class And:
+    """Two conditions or more, the cheapest first."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Or:
+    """Two conditions or more, the cheapest first."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare:
+    """``left`` is no constant. Both sides are numbers, text or booleans; JSON meets constants only."""
+
+    comparator: Comparator
+    left: Operand
+    right: Operand
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """``column in values``; ``values`` have the column's Arrow type, without duplicates."""
+
+    column: Column
+    values: pa.Array
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JsonMember:
+    """``column in values`` for JSON; unknown where the value is of no type among ``values``."""
+
+    column: Column
+    values: JsonSet
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JsonContains:
+    """Whether a JSON array holds any, or all, of ``values``; unknown where it is no array."""
+
+    column: Column
+    values: JsonSet
+    need_all: bool
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Like:
+    column: Column
+    pattern: LikePattern
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IsNull:
+    column: Column
+    negated: bool
+
+
+Predicate = Always | And | Or | Compare | Member | JsonMember | JsonContains | Like | IsNull
+
+T = TypeVar("T")
+
+
+class Visitor(ABC, Generic[T]):
+    """One reader of the tree: a method per kind of node. `visit` finds the method."""
+
+    def visit(self, node: Predicate) -> T:
+        match node:
+            case Always():
+                return self.always(node)
+            case And():
+                return self.conjunction(node)
+            case Or():
+                return self.disjunction(node)
+            case Compare():
+                return self.compare(node)
+            case Member():
+                return self.member(node)
+            case JsonMember():
+                return self.json_member(node)
+            case JsonContains():
+                return self.json_contains(node)
+            case Like():
+                return self.like(node)
+            case IsNull():
+                return self.is_null(node)
+            case _:
+                assert_never(node)
+
+    @abstractmethod
+    def always(self, node: Always) -> T: ...
+    @abstractmethod
+    def conjunction(self, node: And) -> T: ...
+    @abstractmethod
+    def disjunction(self, node: Or) -> T: ...
+    @abstractmethod
+    def compare(self, node: Compare) -> T: ...
+    @abstractmethod
+    def member(self, node: Member) -> T: ...
+    @abstractmethod
+    def json_member(self, node: JsonMember) -> T: ...
+    @abstractmethod
+    def json_contains(self, node: JsonContains) -> T: ...
+    @abstractmethod
+    def like(self, node: Like) -> T: ...
+    @abstractmethod
+    def is_null(self, node: IsNull) -> T: ...
+
+
+def type_of_value(value: object) -> DataType:
+    """The field type a literal belongs to."""
+    if isinstance(value, bool):
+        return DataType.BOOL
+    if isinstance(value, int):
+        return DataType.INT64
+    if isinstance(value, float):
+        return DataType.DOUBLE
+    if isinstance(value, str):
+        return DataType.VARCHAR
+    return DataType.ARRAY
+
+
+_TYPE_NAMES = {
+    DataType.VARCHAR: "VarChar",
+    DataType.JSON: "JSON",
+    DataType.FLOAT_VECTOR: "FloatVector",
+    DataType.BINARY_VECTOR: "BinaryVector",
+}
+
+
+def type_name(data_type: DataType) -> str:
+    """A type as the reference's messages write it: Int64, VarChar, FloatVector."""
+    return _TYPE_NAMES.get(data_type, data_type.name.capitalize())
+
+
+def columns_of(operand: Operand) -> tuple[Column, ...]:
+    """The columns an operand reads."""
+    match operand:
+        case Column():
+            return (operand,)
+        case Constant():
+            return ()
+        case Arithmetic():
+            return columns_of(operand.left) + columns_of(operand.right)
+        case _:
+            assert_never(operand)
