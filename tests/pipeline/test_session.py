@@ -132,15 +132,23 @@ def test_a_cluster_is_left_to_find_its_own_address(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
+from elanus.pipeline.port import JobFailed
 from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.pipeline.worker import process_id
+
+def run():
+    return session.run(process_id, [1], group="a", description="the job", pool="a")
 
 settings = SparkSettings(master="local[1]", driver_memory_mb=512, java=sys.argv[1])
 session = PipelineSession.start(settings, Path(sys.argv[2]))
 version = session.spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
-session.run(process_id, [1], group="a", description="a", pool="a")
+run()
 print("ready", version, session.is_alive(), flush=True)
-sys.stdin.readline()
+if sys.stdin.readline() == "run\\n":
+    try:
+        run()
+    except JobFailed as error:
+        print(error, session.is_alive(), flush=True)
 session.stop()
 print("stopped", session.is_alive(), flush=True)
 """
@@ -180,6 +188,20 @@ def test_a_killed_process_takes_its_jvm_and_workers_along(tmp_path: Path) -> Non
     program.communicate()
     _, alive = psutil.wait_procs(family, timeout=WAIT_S)
     assert alive == []
+
+
+def test_a_jvm_that_died_fails_the_jobs_and_says_so(tmp_path: Path) -> None:
+    program = start_program("auto", tmp_path)
+    assert program.stdout is not None
+    assert program.stdout.readline().startswith("ready")
+    (jvm,) = [p for p in psutil.Process(program.pid).children() if p.name() == "java"]
+    jvm.kill()
+    wait_until(lambda: jvm.status() == psutil.STATUS_ZOMBIE)
+    out, err = program.communicate("run\n", timeout=120)
+    failed, stopped = out.split("\n")[:2]
+    assert failed.startswith("the job: "), err
+    assert failed.endswith(" False"), "the session knows"
+    assert stopped == "stopped False", err
 
 
 def test_the_machines_java_is_preferred(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ class PipelineSession:
         self.spark = spark
         self.task_scratch = task_scratch
         self._context: SparkContext = spark.sparkContext
-        self._cancelled: set[str] = set()
+        self._running: dict[str, bool] = {}
+        """The groups of the jobs in `run`, and whether each has been cancelled."""
         self._lock = threading.Lock()
 
     @classmethod
@@ -127,18 +128,19 @@ class PipelineSession:
         pool: str,
     ) -> list[Outcome]:
         """Run one Spark task per plan (`elanus.pipeline.port.JobSession.run`)."""
-        self._context.setJobGroup(group, description, interruptOnCancel=True)
-        self._context.setLocalProperty("spark.scheduler.pool", pool)
+        with self._lock:
+            self._running[group] = False
         try:
+            self._context.setJobGroup(group, description, interruptOnCancel=True)
+            self._context.setLocalProperty("spark.scheduler.pool", pool)
             results = self._context.parallelize(plans, len(plans)).map(Guarded(task)).collect()
         except Exception as error:
-            with self._lock:
-                if group in self._cancelled:
-                    raise JobCancelled(description) from None
+            if self._running[group]:
+                raise JobCancelled(description) from None
             raise JobFailed(f"{description}: {_first_line(error)}") from error
         finally:
             with self._lock:
-                self._cancelled.discard(group)
+                del self._running[group]
         outcomes: list[Outcome] = []
         for result in results:
             if isinstance(result, TaskFailure):
@@ -149,7 +151,9 @@ class PipelineSession:
     def cancel(self, group: str) -> None:
         """Cancel the group's job. Only what Spark has begun can be cancelled: repeat until `run` ends."""
         with self._lock:
-            self._cancelled.add(group)
+            if group not in self._running:
+                return
+            self._running[group] = True
         self._context.cancelJobGroup(group)
 
     def is_alive(self) -> bool:

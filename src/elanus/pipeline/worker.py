@@ -28,7 +28,7 @@ Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
 _OWN_ERRORS = (ElanusError, CorruptLog, TrimmedLog, CorruptObject, ObjectExists, ObjectMissing)
-_LIBRARIES = ("elanus.pipeline.flush", "elanus.pipeline.index_build", "pyarrow.parquet", "pandas", "faiss")
+_LIBRARIES = ("elanus.pipeline.flush", "elanus.pipeline.index_build", "pandas")
 """pandas: pyarrow imports it when it first converts an array, in case that is one of pandas."""
 
 

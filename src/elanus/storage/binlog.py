@@ -136,11 +136,12 @@ def read_vectors(store: ObjectStore, source: Files, name: str) -> Matrix:
             _check_columns(parquet, file, [name])
             if matrix is None:
                 matrix = _empty_matrix(parquet.schema_arrow.field(name), sum(f.rows for f in files))
-            for batch in parquet.iter_batches(columns=[name]):
-                vectors = vectors_of(batch.column(0))
-                matrix[filled : filled + len(vectors)] = vectors
-                filled += len(vectors)
+            for group in range(parquet.num_row_groups):
+                for chunk in parquet.read_row_group(group, columns=[name]).column(0).chunks:
+                    matrix[filled : filled + len(chunk)] = vectors_of(chunk)
+                    filled += len(chunk)
     assert matrix is not None  # there is at least one file
+    pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB that nobody needs now
     return matrix
 
 
