@@ -104,7 +104,7 @@ class Collections:
         )
         return success()
 
-    @rpc("collection_name", "collectionID", "properties", "delete_keys")
+    @rpc("collection_name", "properties", "delete_keys")
     def AlterCollection(self, request: Message, context: Context) -> Message:
         self._front.alter_collection(
             database_of(request, context),

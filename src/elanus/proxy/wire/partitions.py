@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elanus.core.errors import PartitionNotFound, PartitionNotLoaded
+from elanus.core.errors import CollectionNotLoaded, PartitionNotFound, PartitionNotLoaded
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import Front, LoadedView, PartitionView
 from elanus.proxy.wire.names import check_collection_name, check_partition_name
@@ -50,11 +50,18 @@ class Partitions:
         for missing in (p for p in asked if p not in partitions):
             raise PartitionNotFound(f"partition not found[partition={missing}]")
         if request.type == milvus_pb2.InMemory:
-            return _show_loaded(partitions, self._front.loaded_partitions(database, name), asked)
+            return _show_loaded(partitions, self._loaded_partitions(database, name), asked)
         response = milvus_pb2.ShowPartitionsResponse()
         for shown in asked or partitions:
             _add_partition(response, partitions[shown])
         return response
+
+    def _loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]:
+        """None of a collection that is not loaded."""
+        try:
+            return self._front.loaded_partitions(database, collection)
+        except CollectionNotLoaded:
+            return {}
 
 
 def _show_loaded(

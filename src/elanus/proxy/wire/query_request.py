@@ -44,10 +44,10 @@ def decode_query(request: Message, database: str) -> Query:
         raise unsupported("travel_timestamp", "leave it out: reads are answered as of now")
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
-    refuse_unknown(params, _UNDERSTOOD_PARAMS, _INSTEAD)
     for name in _ITERATOR_PARAMS:
         if boolean(params, name):
             raise unsupported("a query iterator", _NO_ITERATOR)
+    refuse_unknown(params, _UNDERSTOOD_PARAMS, _INSTEAD)
     limit, offset = _window(params)
     return Query(
         database=database,

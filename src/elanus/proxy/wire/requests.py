@@ -13,7 +13,7 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
 from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.wire.stubs import Message
-from elanus.proxy.wire.unsupported import unsupported
+from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
 
 Context = Any
 """A ``grpc.ServicerContext``."""
@@ -56,7 +56,7 @@ def refuse_unknown_fields(message: Message, understood: frozenset[str], where: s
     """
     for field, _ in message.ListFields():
         if field.name not in understood:
-            raise unsupported(f"the field {field.name} of {where}")
+            raise unsupported(f"the field {field.name} of {where}", INSTEAD_OF_FIELD.get(field.name))
 
 
 def database_of(request: Message, context: Context) -> str:

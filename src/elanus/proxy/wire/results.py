@@ -27,8 +27,8 @@ _LENGTH_DELIMITED = 2
 _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["scores"].number
 _FLOATS_NUMBER: int = schema_pb2.FloatArray.DESCRIPTOR.fields_by_name["data"].number
 
-_NULL_STAND_IN = {"string_data": "", "json_data": "null"}
-"""What stands where a value is null, for clients that do not know ``valid_data``. Others get 0."""
+_NULL_STAND_IN = {"bool_data": False, "string_data": "", "json_data": "null"}
+"""What stands where a value is null, for clients that do not know ``valid_data``; of numbers it is 0."""
 
 _SCALAR_MEMBER = {
     DataType.BOOL: "bool_data",
@@ -52,7 +52,7 @@ def encode_search(result: SearchResult, collection: str) -> Message:
     data.top_k = max(hits, default=0)
     data.topks.extend(hits)
     data.MergeFromString(packed_floats(_SCORES_NUMBER, result.scores))
-    _add_ids(data.ids, result.ids)
+    add_ids(data.ids, result.ids)
     data.primary_field_name = result.schema.primary_field.name
     if result.fields:
         _add_columns(data.fields_data, result.fields, result.schema)
@@ -104,12 +104,8 @@ def _varint(number: int) -> bytes:
     return bytes(digits)
 
 
-def add_primary_keys(ids: Message, keys: pa.Array) -> None:
-    """Fills an ``IDs`` message from an int64 or string array."""
-    _add_ids(ids, keys)
-
-
-def _add_ids(ids: Message, keys: pa.Array) -> None:
+def add_ids(ids: Message, keys: pa.Array) -> None:
+    """Fills an ``IDs`` message from an int64 or string array of primary keys."""
     if pa.types.is_integer(keys.type):
         ids.int_id.SetInParent()  # clients ask which kind it is even when it is empty
         ids.int_id.data.extend(keys.to_numpy(zero_copy_only=False).tolist())

@@ -52,14 +52,9 @@ _TOP_LEVEL_PARAMS = frozenset(
     {"anns_field", "topk", "params", "metric_type", "round_decimal", "offset", "ignore_growing"}
 )
 _RANGE_PARAMS = ("radius", "range_filter")
-_NO_ITERATOR = "page with offset and limit, or by ranges of the primary key"
+_ITERATOR_PARAMS = ("iterator", "search_iter_v2")
 _NO_GROUPING = "group the hits in the client"
 INSTEAD = {
-    "iterator": _NO_ITERATOR,
-    "search_iter_v2": _NO_ITERATOR,
-    "search_iter_batch_size": _NO_ITERATOR,
-    "search_iter_last_bound": _NO_ITERATOR,
-    "search_iter_id": _NO_ITERATOR,
     "group_by_field": _NO_GROUPING,
     "group_by_fields": _NO_GROUPING,
     "group_size": _NO_GROUPING,
@@ -154,6 +149,9 @@ def parse_template(request: Message, schema: CollectionSchema) -> SearchTemplate
     if request.dsl and request.dsl_type != common_pb2.BoolExprV1:
         raise unsupported("a search in the JSON query language (dsl_type Dsl)", "use a boolean expression")
     params = to_dict(request.search_params)
+    for name in _ITERATOR_PARAMS:
+        if boolean(params, name):
+            raise unsupported("a search iterator", "page with offset and limit")
     refuse_unknown(params, _TOP_LEVEL_PARAMS, INSTEAD)
     index_params, metric_type = _index_params(params)
     limit, offset = _window(params)

@@ -71,6 +71,28 @@ _INSTEAD_BY_WORD: tuple[tuple[str, str], ...] = (
 )
 
 
+INSTEAD_OF_FIELD: dict[str, str] = {
+    "partial_update": "send whole rows",
+    "field_ops": "send whole rows",
+    "namespace": _NO_NAMESPACES,
+    "enable_namespace": _NO_NAMESPACES,
+    "ids": "query the vectors of these rows and search with them",
+    "search_by_primary_keys": "query the vectors of these rows and search with them",
+    "sub_reqs": "search each vector field and merge the results",
+    "function_score": "rank the hits in the client",
+    "function_chains": "rank the hits in the client",
+    "search_aggregation": "group the hits in the client",
+    "highlighter": "highlight in the client",
+    "functions": "compute the vectors in the client",
+    "struct_array_fields": "use JSON",
+    "load_fields": "leave it out: all fields are loaded",
+    "skip_load_dynamic_field": "leave it out: all fields are loaded",
+    "load_params": "leave it out",
+    "time_stamp": "leave it out: the answer is as of now",
+}
+"""What to use instead of request fields that this release lacks, by name."""
+
+
 def unsupported_rpc(rpc: str) -> NotSupported:
     """The error of an RPC that no family implements."""
     instead = INSTEAD.get(rpc) or next((text for word, text in _INSTEAD_BY_WORD if word in rpc), None)

@@ -12,7 +12,7 @@ from elanus.proxy.api import Insert as RowInsert
 from elanus.proxy.wire.names import check_collection_name
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import Context, consistency_level, database_of, rpc
-from elanus.proxy.wire.results import add_primary_keys
+from elanus.proxy.wire.results import add_ids
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import Message, milvus_pb2
 
@@ -118,5 +118,5 @@ def _mutation(result: MutationResult) -> Message:
     )
     keys: pa.Array = result.primary_keys
     response.succ_index.extend(range(len(keys)))
-    add_primary_keys(response.IDs, keys)
+    add_ids(response.IDs, keys)
     return response

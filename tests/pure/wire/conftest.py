@@ -1,0 +1,55 @@
+"""A Milvus server around a fake front, and plain gRPC calls to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from fake_front import FakeFront
+from google.protobuf import message_factory
+from wire_messages import Call
+
+from elanus.proxy.wire.server import MilvusServer
+from elanus.proxy.wire.stubs import SERVICE, Message
+
+
+@pytest.fixture
+def front() -> FakeFront:
+    return FakeFront()
+
+
+@pytest.fixture
+def answers() -> list[tuple[str, int]]:
+    """What the server's observer was told: RPC and status code of each answer."""
+    return []
+
+
+@pytest.fixture
+def port(front: FakeFront, answers: list[tuple[str, int]]) -> Iterator[int]:
+    server = MilvusServer(
+        front, "127.0.0.1", 0, max_workers=4, observe=lambda rpc, code, _: answers.append((rpc, code))
+    )
+    yield server.start()
+    server.stop(grace_s=0)
+
+
+@pytest.fixture
+def call(port: int) -> Iterator[Call]:
+    """``call("GetVersion", collection_name=…, database=…)``: one RPC over the wire, without a client."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+
+        def invoke(name: str, message: Message = None, /, database: str = "", **fields: Any) -> Message:
+            method = SERVICE.methods_by_name[name]
+            request_type = message_factory.GetMessageClass(method.input_type)
+            response_type = message_factory.GetMessageClass(method.output_type)
+            send = (channel.unary_stream if method.server_streaming else channel.unary_unary)(
+                f"/{SERVICE.full_name}/{name}",
+                request_serializer=request_type.SerializeToString,
+                response_deserializer=response_type.FromString,
+            )
+            metadata = [("dbname", database)] if database else None
+            return send(request_type(**fields) if message is None else message, metadata=metadata, timeout=10)
+
+        yield invoke

@@ -1,0 +1,102 @@
+"""Query requests and the values of filter templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from wire_messages import pairs
+
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.proxy.wire.parameters import filter_values
+from elanus.proxy.wire.query_request import decode_query
+from elanus.proxy.wire.stubs import Message, milvus_pb2, schema_pb2
+
+
+def query_request(params: dict[str, object] | None = None, **more: Any) -> Message:
+    return milvus_pb2.QueryRequest(collection_name="books", query_params=pairs(params or {}), **more)
+
+
+def test_a_query_carries_what_the_client_asked() -> None:
+    request = query_request(
+        {"limit": 10, "offset": 5, "ignore_growing": "True", "reduce_stop_for_best": "False"},
+        expr="id > 1",
+        output_fields=["x"],
+        partition_names=["p"],
+        consistency_level=int(ConsistencyLevel.BOUNDED),
+        guarantee_timestamp=2,
+    )
+    query = decode_query(request, "library")
+    assert (query.database, query.collection, query.filter) == ("library", "books", "id > 1")
+    assert (query.limit, query.offset, query.ignore_growing) == (10, 5, True)
+    assert (query.output_fields, query.partitions, query.ids) == (("x",), ("p",), None)
+    assert query.consistency.level is ConsistencyLevel.BOUNDED
+
+
+def test_without_a_limit_all_rows_are_meant() -> None:
+    assert decode_query(query_request(expr="id > 1"), "library").limit is None
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"limit": 0}, "limit [0] is invalid, should be greater than 0"),
+        ({"limit": "x"}, "limit [x] is invalid"),
+        ({"limit": 1, "offset": -1}, "offset [-1] is invalid, should be gte than 0"),
+        ({"limit": 16384, "offset": 1}, "(offset+limit) should be in range [1, 16384], but got 16385"),
+    ],
+)
+def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        decode_query(query_request(params, expr="id > 1"), "library")
+    assert text in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("request_message", "text"),
+    [
+        (query_request({"collection_id": "5", "iterator": "True"}), "a query iterator"),
+        (query_request({"reduce_stop_for_best": "True"}), "a query iterator"),
+        (query_request({"order_by_fields": "x"}), "the parameter order_by_fields"),
+        (query_request(travel_timestamp=4), "travel_timestamp"),
+        (query_request(namespace="n"), "the field namespace of a query"),
+    ],
+)
+def test_what_is_not_built_is_refused(request_message: Message, text: str) -> None:
+    with pytest.raises(NotSupported) as refusal:
+        decode_query(request_message, "library")
+    assert text in refusal.value.message
+
+
+Array = schema_pb2.TemplateArrayValue
+
+
+def nested(*arrays: Message) -> Message:
+    return Array(array_data=schema_pb2.TemplateArrayValueArray(data=arrays))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"bool_val": True}, True),
+        ({"int64_val": -3}, -3),
+        ({"float_val": 0.5}, 0.5),
+        ({"string_val": "a"}, "a"),
+        ({"array_val": Array()}, []),
+        ({"array_val": Array(long_data=schema_pb2.LongArray(data=[1, 2]))}, [1, 2]),
+        ({"array_val": Array(string_data=schema_pb2.StringArray(data=["a"]))}, ["a"]),
+        ({"array_val": Array(json_data=schema_pb2.JSONArray(data=[b'{"a":1}', b"2"]))}, [{"a": 1}, 2]),
+        ({"array_val": nested(Array(bool_data=schema_pb2.BoolArray(data=[True])), Array())}, [[True], []]),
+    ],
+)
+def test_filter_values_become_python_values(value: dict[str, Any], expected: object) -> None:
+    assert filter_values({"name": schema_pb2.TemplateValue(**value)}) == {"name": expected}
+
+
+def test_filter_values_of_other_kinds_are_refused() -> None:
+    with pytest.raises(NotSupported, match="the filter value name of kind bytes_val"):
+        filter_values({"name": schema_pb2.TemplateValue(bytes_val=b"x")})
+    broken = schema_pb2.TemplateValue(array_val=Array(json_data=schema_pb2.JSONArray(data=[b"{"])))
+    with pytest.raises(InvalidParameter, match="the filter value name is no valid JSON"):
+        filter_values({"name": broken})

@@ -1,0 +1,287 @@
+"""Search requests: what is read from them, what is refused, and when a template is used again."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from wire_messages import field, pairs, placeholder_group, schema, search_request
+
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency
+from elanus.core.errors import (
+    ElanusError,
+    FieldNotFound,
+    InvalidDimension,
+    InvalidParameter,
+    InvalidTopK,
+    NotSupported,
+)
+from elanus.core.schema import CollectionSchema, DataType
+from elanus.proxy.api import Search
+from elanus.proxy.wire.read_consistency import read_consistency
+from elanus.proxy.wire.search_request import TemplateCache, decode_search
+from elanus.proxy.wire.stubs import Message, common_pb2, schema_pb2
+
+BOOKS = schema(field("vector", DataType.FLOAT_VECTOR, dim=4), field("x", DataType.INT64))
+
+
+def decode(
+    request: Message, given_schema: CollectionSchema = BOOKS, cache: TemplateCache | None = None
+) -> Search:
+    return decode_search(request, "library", given_schema, cache or TemplateCache())
+
+
+def refusal(request: Message, kind: type[ElanusError], given_schema: CollectionSchema = BOOKS) -> str:
+    with pytest.raises(kind) as refused:
+        decode(request, given_schema)
+    return refused.value.message
+
+
+def test_a_search_carries_what_the_client_asked() -> None:
+    search = decode(
+        search_request(
+            [[1, 2, 3, 4], [5, 6, 7, 8]],
+            {"offset": 5, "round_decimal": 2, "ignore_growing": "True"},
+            dsl="x > {low}",
+            partition_names=["p"],
+            output_fields=["x", "color"],
+            expr_template_values={"low": schema_pb2.TemplateValue(int64_val=3)},
+        )
+    )
+    assert (search.database, search.collection, search.vector_field) == ("library", "books", "vector")
+    assert (search.limit, search.offset, search.round_decimal) == (3, 5, 2)
+    assert (search.filter, search.filter_values) == ("x > {low}", {"low": 3})
+    assert (search.partitions, search.output_fields) == (("p",), ("x", "color"))
+    assert (search.metric_type, search.params, search.ignore_growing) == ("L2", {"ef": 64}, True)
+    assert search.queries.dtype == np.float32
+    assert search.queries.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    left_out = dict.fromkeys(("params", "round_decimal", "ignore_growing", "metric_type", "anns_field"))
+    search = decode(search_request(params=left_out))
+    assert (search.params, search.round_decimal, search.ignore_growing) == ({}, -1, False)
+    assert (search.metric_type, search.vector_field, search.offset) == ("", "vector", 0)
+
+
+def test_binary_vectors_are_read_as_bytes() -> None:
+    bits = schema(field("bits", DataType.BINARY_VECTOR, dim=16))
+    group = placeholder_group([b"ab", b"cd"], common_pb2.BinaryVector)
+    search = decode(search_request(params={"anns_field": "bits"}, placeholder_group=group, nq=2), bits)
+    assert search.queries.dtype == np.uint8
+    assert search.queries.tolist() == [[97, 98], [99, 100]]
+
+
+def test_parameters_that_newer_clients_repeat_among_the_indexes_are_taken_once() -> None:
+    inner = '{"ef":64,"metric_type":"L2","offset":2,"radius":1.5}'
+    search = decode(search_request(params={"params": inner, "offset": 2}))
+    assert search.params == {"ef": 64, "radius": 1.5}
+    assert search.offset == 2
+    only_inner = decode(search_request(params={"params": '{"metric_type":"IP"}', "metric_type": None}))
+    assert only_inner.metric_type == "IP"
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"topk": 0}, "topk [0] is invalid, top k should be in range [1, 16384], but got 0"),
+        ({"topk": 16385}, "topk [16385] is invalid"),
+        ({"topk": None}, "topk not found in search_params"),
+        ({"offset": -1}, "offset [-1] is invalid"),
+        ({"offset": 16384}, "offset+topk [16387] is invalid, top k should be in range [1, 16384]"),
+    ],
+)
+def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
+    assert text in refusal(search_request(params=params), InvalidTopK)
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"topk": "x"}, "topk [x] is invalid"),
+        ({"offset": "x"}, "offset [x] is invalid"),
+        ({"round_decimal": 7}, "round_decimal [7] is invalid, should be -1 or an integer in range [0, 6]"),
+        ({"round_decimal": "x"}, "round_decimal [x] is invalid"),
+        ({"round_decimal": -2}, "round_decimal [-2] is invalid"),
+        ({"ignore_growing": "x"}, "ignore_growing [x] is invalid"),
+        ({"params": "{"}, "params [{] is not a JSON object"),
+        ({"params": "[1]"}, "params [[1]] is not a JSON object"),
+        ({"params": '{"ef":[1]}'}, "search parameter ef must be a number, string or bool"),
+        ({"params": '{"radius":"1"}'}, "search parameter radius must be a number"),
+        ({"params": '{"metric_type":"IP"}'}, "ambiguous parameter: metric_type is L2 in the request and IP"),
+        ({"params": '{"offset":3}'}, "ambiguous parameter: offset is None in the request and 3"),
+        ({"anns_field": "x"}, "field (x) to search is not of vector data type"),
+    ],
+)
+def test_a_bad_parameter_is_refused(params: dict[str, object], text: str) -> None:
+    assert text in refusal(search_request(params=params), InvalidParameter)
+
+
+def test_a_parameter_given_twice_is_refused() -> None:
+    request = search_request()
+    request.search_params.extend(pairs({"topk": 4}))
+    assert "parameter topk is given twice" in refusal(request, InvalidParameter)
+
+
+def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
+    missing = search_request(params={"anns_field": "nowhere"})
+    assert "fieldName(nowhere) not found" in refusal(missing, FieldNotFound)
+    two = schema(field("a", DataType.FLOAT_VECTOR, dim=4), field("b", DataType.FLOAT_VECTOR, dim=4))
+    unnamed = search_request(params={"anns_field": None})
+    assert "multiple anns_fields exist (a, b), please specify" in refusal(unnamed, InvalidParameter, two)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"travel_timestamp": 5}, "travel_timestamp is not supported"),
+        ({"search_by_primary_keys": True}, "the field search_by_primary_keys of a search"),
+        ({"namespace": "n"}, "the field namespace of a search"),
+        ({"search_params": pairs({"topk": 1, "group_by_field": "x"})}, "the parameter group_by_field"),
+        ({"search_params": pairs({"iterator": "True", "topk": 1})}, "a search iterator is not supported"),
+        ({"search_params": pairs({"search_iter_v2": "True", "topk": 1})}, "a search iterator"),
+        ({"search_params": pairs({"topk": 1, "no_such": "1"})}, "the parameter no_such"),
+        ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "the search parameter hints"),
+    ],
+)
+def test_what_is_not_built_is_refused(fields: dict[str, Any], text: str) -> None:
+    request = search_request()
+    for name, value in fields.items():
+        if name == "search_params":
+            request.ClearField(name)
+            request.search_params.extend(value)
+        else:
+            setattr(request, name, value)
+    assert text in refusal(request, NotSupported)
+
+
+def test_the_old_query_language_is_refused() -> None:
+    request = search_request(dsl='{"bool":{}}')
+    request.dsl_type = common_pb2.Dsl
+    assert "JSON query language" in refusal(request, NotSupported)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "text"),
+    [
+        ({"queries": [[1.0] * 5]}, InvalidDimension, "expected vector size(byte) 16, actual 20."),
+        (
+            {"placeholder_group": placeholder_group([b"x" * 16, b"abc"]), "nq": 2},
+            InvalidDimension,
+            "actual 3.",
+        ),
+        ({"queries": [[1, np.nan, 0, 0]]}, InvalidParameter, "value 'NaN' is not a number or infinity"),
+        ({"nq": 5}, InvalidParameter, "nq is 5, but the request holds 1 vectors"),
+        (
+            {"placeholder_group": placeholder_group([]), "nq": 0},
+            InvalidParameter,
+            "in range [1, 16384], but got 0",
+        ),
+        ({"placeholder_group": placeholder_group([b""] * 16385), "nq": 0}, InvalidParameter, "but got 16385"),
+        ({"placeholder_group": b""}, InvalidParameter, "a search needs one placeholder"),
+        ({"placeholder_group": b"\xff"}, InvalidParameter, "placeholder_group is not a valid message"),
+        (
+            {"placeholder_group": placeholder_group([b"x" * 16], common_pb2.BinaryVector)},
+            InvalidParameter,
+            "vector type must be the same, field vector - type FLOAT_VECTOR, search info type BinaryVector",
+        ),
+    ],
+)
+def test_bad_query_vectors_are_refused(fields: dict[str, Any], kind: type[ElanusError], text: str) -> None:
+    assert text in refusal(search_request(**fields), kind)
+
+
+def test_a_client_that_does_not_count_its_vectors_is_understood() -> None:
+    assert len(decode(search_request([[0] * 4] * 3, nq=0)).queries) == 3
+
+
+# templates
+
+
+class CountingCache(TemplateCache):
+    def __init__(self, max_templates: int = 1024) -> None:
+        super().__init__(max_templates)
+        self.made = 0
+
+    def put(self, key: tuple[str, bytes], template: Any) -> None:
+        self.made += 1
+        super().put(key, template)
+
+
+def test_repeated_searches_share_a_template_but_not_their_vectors() -> None:
+    cache = CountingCache()
+    for i in range(5):
+        search = decode(search_request([[i] * 4] * (i + 1), guarantee_timestamp=100 + i), cache=cache)
+        assert search.queries.tolist() == [[i] * 4] * (i + 1)
+        assert search.consistency.guarantee_ts == 100 + i
+    assert cache.made == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dsl": "x > 1"},
+        {"output_fields": ["x"]},
+        {"partition_names": ["p"]},
+        {"params": {"topk": 4}},
+        {"params": {"params": '{"ef":65}'}},
+        {"expr_template_values": {"a": schema_pb2.TemplateValue(int64_val=1)}},
+    ],
+)
+def test_any_other_change_makes_a_template_of_its_own(changed: dict[str, Any]) -> None:
+    cache = CountingCache()
+    first, second = decode(search_request(), cache=cache), decode(search_request(**changed), cache=cache)
+    said = [f.name for f in fields(Search) if f.name != "queries"]
+    assert [getattr(first, name) for name in said] != [getattr(second, name) for name in said]
+    assert cache.made == 2
+
+
+def test_a_changed_schema_makes_the_template_anew() -> None:
+    cache = CountingCache()
+    decode(search_request(), cache=cache)
+    again = schema(field("vector", DataType.FLOAT_VECTOR, dim=8))
+    with pytest.raises(InvalidDimension):
+        decode(search_request(), again, cache)
+    assert len(decode(search_request([[0] * 8]), again, cache).queries[0]) == 8
+
+
+def test_a_full_cache_is_emptied() -> None:
+    cache = CountingCache(max_templates=2)
+    for text in ("x > 1", "x > 2", "x > 3", "x > 1"):
+        decode(search_request(dsl=text), cache=cache)
+    assert cache.made == 4
+
+
+def test_searches_of_two_databases_do_not_share_a_template() -> None:
+    cache = TemplateCache()
+    assert decode_search(search_request(), "one", BOOKS, cache).database == "one"
+    assert decode_search(search_request(), "two", BOOKS, cache).database == "two"
+
+
+# consistency
+
+
+@pytest.mark.parametrize(
+    ("use_default", "level", "guarantee_ts", "expected"),
+    [
+        (True, 0, 77, ReadConsistency(None, 77)),
+        (False, ConsistencyLevel.STRONG, 0, ReadConsistency(ConsistencyLevel.STRONG, 0)),
+        (False, ConsistencyLevel.SESSION, 77, ReadConsistency(ConsistencyLevel.SESSION, 77)),
+        (False, ConsistencyLevel.BOUNDED, 2, ReadConsistency(ConsistencyLevel.BOUNDED, 2)),
+        (False, ConsistencyLevel.EVENTUALLY, 1, ReadConsistency(ConsistencyLevel.EVENTUALLY, 1)),
+        (False, 0, 1, ReadConsistency(ConsistencyLevel.EVENTUALLY, 1)),
+        (False, 0, 2, ReadConsistency(ConsistencyLevel.BOUNDED, 2)),
+        (False, 0, 77, ReadConsistency(ConsistencyLevel.CUSTOMIZED, 77)),
+    ],
+)
+def test_the_level_is_what_the_clients_generation_means(
+    use_default: bool, level: int, guarantee_ts: int, expected: ReadConsistency
+) -> None:
+    assert read_consistency(use_default, level, guarantee_ts) == expected
+
+
+def test_a_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="consistency level 9 does not exist"):
+        read_consistency(False, 9, 0)

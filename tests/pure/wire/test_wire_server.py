@@ -1,0 +1,55 @@
+"""The gRPC server: its port, its message size, its end."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from fake_front import FakeFront
+from wire_messages import Call, float_vectors, key_message, scalar_data, schema_bytes, vector_message
+
+from elanus.core.errors import Unavailable
+from elanus.core.schema import DataType
+from elanus.proxy.wire.server import MilvusServer
+
+DIM = 1024
+
+
+def test_a_second_server_on_the_port_fails_clearly(port: int) -> None:
+    second = MilvusServer(FakeFront(), "127.0.0.1", port)
+    with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}"):
+        second.start()
+    second.stop(grace_s=0)
+
+
+def test_a_stopped_server_frees_its_port() -> None:
+    first = MilvusServer(FakeFront(), "127.0.0.1", 0)
+    port = first.start()
+    first.stop(grace_s=0)
+    second = MilvusServer(FakeFront(), "127.0.0.1", port)
+    assert second.start() == port
+    second.stop(grace_s=0)
+
+
+def test_requests_beyond_the_default_size_pass(call: Call, front: FakeFront) -> None:
+    """gRPC's own limit is 4 MB."""
+    call(
+        "CreateCollection",
+        collection_name="books",
+        schema=schema_bytes(key_message(), vector_message(dim=DIM)),
+    )
+    rows = 2000
+    columns = [
+        scalar_data("id", DataType.INT64, range(rows)),
+        float_vectors("vector", [[0.5] * DIM] * rows),
+    ]
+    answer = call("Insert", collection_name="books", fields_data=columns, num_rows=rows)
+    assert answer.insert_cnt == rows
+    assert front.writes[0].rows.nbytes > 4 * 1024 * 1024
+
+
+def test_malformed_bytes_are_a_grpc_error(port: int) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        send = channel.unary_unary("/milvus.proto.milvus.MilvusService/Search")
+        with pytest.raises(grpc.RpcError) as refusal:
+            send(b"\xff\xff\xff", timeout=10)
+    assert refusal.value.code() is grpc.StatusCode.INTERNAL

@@ -1,0 +1,164 @@
+"""The service: every RPC answers, nothing asked for is dropped, no error escapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from fake_front import FakeFront
+from structlog.testing import capture_logs
+from wire_messages import Call
+
+from elanus.core.errors import NotSupported
+from elanus.proxy.wire.databases import Databases
+from elanus.proxy.wire.requests import rpc
+from elanus.proxy.wire.service import milvus_handlers
+from elanus.proxy.wire.status import status_field
+from elanus.proxy.wire.stubs import SERVICE, Message
+from elanus.proxy.wire.unsupported import INSTEAD
+
+BUILT = {
+    "AllocTimestamp",
+    "AlterAlias",
+    "AlterCollection",
+    "AlterDatabase",
+    "CheckHealth",
+    "Connect",
+    "CreateAlias",
+    "CreateCollection",
+    "CreateDatabase",
+    "CreateIndex",
+    "CreatePartition",
+    "Delete",
+    "DescribeAlias",
+    "DescribeCollection",
+    "DescribeDatabase",
+    "DescribeIndex",
+    "DescribeResourceGroup",
+    "DropAlias",
+    "DropCollection",
+    "DropDatabase",
+    "DropIndex",
+    "DropPartition",
+    "Flush",
+    "FlushAll",
+    "GetCollectionStatistics",
+    "GetComponentStates",
+    "GetFlushAllState",
+    "GetFlushState",
+    "GetIndexBuildProgress",
+    "GetIndexState",
+    "GetIndexStatistics",
+    "GetLoadState",
+    "GetLoadingProgress",
+    "GetMetrics",
+    "GetPartitionStatistics",
+    "GetPersistentSegmentInfo",
+    "GetQuerySegmentInfo",
+    "GetVersion",
+    "HasCollection",
+    "HasPartition",
+    "Insert",
+    "ListAliases",
+    "ListCredUsers",
+    "ListDatabases",
+    "ListPrivilegeGroups",
+    "ListResourceGroups",
+    "LoadCollection",
+    "LoadPartitions",
+    "Query",
+    "ReleaseCollection",
+    "ReleasePartitions",
+    "RenameCollection",
+    "Search",
+    "SelectGrant",
+    "SelectRole",
+    "SelectUser",
+    "ShowCollections",
+    "ShowPartitions",
+    "Upsert",
+}
+NOT_BUILT = [method for method in SERVICE.methods if method.name not in BUILT]
+UNARY = [method for method in NOT_BUILT if not method.client_streaming]
+
+
+@pytest.mark.parametrize("method", UNARY, ids=lambda method: method.name)
+def test_an_rpc_that_is_not_built_says_so(call: Call, method: Any) -> None:
+    kept_in = status_field(method.output_type)
+    if kept_in is None:
+        with pytest.raises(grpc.RpcError) as refusal:
+            call(method.name)
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert f"{method.name} is not supported by this release" in str(refusal.value.details())
+        return
+    response = call(method.name)
+    if method.server_streaming:
+        (response,) = response
+    status = getattr(response, kept_in) if kept_in else response
+    assert (status.code, status.error_code) == (NotSupported.code, NotSupported.legacy_code)
+    assert status.reason.startswith(f"{method.name} is not supported by this release")
+
+
+def test_a_stream_that_is_not_built_says_so(port: int) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stream = channel.stream_stream(f"/{SERVICE.full_name}/CreateReplicateStream")
+        with pytest.raises(grpc.RpcError) as refusal:
+            list(stream(iter([b""]), timeout=10))
+    assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("name", sorted(BUILT))
+def test_an_rpc_that_is_built_answers_an_empty_request(call: Call, name: str) -> None:
+    response = call(name)
+    kept_in = status_field(SERVICE.methods_by_name[name].output_type)
+    status = getattr(response, kept_in) if kept_in else response
+    assert "not supported by this release" not in status.reason or name == "GetMetrics"
+    assert "inside the server" not in status.reason
+
+
+def test_the_texts_are_of_rpcs_that_exist_and_are_not_built() -> None:
+    assert set(INSTEAD) <= {method.name for method in NOT_BUILT}
+
+
+def test_a_request_field_that_is_not_understood_is_refused(call: Call, front: FakeFront) -> None:
+    status = call("LoadCollection", collection_name="books", load_fields=["a"])
+    assert "the field load_fields of LoadCollection is not supported" in status.reason
+    assert front.loads == []
+
+
+def test_a_defect_becomes_a_status_and_a_log_entry(
+    call: Call, front: FakeFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("inner detail")
+
+    monkeypatch.setattr(front, "list_databases", broken)
+    with capture_logs() as logs:
+        status = call("ListDatabases").status
+    assert (status.code, status.error_code) == (5, 1)
+    assert "inner detail" not in status.reason
+    assert [entry["rpc"] for entry in logs if entry["log_level"] == "error"] == ["ListDatabases"]
+
+
+def test_the_observer_is_told_each_answer(call: Call, answers: list[tuple[str, int]]) -> None:
+    call("GetVersion")
+    call("DescribeCollection", collection_name="missing")
+    call("CalcDistance")
+    assert answers == [("GetVersion", 0), ("DescribeCollection", 100), ("CalcDistance", 1100)]
+
+
+def test_two_families_with_one_rpc_are_refused() -> None:
+    front = FakeFront()
+    with pytest.raises(ValueError, match="two families implement the RPC"):
+        milvus_handlers((Databases(front), Databases(front)), lambda *_: None)
+
+
+def test_an_rpc_that_the_service_lacks_is_refused() -> None:
+    class Strangers:
+        @rpc()
+        def NoSuchRpc(self, request: Message, context: object) -> Message:
+            raise AssertionError
+
+    with pytest.raises(ValueError, match="no RPC NoSuchRpc"):
+        milvus_handlers((Strangers(),), lambda *_: None)

@@ -1,0 +1,56 @@
+"""Errors on the wire: both codes, no inner text of a defect."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from elanus.core.errors import ElanusError, InvalidFilter, InvalidTopK, SchemaMismatch, all_error_types
+from elanus.proxy.wire.status import defect, status_field, status_of
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
+
+
+@pytest.mark.parametrize("kind", all_error_types().values(), ids=lambda kind: kind.__name__)
+def test_every_error_fills_in_both_codes(kind: type[ElanusError]) -> None:
+    status = status_of(kind("what went wrong"))
+    assert (status.code, status.error_code) == (kind.code, kind.legacy_code)
+    assert status.code != 0
+    assert status.error_code != 0
+    assert status.reason == status.detail == "what went wrong"
+    assert status.retriable is kind.retriable
+
+
+def test_the_legacy_codes_are_those_that_clients_know() -> None:
+    assert status_of(SchemaMismatch("x")).error_code == common_pb2.SchemaMismatch
+    assert status_of(InvalidTopK("x")).error_code == common_pb2.IllegalTOPK
+
+
+def test_input_errors_are_marked_as_the_callers() -> None:
+    assert status_of(InvalidFilter("x", 3)).extra_info["is_input_error"] == "true"
+    assert not status_of(SchemaMismatch("x")).extra_info
+
+
+def test_a_defect_is_logged_in_full_and_told_in_general() -> None:
+    with capture_logs() as logs:
+        try:
+            raise KeyError("secret inner name")
+        except KeyError as error:
+            told = defect("Search", error)
+    assert "secret" not in told.message
+    assert "Search" in told.message
+    assert logs[0]["error_id"] in told.message
+    assert logs[0]["exc_info"] is True
+    assert "secret inner name" in logs[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("response", "field"),
+    [
+        (common_pb2.Status, ""),
+        (milvus_pb2.SearchResults, "status"),
+        (milvus_pb2.AlterCollectionSchemaResponse, "alter_status"),
+        (milvus_pb2.DummyResponse, None),
+    ],
+)
+def test_where_a_response_keeps_its_status(response: type, field: str | None) -> None:
+    assert status_field(response.DESCRIPTOR) == field  # type: ignore[attr-defined]
