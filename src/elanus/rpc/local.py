@@ -1,7 +1,9 @@
 """The in-process carrier: a handle to a role that may be stopped and started again meanwhile.
 
 A call to a role that is down waits a little for its return, then fails with `Unavailable`; so a role
-can be restarted alone inside a process without its peers noticing more than a pause.
+can be restarted alone inside a process without its peers noticing more than a pause. Calls that run when
+the role goes down end there, as they would if its process died: an instance that has been replaced must
+not go on writing beside the next one.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ class LocalRole:
         self.name = name
         self._instance: object | None = None
         self._up = asyncio.Event()
+        self._calls: set[asyncio.Future[Any]] = set()
 
     @property
     def instance(self) -> object | None:
@@ -35,16 +38,34 @@ class LocalRole:
         self._up.set()
 
     def down(self) -> None:
+        """Whoever waits for an answer gets `Unavailable`; whether the call had its effect is not known."""
         self._instance = None
         self._up.clear()
+        for call in self._calls:
+            call.cancel()
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        if self._instance is None:
-            try:
-                await asyncio.wait_for(self._up.wait(), RESTART_WAIT_S)
-            except TimeoutError:
-                raise Unavailable(f"{self.name} is not running; retry when it is back") from None
-        return await getattr(self._instance, method)(*args, **kwargs)
+        """Raises `Unavailable`, and what the method raises."""
+        instance = await self._current()
+        call = asyncio.ensure_future(getattr(instance, method)(*args, **kwargs))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            raise Unavailable(f"{self.name} went down during {method}; retry when it is back") from None
+
+    async def _current(self) -> object:
+        try:
+            async with asyncio.timeout(RESTART_WAIT_S):
+                while self._instance is None:
+                    await self._up.wait()
+        except TimeoutError:
+            raise Unavailable(f"{self.name} is not running; retry when it is back") from None
+        return self._instance
 
 
 class _LocalClient:
