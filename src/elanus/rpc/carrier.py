@@ -76,15 +76,13 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         async def serve(request: bytes, _context: Any) -> bytes:
             try:
                 result = await getattr(self._target, method.name)(*method.arguments.decode(request))
+                return _OK + msgspec.msgpack.encode(result)
             except errors.ElanusError as error:
                 return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))
-            except msgspec.ValidationError as error:
-                return _ERROR + msgspec.msgpack.encode(("Internal", f"{method.name}: {error}"))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
                 _log.exception("rpc failed", method=method.name)
                 text = f"{method.name}: {type(error).__name__}: {error}"
                 return _ERROR + msgspec.msgpack.encode(("Internal", text))
-            return _OK + msgspec.msgpack.encode(result)
 
         return serve
 
@@ -124,16 +122,33 @@ class _RemoteClient:
                     msgspec.msgpack.encode(args), timeout=self._timeout_s, wait_for_ready=True
                 )
             except aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    raise errors.DeadlineExceeded(f"{self._peer} did not answer {name} in time") from error
-                raise errors.Unavailable(f"{self._peer} cannot be reached: {error.details()}") from error
-            if reply[:1] == _OK:
-                return method.result.decode(reply[1:])
-            kind, message = msgspec.msgpack.decode(reply[1:], type=tuple[str, str])
-            raise errors.all_error_types().get(kind, errors.Internal)(message)
+                raise _typed(error, self._peer, name) from error
+            return _result(method, reply, self._peer)
 
         setattr(self, name, call)
         return call
+
+
+def _typed(error: aio.AioRpcError, peer: str, method: str) -> errors.ElanusError:
+    match error.code():
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return errors.DeadlineExceeded(f"{peer} did not answer {method} in time")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return errors.Internal(f"{peer} does not know {method}: is it of another release?")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return errors.Internal(f"a message of {method} is too large for {peer}: {error.details()}")
+        case _:
+            return errors.Unavailable(f"{peer} cannot be reached: {error.details()}")
+
+
+def _result(method: _Method, reply: bytes, peer: str) -> Any:
+    if reply[:1] != _OK:
+        kind, message = msgspec.msgpack.decode(reply[1:], type=tuple[str, str])
+        raise errors.all_error_types().get(kind, errors.Internal)(message)
+    try:
+        return method.result.decode(reply[1:])
+    except msgspec.DecodeError as error:
+        raise errors.Internal(f"what {peer} answered to {method.name} is of another type: {error}") from error
 
 
 class RpcChannel:

@@ -148,7 +148,10 @@ class DataCoordApi(Protocol):
     async def flush_finished(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
     ) -> bool:
-        """Whether the segments are flushed (or dropped, or unknown), and with a ``flush_ts`` all rows up to it."""
+        """Whether the segments are flushed (or dropped, or unknown).
+
+        With a ``flush_ts``: and every segment too that was there at that time.
+        """
         ...
 
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:

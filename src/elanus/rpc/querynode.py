@@ -170,7 +170,7 @@ class QueryNodeApi(Protocol):
         ...
 
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
-        """No segment will be loaded any more from a checkpoint older than this: older buffered deletes may go."""
+        """No segment will be loaded from an older checkpoint any more: older buffered deletes may go."""
         ...
 
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
@@ -248,7 +248,10 @@ class QueryNodeReads(Protocol):
         ...
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
-        """Blocks until `service_time` is at least ``ts``. Raises `DeadlineExceeded`, `CollectionNotLoaded`."""
+        """Blocks until `service_time` is at least ``ts``.
+
+        Raises `DeadlineExceeded`, `CollectionNotLoaded`.
+        """
         ...
 
     def search(self, request: NodeSearch) -> NodeHits: ...
