@@ -162,14 +162,15 @@ class PipelineSession:
         return gateway is not None and gateway.proc.poll() is None
 
     def stop(self) -> None:
-        """End the session and the JVM."""
+        """End the session and the JVM, if that still runs."""
         gateway = self._context._gateway
+        if gateway is None or gateway.proc.poll() is not None:
+            return
         self.spark.stop()
-        if gateway is not None:
-            gateway.shutdown()
-            gateway.proc.stdin.close()  # what the JVM takes as its parent's end
-            gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
-            SparkContext._gateway = SparkContext._jvm = None
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # what the JVM takes as its parent's end
+        gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> dict[str, str]:
