@@ -131,6 +131,7 @@ def test_a_cluster_is_left_to_find_its_own_address(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
+import time
 from pathlib import Path
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.session import PipelineSession, SparkSettings
@@ -148,7 +149,9 @@ if sys.stdin.readline() == "run\\n":
     try:
         run()
     except JobFailed as error:
-        print(error, session.is_alive(), flush=True)
+        print(error, flush=True)
+    while session.is_alive():  # a killed process is gone only when its last thread is
+        time.sleep(0.05)
 session.stop()
 print("stopped", session.is_alive(), flush=True)
 """
@@ -196,11 +199,9 @@ def test_a_jvm_that_died_fails_the_jobs_and_says_so(tmp_path: Path) -> None:
     assert program.stdout.readline().startswith("ready")
     (jvm,) = [p for p in psutil.Process(program.pid).children() if p.name() == "java"]
     jvm.kill()
-    wait_until(lambda: jvm.status() == psutil.STATUS_ZOMBIE)
     out, err = program.communicate("run\n", timeout=120)
     failed, stopped = out.split("\n")[:2]
     assert failed.startswith("the job: "), err
-    assert failed.endswith(" False"), "the session knows"
     assert stopped == "stopped False", err
 
 
