@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 
-from elanus.core.errors import DeadlineExceeded, ElanusError
+from elanus.core.errors import DeadlineExceeded, ElanusError, NotReady
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -33,6 +34,9 @@ from elanus.rpc.querynode import QueryNodeReads
 from elanus.rpc.rootcoord import RootCoordApi, TickReport
 
 T = TypeVar("T")
+
+_STOP_PATIENCE_S = 5.0
+"""How long tasks may take to end when the proxy stops, before they are cancelled."""
 _log = structlog.get_logger("proxy")
 
 
@@ -107,10 +111,16 @@ class Proxy:
         self._ticker = asyncio.create_task(self._tick(), name="proxy ticker")
 
     async def stop(self) -> None:
-        for task in (*self._asked, *([self._ticker] if self._ticker else [])):
+        """Leave the tick barrier, after the last write: one that came later would be late, and be ignored."""
+        await asyncio.gather(self.dd_queue.close(_STOP_PATIENCE_S), self.dm_queue.close(_STOP_PATIENCE_S))
+        tasks = [*self._asked, *([self._ticker] if self._ticker else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._asked, *([self._ticker] if self._ticker else []), return_exceptions=True)
-        await self.coordinators.root.unregister_proxy(self.node_id)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self.coordinators.root.unregister_proxy(self.node_id)
+        except ElanusError as error:
+            _log.warning("left without saying so", error=error.message)
 
     # from gRPC threads
 
@@ -122,6 +132,8 @@ class Proxy:
         except TimeoutError:
             future.cancel()
             raise DeadlineExceeded(f"no answer within {self._policy.call_timeout_s:g} s; retry") from None
+        except CancelledError:
+            raise NotReady("the proxy stopped; whether the request had its effect is not known") from None
 
     def define(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         """Run a definition through the DdQueue and wait for it."""

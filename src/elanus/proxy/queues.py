@@ -3,17 +3,21 @@
 A task is stamped when it enters its queue, in the same step that enters it, so that the order of a queue
 is the order of its timestamps. Then it goes through ``pre_execute``, ``execute`` and ``post_execute``;
 an error ends it early and is what its caller gets.
+
+A queue that is closed takes no task any more, and can be waited for until it is empty: a proxy that stops
+must leave no write behind that nobody reports.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from elanus.core.errors import TaskQueueFull
+from elanus.core.errors import NotReady, TaskQueueFull
 from elanus.core.ids import TaskID
 from elanus.core.ticks import UnfinishedWrites
 from elanus.core.timestamps import Timestamp
@@ -50,12 +54,33 @@ class TaskQueue:
         self._stamp = stamp
         self._tasks_max = tasks_max
         self._last_id = 0
-        self._unfinished: dict[TaskID, Task] = {}
+        self._unfinished: dict[TaskID, asyncio.Task[None] | None] = {}
+        self._closed = False
+        self._empty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._unfinished)
 
+    async def close(self, patience_s: float) -> None:
+        """Take no task any more; returns when all have ended, those cancelled that take longer than asked."""
+        self._closed = True
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._until_empty()
+        except TimeoutError:
+            for running in self._unfinished.values():
+                if running is not None:
+                    running.cancel()
+            await self._until_empty()
+
+    async def _until_empty(self) -> None:
+        while self._unfinished:
+            self._empty.clear()
+            await self._empty.wait()
+
     def _enter(self, task: Task) -> tuple[TaskID, Timestamp]:
+        if self._closed:
+            raise NotReady("the proxy is stopping; retry when it is back")
         if len(self._unfinished) >= self._tasks_max:
             raise TaskQueueFull(
                 f"task queue is full: {self._tasks_max} {task.name} tasks are unfinished; retry"
@@ -64,11 +89,12 @@ class TaskQueue:
         task_id = TaskID(self._last_id)
         ts = self._stamp()
         task.begin(task_id, ts)
-        self._unfinished[task_id] = task
+        self._unfinished[task_id] = asyncio.current_task()
         return task_id, ts
 
     def _leave(self, task_id: TaskID) -> None:
         del self._unfinished[task_id]
+        self._empty.set()
 
 
 class DdQueue(TaskQueue):
@@ -101,54 +127,62 @@ class DmQueue(TaskQueue):
 
     async def run(self, task: WriteTask) -> None:
         task_id, ts = self._enter(task)
-        pchannels = tuple(task.pchannels)
+        pchannels = tuple(dict.fromkeys(task.pchannels))  # two shards may share one
         self._writes.add(ts, pchannels)
         self._turns.enter(task_id, pchannels)
         try:
             await _phases(task)
         finally:
-            self._turns.leave(task_id, pchannels)
+            self._turns.leave(task_id)
             self._writes.remove(ts, pchannels)
             self._leave(task_id)
 
     async def turn(self, task_id: TaskID) -> None:
-        """Wait until every earlier task has handed its entries to the log (or failed)."""
+        """Wait until every earlier task on the same pchannels has handed its entries over, or failed."""
         await self._turns.wait(task_id)
 
-    def handed_over(self, task_id: TaskID, pchannels: Iterable[str]) -> None:
+    def handed_over(self, task_id: TaskID) -> None:
         """The task's entries are in the log's hands, in this order: the next task may follow."""
-        self._turns.leave(task_id, pchannels)
+        self._turns.leave(task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a task stands in line. ``first`` is set when it has come to the front of one of its lines."""
+
+    pchannels: tuple[str, ...]
+    first: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Turns:
-    """Per pchannel, tasks hand their entries to the log in the order of their timestamps."""
+    """Per pchannel a line of tasks: they hand their entries to the log in the order of their timestamps."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[TaskID, asyncio.Event]] = {}
-        self._before: dict[TaskID, list[asyncio.Event]] = {}
-        self._done: dict[TaskID, asyncio.Event] = {}
+        self._lines: dict[str, dict[TaskID, None]] = {}
+        self._places: dict[TaskID, _Place] = {}
 
-    def enter(self, task_id: TaskID, pchannels: Iterable[str]) -> None:
-        done = self._done[task_id] = asyncio.Event()
-        self._before[task_id] = []
+    def enter(self, task_id: TaskID, pchannels: tuple[str, ...]) -> None:
+        self._places[task_id] = _Place(pchannels)
         for pchannel in pchannels:
-            if pchannel in self._last:
-                self._before[task_id].append(self._last[pchannel][1])
-            self._last[pchannel] = (task_id, done)
+            self._lines.setdefault(pchannel, {})[task_id] = None
 
     async def wait(self, task_id: TaskID) -> None:
-        for event in self._before[task_id]:
-            await event.wait()
+        """Until the task is the first of each of its lines."""
+        place = self._places[task_id]
+        while any(next(iter(self._lines[pchannel])) != task_id for pchannel in place.pchannels):
+            place.first.clear()
+            await place.first.wait()
 
-    def leave(self, task_id: TaskID, pchannels: Iterable[str]) -> None:
-        done = self._done.pop(task_id, None)
-        if done is None:
-            return
-        done.set()
-        del self._before[task_id]
-        for pchannel in pchannels:
-            if self._last.get(pchannel, (None,))[0] == task_id:
-                del self._last[pchannel]
+    def leave(self, task_id: TaskID) -> None:
+        """Out of all lines, wherever it stands. Leaving twice does nothing."""
+        place = self._places.pop(task_id, None)
+        for pchannel in place.pchannels if place else ():
+            line = self._lines[pchannel]
+            del line[task_id]
+            if line:
+                self._places[next(iter(line))].first.set()
+            else:
+                del self._lines[pchannel]
 
 
 class DqQueue:

@@ -108,7 +108,7 @@ class LogWriter:
         await self._queue.turn(task_id)
         appends = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
         await asyncio.sleep(0)  # each append has now taken its place in the log's queue
-        self._queue.handed_over(task_id, entries)
+        self._queue.handed_over(task_id)
         await asyncio.gather(*appends)
 
     async def _encoded(self, messages: Sequence[WriteMessage], size_bytes: int) -> dict[str, list[NewEntry]]:
