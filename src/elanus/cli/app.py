@@ -57,6 +57,9 @@ def serve(
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
     settings = _settings(config, named, assignments)
+    from elanus.server.lean import keep_pandas_out
+
+    keep_pandas_out()
     from elanus.server.standalone import serve as serve_standalone
     from elanus.server.startup import CannotStart
 
@@ -150,6 +153,9 @@ def pipeline(
     address: Annotated[str, typer.Option(help="Where this process is to answer.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
+    from elanus.server.lean import keep_pandas_out
+
+    keep_pandas_out()
     from elanus.server.pipeline_process import run
 
     raise typer.Exit(run(settings_json, online, address))

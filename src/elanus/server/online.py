@@ -52,7 +52,7 @@ from elanus.server.data_dir import DataDir
 from elanus.server.reads import CurrentReads
 from elanus.server.roles import RoleHost
 from elanus.server.settings import Settings
-from elanus.storage.objects import open_store
+from elanus.storage.objects import LocalStore, open_store
 
 Api = TypeVar("Api")
 _MB = 1024 * 1024
@@ -86,6 +86,8 @@ class Online:
             ),
         )
         self.store = open_store(self._paths.store_url)
+        if isinstance(self.store, LocalStore):
+            self.store.discard_staged()
         self.roles = RoleHost()
         self._handles = {
             name: LocalRole(name)

@@ -101,11 +101,11 @@ class _Pipeline:
         ended: asyncio.Event,
     ) -> None:
         node_id = NodeID(await channel.client(RootCoordApi).alloc_ids(1))
-        flushes = SparkFlushes(runner, self._paths.log, self._paths.store_url, self._paths.scratch)
+        flushes = SparkFlushes(runner, self._paths.log, self._paths.store_url, session.task_scratch)
         datanode = DataNode(
             node_id, self._address, log, channel.client(DataCoordApi), flushes, _DATANODE_POLICY
         )
-        indexnode = IndexNode(runner, self._paths.store_url, self._paths.scratch, threads=os.cpu_count() or 1)
+        indexnode = IndexNode(runner, self._paths.store_url, session.task_scratch, threads=os.cpu_count() or 1)
         server = RpcServer(
             self._address, [(DataNodeApi, datanode), (IndexNodeApi, indexnode), (PipelineApi, self)]
         )
