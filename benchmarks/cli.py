@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks import dataset, kernels
+from benchmarks import dataset
 from benchmarks.report.page import render_page
 from benchmarks.results import Results
 from benchmarks.runner import Plan
@@ -64,6 +64,9 @@ def render(
 @app.command(name="kernels")
 def time_kernels() -> None:
     """Time the inner loops on which the server's design rests."""
+    # Imported here: the kernels are the server's own code, which a run of the peers alone does not need.
+    from benchmarks import kernels
+
     for line in kernels.report():
         typer.echo(line)
 
