@@ -1,0 +1,341 @@
+"""Peers of a role, as its tests see them: they remember what they were asked, and fail when told to.
+
+Each offers the part of its role's interface that the roles under test use. Collections, schemas and
+commits come from the builders at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elanus.core.catalog import Checkpoint, Collection, Index, Partition
+from elanus.core.change import Changes
+from elanus.core.channels import pchannel_name, vchannel_name
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import CollectionNotFound
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.segments import BinlogFile, IndexFile, SegmentInfo, SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
+from elanus.rpc.datacoord import FlushOutcome, Quota, QuotaRequest, RecoveryInfo, VchannelRecovery
+from elanus.rpc.rootcoord import TickReport
+
+CID = CollectionID(400)
+DEFAULT = PartitionID(401)
+OTHER = PartitionID(402)
+
+
+async def settle(steps: int = 50) -> None:
+    """Let everything run that can, without time passing."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+
+
+async def inline(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Stands for `offload`: nothing here blocks."""
+    return function(*args, **kwargs)
+
+
+@dataclass
+class Calls:
+    """What was asked, in order, and the errors that are to be raised instead of an answer."""
+
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    failing: dict[str, BaseException] = field(default_factory=dict)
+
+    def note(self, method: str, what: Any = None) -> None:
+        self.asked.append((method, what))
+        if method in self.failing:
+            raise self.failing[method]
+
+    def of(self, method: str) -> list[Any]:
+        return [what for name, what in self.asked if name == method]
+
+
+class FakeRoot:
+    """Timestamps count up from ``now_ms``; ids from 1000. Collections are those it is given."""
+
+    def __init__(self, *collections: Collection, now_ms: int = 1000) -> None:
+        self.calls = Calls()
+        self.collections = {c.collection_id: c for c in collections}
+        self.now_ms = now_ms
+        self._logical = 0
+        self._next_id = 1000
+        self.indexes_dropped: list[CollectionID] = []
+
+    def stamp(self) -> Timestamp:
+        self._logical += 1
+        return compose(self.now_ms, self._logical)
+
+    async def alloc_timestamp(self, count: int) -> Timestamp:
+        self.calls.note("alloc_timestamp", count)
+        return self.stamp()
+
+    async def alloc_ids(self, count: int) -> int:
+        self.calls.note("alloc_ids", count)
+        first, self._next_id = self._next_id, self._next_id + count
+        return first
+
+    async def collection_by_id(self, collection_id: CollectionID) -> Collection:
+        self.calls.note("collection_by_id", collection_id)
+        if collection_id not in self.collections:
+            raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+        return self.collections[collection_id]
+
+    async def describe_collection(self, database: str, name: str) -> Collection:
+        self.calls.note("describe_collection", (database, name))
+        for found in self.collections.values():
+            if name == found.name or name in found.aliases:
+                return found
+        raise CollectionNotFound(f"collection not found[database={database}][collection={name}]")
+
+    async def list_collections(self, database: str) -> tuple[Collection, ...]:
+        self.calls.note("list_collections", database)
+        return tuple(self.collections.values())
+
+    async def register_proxy(self, node_id: NodeID) -> None:
+        self.calls.note("register_proxy", node_id)
+
+    async def unregister_proxy(self, node_id: NodeID) -> None:
+        self.calls.note("unregister_proxy", node_id)
+
+    async def update_channel_time_tick(self, report: TickReport) -> None:
+        self.calls.note("update_channel_time_tick", report)
+
+    async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        self.calls.note("tick_now", (pchannels, at_least))
+
+    async def ticks(self) -> Mapping[str, Timestamp]:
+        self.calls.note("ticks")
+        return {p: self.stamp() for c in self.collections.values() for p in pchannels_of(c)}
+
+
+class FakeProxy:
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.node_id = NodeID(1)
+
+    async def invalidate_collection(self, collection_id: CollectionID) -> None:
+        self.calls.note("invalidate_collection", collection_id)
+
+    async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
+        self.calls.note("give_back_quota", collection_id)
+        return NO_TIMESTAMP
+
+    async def report_tick(self) -> TickReport:
+        self.calls.note("report_tick")
+        return TickReport(self.node_id, NO_TIMESTAMP, {})
+
+
+class FakeData:
+    """A data coordinator: quota without end, and the segments it is given."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.changes = Changes(1)
+        self.infos: dict[SegmentID, SegmentInfo] = {}
+        self.recoveries: dict[CollectionID, RecoveryInfo] = {}
+        self.expires = Timestamp(2**62)
+        self.next_segment = 7000
+        self.rows_granted_max = 2**31
+        self.before_answer: Callable[[], None] = lambda: None
+
+    async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]:
+        self.calls.note("assign_quota", requests)
+        quotas = []
+        for r in requests:
+            self.next_segment += 1
+            rows = min(r.rows, self.rows_granted_max)
+            segment_id = SegmentID(self.next_segment)
+            quotas.append(Quota(r.collection_id, r.partition_id, r.vchannel, segment_id, rows, self.expires))
+        await asyncio.sleep(0)
+        self.before_answer()
+        return tuple(quotas)
+
+    async def watch_channels(self, collection: Collection) -> None:
+        self.calls.note("watch_channels", collection.collection_id)
+
+    async def holds_channels(self, collection_id: CollectionID) -> bool:
+        self.calls.note("holds_channels", collection_id)
+        return collection_id in self.recoveries
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        self.calls.note("drop_collection", collection_id)
+
+    async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
+        self.calls.note("drop_partition", (collection_id, partition_id))
+
+    async def flush(self, collection_id: CollectionID) -> FlushOutcome:
+        self.calls.note("flush", collection_id)
+        return FlushOutcome((SegmentID(7),), (SegmentID(5), SegmentID(6)), compose(5000 + collection_id))
+
+    async def flush_finished(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
+    ) -> bool:
+        self.calls.note("flush_finished", (collection_id, segment_ids, flush_ts))
+        return True
+
+    async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
+        self.calls.note("segments", collection_id)
+        return tuple(i for i in self.infos.values() if collection_id in (0, i.collection_id))
+
+    async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo:
+        self.calls.note("recovery_info", collection_id)
+        if collection_id not in self.recoveries:
+            raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+        return self.recoveries[collection_id]
+
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        return await self.changes.wait(since, timeout_s)
+
+    def set_recovery(self, recovery: RecoveryInfo) -> None:
+        self.recoveries[recovery.collection_id] = recovery
+        self.changes.happened()
+
+
+class FakeIndexCoord:
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.changes = Changes(1)
+        self.defined: list[Index] = []
+        self.files: list[IndexFile] = []
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        self.calls.note("drop_collection", collection_id)
+
+    async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
+        self.calls.note("drop_index", (collection_id, index_id))
+
+    async def create_index(
+        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+    ) -> None:
+        self.calls.note("create_index", (collection_id, field.name, name, dict(params)))
+
+    async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
+        self.calls.note("indexes", collection_id)
+        return tuple(i for i in self.defined if i.collection_id == collection_id)
+
+    async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
+        self.calls.note("index_files", collection_id)
+        return tuple(self.files)
+
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        return await self.changes.wait(since, timeout_s)
+
+
+class FakeQueryCoord:
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.statuses: list[Any] = []
+        self.held: tuple[Any, ...] = ()
+
+    async def load(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
+        self.calls.note("load", (collection_id, partition_ids))
+
+    async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
+        self.calls.note("release", (collection_id, partition_ids))
+
+    async def loads(self) -> tuple[Any, ...]:
+        self.calls.note("loads")
+        return tuple(self.statuses)
+
+    async def serving(self, collection_id: CollectionID) -> tuple[Any, ...]:
+        self.calls.note("serving", collection_id)
+        return self.held
+
+
+# values
+
+
+def schema(
+    name: str = "c",
+    key: DataType = DataType.INT64,
+    *,
+    auto_id: bool = False,
+    vectors: int = 1,
+    numbered: bool = True,
+    dynamic: bool = False,
+) -> CollectionSchema:
+    """``pk``, ``price`` and float vectors of 2 dimensions ``v0`` …"""
+    fields = [
+        FieldSchema(FieldID(0), "pk", key, is_primary=True, auto_id=auto_id, max_length=64),
+        FieldSchema(FieldID(0), "price", DataType.DOUBLE),
+        *(FieldSchema(FieldID(0), f"v{n}", DataType.FLOAT_VECTOR, dim=2) for n in range(vectors)),
+    ]
+    if dynamic:
+        fields.append(FieldSchema(FieldID(0), "$meta", DataType.JSON, is_dynamic=True))
+    if numbered:
+        fields = [replace(f, field_id=FieldID(100 + n)) for n, f in enumerate(fields)]
+    return CollectionSchema(name, tuple(fields), enable_dynamic=dynamic)
+
+
+def collection(
+    of: CollectionSchema | None = None,
+    collection_id: CollectionID = CID,
+    *,
+    shards: int = 1,
+    partitions: tuple[PartitionID, ...] = (DEFAULT,),
+    pchannels: int = 16,
+    level: ConsistencyLevel = ConsistencyLevel.BOUNDED,
+    aliases: tuple[str, ...] = (),
+) -> Collection:
+    of = of or schema()
+    names = ["_default", *(f"p{n}" for n in range(1, 99))]
+    vchannels = tuple(vchannel_name(pchannel_name(n % pchannels), collection_id, n) for n in range(shards))
+    return Collection(
+        collection_id=collection_id,
+        database_id=DatabaseID(1),
+        name=of.name,
+        schema=of,
+        vchannels=vchannels,
+        starts=dict.fromkeys(vchannels, checkpoint(1)),
+        partitions=tuple(Partition(p, names[n], compose(1)) for n, p in enumerate(partitions)),
+        consistency_level=level,
+        created=compose(1),
+        aliases=aliases,
+    )
+
+
+def pchannels_of(of: Collection) -> tuple[str, ...]:
+    return tuple(v.rsplit("_", 1)[0] for v in of.vchannels)
+
+
+def checkpoint(ms: int, position: int = 0) -> Checkpoint:
+    return Checkpoint(compose(ms), position or ms, compose(ms), 1)
+
+
+def binlog(path: str, rows: int = 10, ms: int = 5) -> BinlogFile:
+    return BinlogFile(path, rows, rows * 100, compose(ms), compose(ms))
+
+
+def manifest(
+    segment_id: int, rows: int = 10, partition_id: PartitionID = DEFAULT, of: Collection | None = None
+) -> SegmentManifest:
+    of = of or collection()
+    return SegmentManifest(
+        SegmentID(segment_id),
+        of.collection_id,
+        partition_id,
+        of.vchannels[0],
+        insert_logs=(binlog(f"insert_log/{segment_id}", rows),),
+        stats_logs=(f"stats_log/{segment_id}",),
+        deletes_from=NO_TIMESTAMP,
+    )
+
+
+def recovery(
+    of: Collection, *flushed: SegmentManifest, growing: tuple[SegmentManifest, ...] = (), ms: int = 10
+) -> RecoveryInfo:
+    vchannels = [
+        VchannelRecovery(v, checkpoint(ms), (), tuple(g for g in growing if g.vchannel == v), excluded=())
+        for v in of.vchannels
+    ]
+    return RecoveryInfo(of.collection_id, tuple(vchannels), flushed)
+
+
+def index(index_id: int = 90, field_id: int = 102, name: str = "v0", **params: str) -> Index:
+    sent = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "64"} | params
+    return Index(IndexID(index_id), CID, FieldID(field_id), name, sent, compose(2))
