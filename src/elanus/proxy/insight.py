@@ -49,4 +49,4 @@ class Insight(Verbs):
         return self._proxy.stamp()
 
     def components(self) -> Sequence[ComponentView]:
-        return [ComponentView(self._proxy.node_id, "proxy", healthy=True)]
+        return self._components()

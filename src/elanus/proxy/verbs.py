@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from elanus.core.ids import PartitionID
+from elanus.proxy.api import ComponentView
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.pressure import Pressure
 from elanus.proxy.proxy import Proxy
@@ -13,12 +14,19 @@ from elanus.proxy.proxy import Proxy
 class Verbs:
     """``current`` finds the proxy role's running instance; it raises `NotReady` while there is none.
 
-    ``pressure`` slows or refuses writes before memory or disk run out.
+    ``pressure`` slows or refuses writes before memory or disk run out; ``components`` tells the state of
+    every role of the system.
     """
 
-    def __init__(self, current: Callable[[], Proxy], pressure: Pressure) -> None:
+    def __init__(
+        self,
+        current: Callable[[], Proxy],
+        pressure: Pressure,
+        components: Callable[[], Sequence[ComponentView]],
+    ) -> None:
         self._current = current
         self._pressure = pressure
+        self._components = components
 
     @property
     def _proxy(self) -> Proxy:

@@ -220,4 +220,4 @@ def _serves(served: Mapping[SegmentID, SegmentServing], manifest: SegmentManifes
     if serving is None:
         return False
     built = {file.index_id for file in target.files.get(manifest.segment_id, ())}
-    return not built or serving.index_id in built
+    return built <= set(serving.index_ids)

@@ -29,6 +29,7 @@ from elanus.indexcoord.state import IndexState
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.layout import pchannel_directory
 from elanus.meta.sqlite import SqliteMeta
+from elanus.proxy.api import ComponentView
 from elanus.proxy.measures import Measures
 from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
@@ -155,6 +156,14 @@ class Online:
         return Pressure(
             limits, self.growing_bytes, _FreeDisk(self._paths.root).free_bytes, time.sleep, self._measures
         )
+
+    def components(self) -> list[ComponentView]:
+        """Every role of this process."""
+        node_ids = {"proxy": _PROXY_NODE, "querynode": _QUERY_NODE}
+        return [
+            ComponentView(node_ids.get(name, NodeID(0)), name, self.roles.is_running(name))
+            for name in self.roles.names()
+        ]
 
     def growing_bytes(self) -> int:
         node = self.current_node()

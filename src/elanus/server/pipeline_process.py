@@ -105,7 +105,9 @@ class _Pipeline:
         datanode = DataNode(
             node_id, self._address, log, channel.client(DataCoordApi), flushes, _DATANODE_POLICY
         )
-        indexnode = IndexNode(runner, self._paths.store_url, session.task_scratch, threads=os.cpu_count() or 1)
+        indexnode = IndexNode(
+            runner, self._paths.store_url, session.task_scratch, threads=os.cpu_count() or 1
+        )
         server = RpcServer(
             self._address, [(DataNodeApi, datanode), (IndexNodeApi, indexnode), (PipelineApi, self)]
         )

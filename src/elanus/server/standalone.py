@@ -136,7 +136,7 @@ async def _start_front(stack: AsyncExitStack, settings: Settings, online: Online
         metrics.request_seconds.labels(rpc).observe(seconds)
 
     server = MilvusServer(
-        ProxyFront(online.current_proxy, online.pressure()),
+        ProxyFront(online.current_proxy, online.pressure(), online.components),
         settings.proxy.host,
         settings.proxy.port,
         max_workers=settings.proxy.workers,
