@@ -438,5 +438,3 @@ def test_trimmed_entries_stay_away_when_the_log_is_opened_again(lasting: Adapter
 
     with_log(lasting, use)
     with_log(lasting, again)
-
-

@@ -20,7 +20,7 @@ from elanus.log.port import START, LogEntry, Position
 from elanus.log.reading import read_range
 
 CHILD = Path(__file__).with_name("log_child.py")
-KILLS = 5
+KILLS = 4
 TIMEOUT_S = 30
 
 Appended = tuple[str, int, int]
@@ -38,7 +38,7 @@ class Acknowledged:
 
 def kill_while_writing(directory: Path, seed: int, acknowledged: Acknowledged) -> None:
     """Start a writer, kill it at a moment that the seed decides, take down what it had acknowledged."""
-    acks = random.Random(seed).randint(1, 400)
+    acks = random.Random(seed).randint(1, 200)
     command = [sys.executable, str(CHILD), str(directory), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

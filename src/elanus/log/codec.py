@@ -148,7 +148,7 @@ def _ipc_batch(entry: LogEntry) -> pa.RecordBatch:
         raise ValueError(f"the entry at {entry.position} was read without its payload")
     try:
         batch = pa.ipc.open_stream(pa.py_buffer(entry.payload)).read_next_batch()
-    except (pa.ArrowInvalid, StopIteration) as error:
+    except (pa.ArrowException, OSError, StopIteration) as error:
         raise CorruptLog(
             f"the payload at position {entry.position} is not a record batch: {error}"
         ) from error

@@ -1,0 +1,141 @@
+"""Following a log from outside: exactly what the writer shows, promptly, and never what it took back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from log_files import CHANNEL, entry, files, tick, with_log
+
+from elanus.log.files import FileLog
+from elanus.log.follower import FileLogFollower
+from elanus.log.port import START, CorruptLog, LogClosed, LogEntry, LogReader, Position, TrimmedLog
+
+
+def with_follower(
+    directory: Path, use: Callable[[FileLog, FileLogFollower], Awaitable[None]], file_bytes_max: int = 1000
+) -> None:
+    async def run(log: FileLog) -> None:
+        follower = FileLogFollower(directory, poll_ms=1)
+        await use(log, follower)
+        await follower.close()
+
+    with_log(directory, run, file_bytes_max=file_bytes_max)
+
+
+async def read(reader: LogReader, count: int) -> list[int]:
+    found: list[LogEntry] = []
+    while len(found) < count:
+        found += await reader.read()
+    return [e.header.ts for e in found]
+
+
+def test_it_follows_from_file_to_file(tmp_path: Path) -> None:
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        reader = follower.open_reader(CHANNEL, START)
+        headers = follower.open_reader(CHANNEL, START, headers_only=True)
+        waiting = asyncio.ensure_future(read(reader, 60))
+        for ts in range(1, 61):
+            await log.append(CHANNEL, [entry(ts, bytes(200))], durable=ts % 2 == 0)
+        assert await waiting == list(range(1, 61))
+        assert await read(headers, 60) == list(range(1, 61))
+        assert follower.end(CHANNEL) == log.end(CHANNEL)
+        assert len(files(tmp_path)) > 10
+
+    with_follower(tmp_path, use)
+
+
+def test_many_readers_share_the_wait(tmp_path: Path) -> None:
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        readers = [follower.open_reader(f"dml_{n % 3}", START) for n in range(9)]
+        waiting = [asyncio.ensure_future(read(reader, 1)) for reader in readers]
+        for number in range(3):
+            await asyncio.sleep(0.005)
+            await log.append(f"dml_{number}", [entry(number + 1)])
+        assert await asyncio.gather(*waiting) == [[n % 3 + 1] for n in range(9)]
+
+    with_follower(tmp_path, use)
+
+
+def test_it_does_not_look_beyond_what_is_announced(tmp_path: Path) -> None:
+    """What lies there is being written, or was taken back: neither an entry nor an error."""
+
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        await log.append(CHANNEL, [entry(1)])
+        reader = follower.open_reader(CHANNEL, START)
+        assert await read(reader, 1) == [1]
+        with files(tmp_path)[0].open("ab") as file:
+            file.write(b"half a frame")
+        waiting = asyncio.ensure_future(reader.read())
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        await log.append(CHANNEL, [entry(2)])
+        assert [e.header.ts for e in await waiting] == [2]
+
+    with_follower(tmp_path, use)
+
+
+def test_damage_before_the_announced_end_is_an_error(tmp_path: Path) -> None:
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        await log.append(CHANNEL, [entry(1)])
+        (second,) = await log.append(CHANNEL, [entry(2)])
+        content = bytearray(files(tmp_path)[0].read_bytes())
+        content[second + 30] ^= 1
+        files(tmp_path)[0].write_bytes(content)
+        reader = follower.open_reader(CHANNEL, START)
+        with pytest.raises(CorruptLog, match=f"position {second}"):
+            await read(reader, 2)
+
+    with_follower(tmp_path, use)
+
+
+def test_what_is_trimmed_cannot_be_followed(tmp_path: Path) -> None:
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        for ts in range(1, 20):
+            await log.append(CHANNEL, [entry(ts, bytes(300))])
+        await log.trim(CHANNEL, log.end(CHANNEL))
+        with pytest.raises(TrimmedLog):
+            await follower.open_reader(CHANNEL, START).read()
+
+    with_follower(tmp_path, use)
+
+
+def test_it_stays_with_a_log_that_is_closed_and_opened_again(tmp_path: Path) -> None:
+    follower = FileLogFollower(tmp_path, poll_ms=1)
+    reader = follower.open_reader(CHANNEL, START)
+
+    async def run() -> None:
+        for ts in range(1, 5):
+            log = FileLog(tmp_path)
+            await log.append(CHANNEL, [entry(ts)])
+            assert await read(reader, 1) == [ts]
+            await log.close()
+        await follower.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_closing_ends_who_waits(tmp_path: Path) -> None:
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        waiting = asyncio.ensure_future(follower.open_reader(CHANNEL, START).read())
+        await asyncio.sleep(0.005)
+        await follower.close()
+        with pytest.raises(LogClosed):
+            await waiting
+        with pytest.raises(LogClosed):
+            await follower.open_reader(CHANNEL, START).read()
+
+    with_follower(tmp_path, use)
+
+
+def test_a_closed_reader_reads_no_more(tmp_path: Path) -> None:
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        await log.append(CHANNEL, [tick(1)])
+        reader = follower.open_reader(CHANNEL, Position(0))
+        reader.close()
+        with pytest.raises(LogClosed):
+            await reader.read()
+
+    with_follower(tmp_path, use)
