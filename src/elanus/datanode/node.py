@@ -42,11 +42,13 @@ class LogSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class DataNodePolicy:
     """``report_ms``: the least time between two reports; ``idle_report_ms``: how often about idle
-    vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick."""
+    vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick;
+    ``sync_age_ms``: how long a write may lie in the log alone."""
 
     report_ms: int
     idle_report_ms: int
     idle_checkpoint_ms: int
+    sync_age_ms: int
 
 
 class FlushRunner(Protocol):
@@ -129,7 +131,7 @@ class DataNode:
         self._channels.clear()
         self._orders.clear()
         self._failed = asyncio.get_running_loop().create_future()
-        loops = [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_idle())]
+        loops = [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_on())]
         try:
             await self.watch_channels(registration.channels)
             await asyncio.wait([*loops, self._failed], return_when=asyncio.FIRST_COMPLETED)
@@ -264,12 +266,15 @@ class DataNode:
             self._channels[vchannel].committed(range_.end)
             self._news.set()
 
-    async def _move_idle(self) -> None:
-        """Idle vchannels advance with the tick, so that the log can be trimmed behind them."""
+    async def _move_on(self) -> None:
+        """Checkpoints follow the tick, so that the log can be trimmed behind them.
+
+        Those of idle vchannels without a job, the others when their oldest write has waited long enough.
+        """
         while True:
             await asyncio.sleep(self._policy.idle_checkpoint_ms / 2000)
             for channel in tuple(self._channels.values()):
                 behind_ms = physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts)
-                idle = not channel.has_pending()
-                if idle and behind_ms >= self._policy.idle_checkpoint_ms:
+                idle = not channel.has_pending() and behind_ms >= self._policy.idle_checkpoint_ms
+                if idle or channel.waiting_ms() >= self._policy.sync_age_ms:
                     await self._flush({channel.vchannel: set()})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
 from elanus.core.messages import MsgKind
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.log.port import EntryHeader
 from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick
 
@@ -46,6 +46,12 @@ class ChannelProgress:
 
     def has_pending(self) -> bool:
         return bool(self._pending)
+
+    def waiting_ms(self) -> int:
+        """How long the oldest write beyond the checkpoint has been waiting, by the ticks' own time."""
+        if not self._pending:
+            return 0
+        return physical_ms(self.seek.ts) - physical_ms(self._pending[0].ts)
 
     def take(self, header: EntryHeader, size_bytes: int) -> None:
         """A message of a pack, in order of time."""

@@ -54,8 +54,8 @@ _log = structlog.get_logger("rootcoord")
 class RootCoord:
     """Implements `elanus.rpc.rootcoord.RootCoordApi`.
 
-    ``oracle`` starts and stops with it. ``proxies`` finds the handle of a registered proxy. ``pchannels_max``: how many physical channels
-    the collections share.
+    ``oracle`` starts and stops with it. ``proxies`` finds the handle of a registered proxy.
+    ``pchannels_max``: how many physical channels the collections share.
     """
 
     def __init__(
