@@ -37,7 +37,7 @@ from elanus.server.settings import Settings
 _ONLINE_WAIT_S = 30.0
 _HEARTBEAT_S = 2.0
 _ALIVE_LOOK_S = 1.0
-_LOG_POLL_MS = 20.0
+_LOG_POLL_MS = 50.0
 _DATANODE_POLICY = DataNodePolicy(
     report_ms=50, idle_report_ms=1000, idle_checkpoint_ms=30_000, sync_age_ms=600_000
 )
