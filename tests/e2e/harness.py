@@ -1,0 +1,250 @@
+"""A whole server under test: `elanus serve` as a child process that can be stopped, killed and restarted.
+
+It listens on free loopback ports and keeps its data where it is told. What it prints goes to a file
+beside the data directory; `conftest` shows the end of it when a test fails. Whatever a test does, no
+process outlives it: the children of a killed server must end by themselves, and that is checked.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import psutil
+from pymilvus import MilvusClient
+
+from elanus.cli import remote
+from elanus.server.announce import find
+
+T = TypeVar("T")
+
+START_DEADLINE_S = 60.0
+SPARK_DEADLINE_S = 120.0
+STOP_DEADLINE_S = 30.0
+ORPHANS_DEADLINE_S = 30.0
+POLL_S = 0.02
+
+ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "proxy")
+
+QUICK: Mapping[str, object] = {
+    "metrics.port": 0,
+    "logging.level": "info",
+    "pipeline.driver_memory_mb": 512,
+    "pipeline.spark_master": "local[2]",
+    "pipeline.restart_backoff_ms": 50,
+}
+"""Settings of every server under test: little memory, and a pipeline that comes back at once."""
+
+
+def until(condition: Callable[[], T], deadline_s: float, what: str, poll_s: float = POLL_S) -> T:
+    """The first true value of the condition. Fails the test, saying ``what``, when there is none in time."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {deadline_s:g} s: {what} (last: {value!r})")
+        time.sleep(poll_s)
+
+
+class Server:
+    """One data directory and the server on it. ``settings``: dotted names, as ``--set`` takes them."""
+
+    running: list[Server] = []  # noqa: RUF012 - every server that has been started, for the report of a failure
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.data_dir = data_dir
+        self.settings = {**QUICK, **(settings or {})}
+        self.output_file = data_dir.with_name(data_dir.name + ".log")
+        self.address = ""
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._clients: list[MilvusClient] = []
+
+    # its life
+
+    def start(self) -> Server:
+        """Start and wait until it answers. A second start keeps the port of the first."""
+        process = self.spawn()
+        announced = until(lambda: self._announced(process), START_DEADLINE_S, "the server announces itself")
+        self.address = announced.address
+        self._port = int(self.address.rpartition(":")[2])
+        return self
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start without waiting."""
+        assert self._process is None, "it runs already"
+        Server.running.append(self)
+        with self.output_file.open("ab") as output:
+            self._process = subprocess.Popen(self.command(), stdout=output, stderr=output)
+        return self._process
+
+    def command(self) -> list[str]:
+        """How it is started, with its port if it had one before."""
+        assignments = [part for item in self.settings.items() for part in ("--set", "{}={}".format(*item))]
+        front = ["serve", "--data-dir", str(self.data_dir), "--port", str(self._port)]
+        return [sys.executable, "-m", "elanus", *front, *assignments]
+
+    def stop(self, number: int = signal.SIGTERM) -> float:
+        """Ask it to stop; it must end with exit code 0 and leave no process. The seconds it took."""
+        process = self._taken()
+        family = _descendants(process.pid)
+        began = time.monotonic()
+        process.send_signal(number)
+        try:
+            code = process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            _end(process, family)
+            raise AssertionError(f"it had not stopped after {STOP_DEADLINE_S:g} s") from None
+        took_s = time.monotonic() - began
+        _expect_gone(family)
+        assert code == 0, f"exit code {code} after signal {number}"
+        return took_s
+
+    def kill(self) -> None:
+        """``kill -9`` the online process. The pipeline process must end by itself."""
+        process = self._taken()
+        family = _descendants(process.pid)
+        process.kill()
+        process.wait()
+        _expect_gone(family)
+
+    def kill_pipeline(self) -> int:
+        """``kill -9`` the pipeline process; the supervisor starts another. The killed one's process id."""
+        child = self.pipeline_process()
+        family = child.children(recursive=True)
+        child.kill()
+        until(lambda: self.pipeline_pid != child.pid, START_DEADLINE_S, "the death is noticed")
+        _expect_gone(family)
+        return child.pid
+
+    def kill_both(self) -> None:
+        """``kill -9`` both processes at once, the pipeline first."""
+        process = self._taken()
+        family = _descendants(process.pid)
+        for child in psutil.Process(process.pid).children():
+            child.kill()
+        process.kill()
+        process.wait()
+        _expect_gone(family)
+
+    def restart(self) -> Server:
+        """A clean stop and a start."""
+        self.stop()
+        return self.start()
+
+    def restart_role(self, role: str) -> None:
+        """Replace one role inside the online process; returns when it serves again."""
+        remote.restart_role(self.observe_url, role)
+
+    def close(self) -> None:
+        """End whatever is left of it, without asking. For finalizers."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        if self._process is not None:
+            process = self._taken()
+            _end(process, _descendants(process.pid))
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # what it shows
+
+    @property
+    def uri(self) -> str:
+        return f"http://{self.address}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def observe_url(self) -> str:
+        announced = find(self.data_dir)
+        assert announced is not None
+        return announced.observe_url
+
+    @property
+    def pipeline_pid(self) -> int | None:
+        pid: int | None = self._pipeline()["pid"]
+        return pid
+
+    def pipeline_process(self) -> psutil.Process:
+        """The running pipeline process, whether Spark is up in it or not."""
+        pid = until(lambda: self.pipeline_pid, START_DEADLINE_S, "the pipeline process runs")
+        return psutil.Process(pid)
+
+    def status(self) -> dict[str, Any]:
+        """What ``/status`` answers."""
+        return msgspec.json.decode(remote.get(self.observe_url + "/status"), type=dict[str, Any])
+
+    def _pipeline(self) -> dict[str, Any]:
+        pipeline: dict[str, Any] = self.status()["pipeline"]
+        return pipeline
+
+    def wait_for_spark(self) -> Server:
+        """Until the pipeline process takes orders."""
+        until(lambda: self._pipeline()["state"] == "Healthy", SPARK_DEADLINE_S, "Spark is up", poll_s=0.1)
+        return self
+
+    def client(self, **arguments: Any) -> MilvusClient:
+        """A client of this server, closed with it."""
+        client = MilvusClient(self.uri, **arguments)
+        self._clients.append(client)
+        return client
+
+    def output(self) -> str:
+        return self.output_file.read_text(errors="replace") if self.output_file.exists() else ""
+
+    def _announced(self, process: subprocess.Popen[bytes]) -> Any:
+        assert process.poll() is None, f"it ended with exit code {process.returncode}"
+        announced = find(self.data_dir)
+        # a killed server leaves its announcement behind, with its own process id
+        return announced if announced is not None and announced.pid == process.pid else None
+
+    def _taken(self) -> subprocess.Popen[bytes]:
+        process, self._process = self._process, None
+        assert process is not None, "it does not run"
+        Server.running.remove(self)
+        return process
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _expect_gone(family: list[psutil.Process]) -> None:
+    """The processes end by themselves; those that do not are ended, and fail the test."""
+    _, alive = psutil.wait_procs(family, timeout=ORPHANS_DEADLINE_S)
+    for process in alive:
+        process.kill()
+    assert not alive, f"outlived its server by {ORPHANS_DEADLINE_S:g} s: {alive}"
+
+
+def _end(process: subprocess.Popen[bytes], family: list[psutil.Process]) -> None:
+    for member in [process, *family]:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+    process.wait()
+    psutil.wait_procs(family, timeout=ORPHANS_DEADLINE_S)

@@ -1,0 +1,227 @@
+"""`elanus serve` from outside: starting, stopping, being refused, and going on without its pipeline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from harness import Server, until
+from pymilvus import DataType, MilvusClient
+from pymilvus.exceptions import MilvusException
+
+pytestmark = [pytest.mark.e2e]
+
+NewServer = Callable[..., Server]
+WITHOUT_SPARK = {"pipeline.enabled": "false"}
+
+READY_S_MAX = 3.0
+"""Within this an idle machine's server answers; tests allow for a busy one."""
+SLACK = 5.0
+
+
+def outcome(server: Server) -> tuple[int, str]:
+    """Start a server that is expected to be refused: its exit code and what it said."""
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def create(client: MilvusClient, name: str = "rows", dim: int = 4) -> None:
+    client.create_collection(name, dimension=dim, metric_type="L2", consistency_level="Strong")
+
+
+def rows(first: int, count: int, dim: int = 4) -> list[dict[str, object]]:
+    return [{"id": key, "vector": [float(key)] * dim} for key in range(first, first + count)]
+
+
+def count(client: MilvusClient, name: str = "rows") -> int:
+    answer = client.query(name, output_fields=["count(*)"], consistency_level="Strong")
+    return int(answer[0]["count(*)"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_stops_it_cleanly(new_server: NewServer, number: int) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 10))
+    assert server.stop(number) < SLACK * 3
+    assert not (server.data_dir / "server.json").exists()
+    assert count(server.start().client()) == 10
+    assert "Traceback" not in server.output()
+
+
+@pytest.mark.jvm
+def test_it_stops_cleanly_while_spark_comes_up_and_when_it_is_up(new_server: NewServer) -> None:
+    server = new_server().start()
+    assert server.pipeline_process().is_running()
+    server.stop()
+    server.start().wait_for_spark()
+    server.stop()
+    assert "Traceback" not in server.output()
+
+
+def test_it_answers_soon_after_its_start(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK)
+    began = time.monotonic()
+    server.start()
+    assert server.client().list_collections() == []
+    assert time.monotonic() - began < READY_S_MAX * SLACK
+
+
+def test_a_second_server_on_the_directory_is_refused(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    code, said = outcome(Server(server.data_dir, WITHOUT_SPARK))
+    assert code == 1
+    assert f"{server.data_dir} is in use by another server (process {server.pid})" in said
+    assert "Traceback" not in said
+    create(server.client())
+
+
+def test_another_format_version_is_refused(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    server.stop()
+    version = server.data_dir / "VERSION"
+    version.write_text("999\n")
+    code, said = outcome(server)
+    assert code == 1
+    assert "format version 999" in said
+    assert "Traceback" not in said
+    assert version.read_text() == "999\n"
+    version.write_text("1\n")
+    server.start()
+
+
+def test_a_taken_port_is_named(new_server: NewServer) -> None:
+    first = new_server(WITHOUT_SPARK, "first").start()
+    port = first.address.rpartition(":")[2]
+    second = new_server(WITHOUT_SPARK, "second")
+    second.address, second._port = first.address, int(port)
+    code, said = outcome(second)
+    assert code == 1
+    assert port in said
+    assert "--port" in said
+    assert "Traceback" not in said
+    metrics_port = first.observe_url.rpartition(":")[2]
+    code, said = outcome(new_server({**WITHOUT_SPARK, "metrics.port": metrics_port}, "third"))
+    assert code == 1
+    assert metrics_port in said
+    assert "metrics.port" in said
+
+
+def test_it_serves_without_its_pipeline(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 500))
+    client.create_partition("rows", "late")
+    client.insert("rows", rows(500, 20), partition_name="late")
+    client.delete("rows", ids=[3])
+    assert count(client) == 519
+    hits = client.search("rows", [[7.2] * 4], limit=2, consistency_level="Strong")[0]
+    assert [hit["id"] for hit in hits] == [7, 8]
+    assert server.status()["pipeline"] == {"state": "Disabled", "pid": None, "restarts": 0}
+    # a flush is only ordered, so it cannot end: the client's patience ends it, and the server goes on
+    with pytest.raises(MilvusException):
+        client.flush("rows", timeout=1)
+    assert count(server.restart().client()) == 519
+
+
+@pytest.mark.jvm
+def test_it_serves_while_its_pipeline_is_down_and_flushes_when_it_is_back(new_server: NewServer) -> None:
+    an_hour = {"pipeline.restart_backoff_ms": 3_600_000, "pipeline.restart_backoff_max_ms": 3_600_000}
+    server = new_server(an_hour).start().wait_for_spark()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 50))
+    server.kill_pipeline()
+    client.insert("rows", rows(50, 50))
+    client.create_partition("rows", "late")
+    assert count(client) == 100
+    assert client.search("rows", [[60.0] * 4], limit=1, consistency_level="Strong")[0][0]["id"] == 60
+    assert server.status()["pipeline"] == {"state": "Abnormal", "pid": None, "restarts": 1}
+    client = server.restart().client()
+    client.flush("rows")
+    (segment,) = client.list_persistent_segments("rows")
+    assert (segment.num_rows, segment.state_name) == (100, "Flushed")
+
+
+@pytest.mark.jvm
+def test_a_killed_pipeline_comes_back(new_server: NewServer) -> None:
+    server = new_server().start()
+    killed = server.kill_pipeline()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 100))
+    client.flush("rows")
+    assert server.pipeline_pid != killed
+    assert server.status()["pipeline"]["restarts"] == 1
+
+
+def test_writes_are_refused_before_memory_runs_out(new_server: NewServer) -> None:
+    limits = {"backpressure.growing_soft_mb": 1, "backpressure.growing_hard_mb": 2}
+    server = new_server({**WITHOUT_SPARK, **limits}).start()
+    client = server.client()
+    dim = 256
+    create(client, dim=dim)
+    acknowledged = 0
+    with pytest.raises(MilvusException) as refusal:  # noqa: PT012 - which of the inserts is left open
+        for first in range(0, 100_000, 200):
+            client.insert("rows", rows(first, 200, dim))
+            acknowledged += 200
+    assert "memory quota exceeded" in refusal.value.message
+    assert "backpressure.growing_hard_mb" in refusal.value.message
+    assert refusal.value.code == 3
+    assert acknowledged * dim * 4 > 1.8 * 2**20, "refused before the limit"
+    assert count(client) == acknowledged
+    client.delete("rows", filter="id < 100")
+    assert count(client) == acknowledged - 100
+    assert count(server.restart().client()) == acknowledged - 100
+
+
+def test_writes_are_refused_before_the_disk_is_full(new_server: NewServer) -> None:
+    disk = os.statvfs(os.path.dirname(os.path.abspath(__file__)))
+    more_than_there_is_mb = disk.f_blocks * disk.f_frsize // 2**20 + 10_000_000
+    server = new_server({**WITHOUT_SPARK, "backpressure.disk_reserve_mb": more_than_there_is_mb}).start()
+    client = server.client()
+    create(client)
+    with pytest.raises(MilvusException) as refusal:
+        client.insert("rows", rows(0, 1))
+    assert "disk quota exceeded" in refusal.value.message
+    assert count(client) == 0
+
+
+def test_a_restarted_server_is_searchable_again(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 1000))
+    began = time.monotonic()
+    client = server.restart().client()
+    assert until(lambda: _found(client), 10 * SLACK, "the rows are found again") == 1000
+    assert time.monotonic() - began < 10 * SLACK
+
+
+def _found(client: MilvusClient) -> int:
+    try:
+        return count(client)
+    except MilvusException as error:
+        if "not loaded" not in error.message:
+            raise
+        return 0
+
+
+def test_nothing_is_announced_before_it_answers(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    schema = MilvusClient.create_schema()
+    schema.add_field("k", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=2)
+    server.client().create_collection("at_once", schema=schema)
+    server.kill()
+    again = server.start().client()
+    assert again.list_collections() == ["at_once"]
+    again.insert("at_once", [{"k": 1, "v": np.zeros(2, np.float32)}])
