@@ -1,0 +1,88 @@
+"""A proxy role over a log in memory and peers that play along, for this room's tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from fakes import FakeData, FakeIndexCoord, FakeQueryCoord, FakeRoot, inline
+
+from elanus.core.catalog import Collection
+from elanus.core.ids import NodeID
+from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
+from elanus.log.codec import decode
+from elanus.log.memory import MemoryLog
+from elanus.proxy.front import ProxyFront
+from elanus.proxy.measures import NoMeasures
+from elanus.proxy.pressure import Pressure, PressureLimits
+from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.rpc.querynode import NodeQuery
+
+NODE = NodeID(1)
+POLICY = ProxyPolicy(
+    tick_interval_ms=200,
+    tasks_max=10,
+    graceful_time_ms=5000,
+    read_timeout_s=5.0,
+    call_timeout_s=5.0,
+    quota_rows=1000,
+)
+
+
+class ServesAll:
+    """Query nodes that are always up to date. ``rows`` is what a query finds."""
+
+    def __init__(self) -> None:
+        self.asked: list[NodeQuery] = []
+        self.rows: dict[str, pa.Array] = {"pk": pa.array([], pa.int64())}
+
+    def service_time(self, _collection_id: int) -> Timestamp:
+        return MAX_TIMESTAMP
+
+    def wait_service_time(self, _collection_id: int, _ts: Timestamp, _timeout_s: float) -> None: ...
+
+    def query(self, request: NodeQuery) -> dict[str, pa.Array]:
+        self.asked.append(request)
+        return self.rows
+
+
+class Bench:
+    """Made on the event loop that the proxy is to live on. ``front`` is for other threads."""
+
+    def __init__(self, *collections: Collection, log: MemoryLog | None = None) -> None:
+        self.root = FakeRoot(*collections)
+        self.data = FakeData()
+        self.index = FakeIndexCoord()
+        self.query = FakeQueryCoord()
+        self.nodes = ServesAll()
+        self.log = log or MemoryLog()
+        self.growing_bytes = 0
+        coordinators: Any = Coordinators(self.root, self.data, self.index, self.query)  # type: ignore[arg-type]
+        self.proxy = Proxy(
+            NODE,
+            coordinators,
+            self.nodes,
+            self.log,
+            self.root.stamp,
+            inline,
+            POLICY,
+            NoMeasures(),  # type: ignore[arg-type]
+        )
+        self.front = ProxyFront(
+            lambda: self.proxy,
+            Pressure(
+                PressureLimits(1 << 40, 1 << 41, 0),
+                lambda: self.growing_bytes,
+                lambda: 1 << 50,
+                lambda _: None,
+                NoMeasures(),
+            ),
+            lambda: (),
+        )
+
+    def messages(self) -> list[Any]:
+        return [
+            decode(entry)
+            for pchannel in self.log.pchannels()
+            for entry in self.log.read_range(pchannel, 0, self.log.end(pchannel))
+        ]

@@ -1,0 +1,262 @@
+"""Insert, upsert, delete and flush as a client's thread calls them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from fakes import CID, DEFAULT, OTHER, collection, schema
+from proxy_bench import Bench
+
+from elanus.core.catalog import Collection
+from elanus.core.errors import (
+    CollectionNotFound,
+    DeadlineExceeded,
+    InvalidParameter,
+    MemoryFull,
+    NotReady,
+    PartitionNotFound,
+)
+from elanus.core.ids import ALL_PARTITIONS, CollectionID
+from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
+from elanus.core.schema import CollectionSchema, DataType
+from elanus.proxy.api import Delete, Insert, MutationResult
+
+PLAIN = collection(shards=2, partitions=(DEFAULT, OTHER))
+AUTO = collection(schema(auto_id=True), shards=2)
+AUTO_STRING = collection(schema(key=DataType.VARCHAR, auto_id=True))
+
+
+def rows(keys: list[int], of: CollectionSchema | None = None, *, with_key: bool = True) -> pa.RecordBatch:
+    of = of or schema()
+    columns = {
+        "pk": pa.array(keys, pa.int64()),
+        "price": pa.array([float(n) for n in range(len(keys))]),
+        "v0": pa.array([[1.0, 2.0]] * len(keys), of.field("v0").arrow_type),
+    }
+    return pa.RecordBatch.from_pydict({n: c for n, c in columns.items() if with_key or n != "pk"})
+
+
+def in_a_thread(of: Collection, work: Callable[[Bench], object]) -> Bench:
+    """Run ``work`` in a thread beside a proxy's event loop, as gRPC would."""
+
+    async def run() -> Bench:
+        bench = Bench(of)
+        await bench.proxy.start()
+        await asyncio.to_thread(work, bench)
+        await bench.proxy.stop()
+        return bench
+
+    return asyncio.run(run())
+
+
+def insert(keys: list[int], partition: str = "", *, with_key: bool = True) -> Insert:
+    return Insert("default", "c", partition, rows(keys, with_key=with_key))
+
+
+# insert
+
+
+def test_an_insert_is_in_the_log_when_it_is_acknowledged() -> None:
+    results: list[MutationResult] = []
+    seen: list[object] = []
+
+    def work(bench: Bench) -> None:
+        results.append(bench.front.insert(insert([5, 6, 7], "p1")))
+        seen.extend(bench.messages())
+
+    in_a_thread(PLAIN, work)
+    (result,) = results
+    assert result.primary_keys.to_pylist() == [5, 6, 7]
+    assert (result.insert_count, result.delete_count, result.upsert_count) == (3, 0, 0)
+    assert all(isinstance(m, InsertMessage) and m.ts == result.ts for m in seen)
+    assert {m.partition_id for m in seen} == {OTHER}  # type: ignore[attr-defined]
+    assert sorted(k for m in seen for k in m.rows.column("pk").to_pylist()) == [5, 6, 7]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("of", "kind"), [(AUTO, pa.int64()), (AUTO_STRING, pa.string())])
+def test_automatic_keys_are_unique_and_what_the_log_has(of: Collection, kind: pa.DataType) -> None:
+    keys: list[object] = []
+
+    def work(bench: Bench) -> None:
+        for _ in range(3):
+            result = bench.front.insert(insert([0] * 40, with_key=False))
+            assert result.primary_keys.type == kind
+            keys.extend(result.primary_keys.to_pylist())
+
+    bench = in_a_thread(of, work)
+    assert len(set(keys)) == 120
+    logged = [k for m in bench.messages() for k in m.rows.column("pk").to_pylist()]
+    assert sorted(logged) == sorted(keys)  # type: ignore[type-var]
+    assert len(bench.root.calls.of("alloc_ids")) == 1, "ids come in batches"
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (insert([1], "nope"), PartitionNotFound),
+        (Insert("default", "nope", "", rows([1])), CollectionNotFound),
+        (insert([]), InvalidParameter),
+    ],
+)
+def test_a_write_that_cannot_be_leaves_no_trace(request_: Insert, error: type[Exception]) -> None:
+    def work(bench: Bench) -> None:
+        with pytest.raises(error):
+            bench.front.insert(request_)
+
+    assert in_a_thread(PLAIN, work).messages() == []
+
+
+def test_pressure_holds_rows_back_and_lets_deletes_through() -> None:
+    def work(bench: Bench) -> None:
+        bench.growing_bytes = 1 << 50
+        for write in (bench.front.insert, bench.front.upsert):
+            with pytest.raises(MemoryFull):
+                write(insert([1]))
+        bench.front.delete(Delete("default", "c", "", "pk in [1]"))
+
+    (message,) = in_a_thread(PLAIN, work).messages()
+    assert isinstance(message, DeleteMessage)
+
+
+# upsert
+
+
+def test_of_one_key_twice_in_an_upsert_the_last_row_counts() -> None:
+    results: list[MutationResult] = []
+
+    def work(bench: Bench) -> None:
+        results.append(bench.front.upsert(insert([5, 6, 5, 7, 5])))
+
+    messages = in_a_thread(PLAIN, work).messages()
+    assert all(isinstance(m, UpsertMessage) for m in messages)
+    found = {
+        k: p for m in messages for k, p in zip(*map(pa.Array.to_pylist, m.rows.columns[:2]), strict=True)
+    }
+    assert found == {5: 4.0, 6: 1.0, 7: 3.0}
+    assert sum(m.rows.num_rows for m in messages) == 3
+    assert results[0].upsert_count == 5
+
+
+def test_an_upsert_into_automatic_keys_gives_new_ones_and_deletes_the_old() -> None:
+    results: list[MutationResult] = []
+
+    def work(bench: Bench) -> None:
+        results.append(bench.front.upsert(insert([5, 6])))
+
+    messages = in_a_thread(AUTO, work).messages()
+    deleted = [k for m in messages if isinstance(m, DeleteMessage) for k in m.primary_keys.to_pylist()]
+    inserted = [k for m in messages if isinstance(m, InsertMessage) for k in m.rows.column("pk").to_pylist()]
+    assert sorted(deleted) == [5, 6]
+    assert sorted(inserted) == sorted(results[0].primary_keys.to_pylist())
+    assert not set(inserted) & {5, 6}
+    assert len({m.ts for m in messages}) == 1
+
+
+# delete
+
+
+def test_a_delete_by_key_asks_no_query_node() -> None:
+    results: list[MutationResult] = []
+
+    def work(bench: Bench) -> None:
+        results.append(bench.front.delete(Delete("default", "c", "", "pk in [3, 4, 5]")))
+        results.append(bench.front.delete(Delete("default", "c", "p1", "pk == 9")))
+
+    bench = in_a_thread(PLAIN, work)
+    deletes = {(m.partition_id, k) for m in bench.messages() for k in m.primary_keys.to_pylist()}
+    assert deletes == {(ALL_PARTITIONS, 3), (ALL_PARTITIONS, 4), (ALL_PARTITIONS, 5), (OTHER, 9)}
+    assert [r.delete_count for r in results] == [3, 1]
+    assert bench.nodes.asked == []
+
+
+def test_a_delete_by_filter_deletes_the_keys_it_finds() -> None:
+    def work(bench: Bench) -> None:
+        bench.nodes.rows = {"pk": pa.array([11, 12])}
+        assert bench.front.delete(Delete("default", "c", "", "price > 3")).delete_count == 2
+
+    bench = in_a_thread(PLAIN, work)
+    assert sorted(k for m in bench.messages() for k in m.primary_keys.to_pylist()) == [11, 12]
+    assert bench.nodes.asked[0].output_fields == ("pk",)
+
+
+def test_a_delete_that_finds_nothing_writes_nothing() -> None:
+    def work(bench: Bench) -> None:
+        assert bench.front.delete(Delete("default", "c", "", "price > 3")).delete_count == 0
+
+    assert in_a_thread(PLAIN, work).messages() == []
+
+
+def test_a_delete_without_a_filter_is_refused() -> None:
+    def work(bench: Bench) -> None:
+        with pytest.raises(InvalidParameter, match="empty"):
+            bench.front.delete(Delete("default", "c", "", "  "))
+
+    assert in_a_thread(PLAIN, work).messages() == []
+
+
+# flush
+
+
+def test_a_flush_tells_what_it_sealed_and_what_was_flushed_before() -> None:
+    def work(bench: Bench) -> None:
+        result = bench.front.flush("default", ["c"])
+        assert result.segment_ids == {"c": (7,)}
+        assert result.flushed_segment_ids == {"c": (5, 6)}
+        assert bench.front.flush_state([7, 5], "default", "c", result.flush_ts["c"])
+
+    bench = in_a_thread(PLAIN, work)
+    assert bench.data.calls.of("flush") == [CID]
+    ((collection_id, segment_ids, flush_ts),) = bench.data.calls.of("flush_finished")
+    assert (collection_id, segment_ids) == (CID, (7, 5))
+    assert flush_ts > 0
+
+
+def test_flushing_all_returns_the_latest_of_all_seals() -> None:
+    def work(bench: Bench) -> None:
+        other = CollectionID(CID + 50)
+        bench.root.collections[other] = collection(schema("d"), other)
+        flush_ts = bench.front.flush_all("")
+        assert bench.front.flush_all_state(flush_ts)
+        bench.root.collections.clear()
+        assert bench.front.flush_all("") > 0, "without any collection it is just now"
+
+    bench = in_a_thread(PLAIN, work)
+    assert bench.data.calls.of("flush") == [CID, CID + 50]
+    ((_, _, flush_ts),) = bench.data.calls.of("flush_finished")
+    assert flush_ts >> 18 == 5000 + CID + 50
+
+
+# the thread and the loop
+
+
+def test_a_call_that_takes_too_long_ends_with_an_error_and_is_given_up() -> None:
+    given_up: list[bool] = []
+
+    async def for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.append(True)
+
+    def work(bench: Bench) -> None:
+        bench.proxy._policy = type(bench.proxy._policy)(200, 10, 5000, 5.0, 0.01, 1000)
+        with pytest.raises(DeadlineExceeded):
+            bench.proxy.call(for_ever())
+
+    in_a_thread(PLAIN, work)
+    assert given_up == [True]
+
+
+def test_a_thread_whose_task_is_given_up_at_the_end_hears_of_it() -> None:
+    async def run() -> None:
+        bench = Bench(PLAIN)
+        cancelled = asyncio.get_running_loop().create_future()
+        call = asyncio.create_task(asyncio.to_thread(bench.proxy.call, cancelled))
+        cancelled.cancel()
+        with pytest.raises(NotReady):
+            await call
+
+    asyncio.run(run())

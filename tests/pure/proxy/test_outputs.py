@@ -1,0 +1,63 @@
+"""Output fields: what a client names, and which columns that means."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import schema
+
+from elanus.core.errors import FieldNotFound
+from elanus.proxy.outputs import Outputs, resolve_outputs
+from elanus.proxy.plans import Plans
+
+PLAIN = schema()
+DYNAMIC = schema(dynamic=True)
+
+
+@pytest.mark.parametrize(
+    ("requested", "with_key", "expected"),
+    [
+        ((), False, Outputs((), (), ())),
+        ((), True, Outputs(("pk",), ("pk",), ())),
+        (("price",), True, Outputs(("pk", "price"), ("pk", "price"), ())),
+        (("price", "price", " pk "), False, Outputs(("price", "pk"), ("price", "pk"), ())),
+        (("*",), False, Outputs(("pk", "price", "v0"), ("pk", "price", "v0"), ())),
+        (("*", "price"), True, Outputs(("pk", "price", "v0"), ("pk", "price", "v0"), ())),
+    ],
+)
+def test_declared_fields(requested: tuple[str, ...], with_key: bool, expected: Outputs) -> None:
+    assert resolve_outputs(PLAIN, requested, with_key=with_key) == expected
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        (("color",), Outputs(("$meta",), ("color",), ("color",))),
+        (('$meta["color"]', "$meta['size']"), Outputs(("$meta",), ("color", "size"), ("color", "size"))),
+        (("price", "color"), Outputs(("price", "$meta"), ("price", "color"), ("color",))),
+        (("$meta",), Outputs(("$meta",), ("$meta",), None)),
+        (("color", "$meta"), Outputs(("$meta",), ("$meta",), None)),
+        (("*",), Outputs(("pk", "price", "v0", "$meta"), ("pk", "price", "v0", "$meta"), None)),
+    ],
+)
+def test_dynamic_keys_and_whole_dynamic_rows(requested: tuple[str, ...], expected: Outputs) -> None:
+    assert resolve_outputs(DYNAMIC, requested, with_key=False) == expected
+
+
+def test_without_a_dynamic_field_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(FieldNotFound, match="color"):
+        resolve_outputs(PLAIN, ("color",), with_key=False)
+
+
+def test_the_same_filter_text_is_the_same_plan() -> None:
+    """Query nodes know a filter again by its identity, and use the masks they have."""
+    plans = Plans(PLAIN)
+    assert plans.filter("price > 3", {}) is plans.filter("price > 3", {})
+    assert plans.filter("price > 3", {}) is not plans.filter("price > 4", {})
+    assert plans.outputs(("*",), with_key=True) is plans.outputs(("*",), with_key=True)
+
+
+def test_a_filter_with_values_is_not_kept() -> None:
+    plans = Plans(PLAIN)
+    one, two = (plans.filter("pk in {ids}", {"ids": ids}) for ids in ([1], [2]))
+    assert one.primary_keys().to_pylist() == [1]
+    assert two.primary_keys().to_pylist() == [2]

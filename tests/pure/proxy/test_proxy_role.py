@@ -1,0 +1,144 @@
+"""The proxy role: joins the tick barrier before it writes, reports what is true, leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes import CID, collection, settle
+from proxy_bench import NODE, Bench
+
+from elanus.core.errors import NotReady, Unavailable
+from elanus.core.ids import TaskID
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.ddl import DdTask
+
+PCHANNEL = "by-dev-rootcoord-dml_0"
+
+
+class Write:
+    name = "write"
+    pchannels = (PCHANNEL,)
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.ts = Timestamp(0)
+
+    def begin(self, task_id: TaskID, ts: Timestamp) -> None:
+        self.ts = ts
+
+    async def pre_execute(self) -> None: ...
+    async def execute(self) -> None:
+        await self.go_on.wait()
+
+    async def post_execute(self) -> None: ...
+
+
+async def started() -> Bench:
+    bench = Bench(collection())
+    await bench.proxy.start()
+    return bench
+
+
+async def test_it_joins_and_reports_before_anything_is_written() -> None:
+    bench = await started()
+    asked = [name for name, _ in bench.root.calls.asked]
+    assert asked == ["register_proxy", "update_channel_time_tick"]
+    await bench.proxy.stop()
+
+
+async def test_a_start_that_was_not_accepted_is_no_start() -> None:
+    bench = Bench(collection())
+    bench.root.calls.failing["update_channel_time_tick"] = Unavailable("not now")
+    with pytest.raises(Unavailable):
+        await bench.proxy.start()
+
+
+async def test_it_reports_in_every_interval_and_goes_on_when_nobody_listens() -> None:
+    bench = await started()
+    await asyncio.sleep(1.0)
+    assert len(bench.root.calls.of("update_channel_time_tick")) == 5
+    bench.root.calls.failing["update_channel_time_tick"] = Unavailable("restarting")
+    await asyncio.sleep(1.0)
+    bench.root.calls.failing.clear()
+    await asyncio.sleep(1.0)
+    reports = bench.root.calls.of("update_channel_time_tick")
+    assert len(reports) in (15, 16)
+    assert [r.default_ts for r in reports] == sorted(r.default_ts for r in reports)
+    await bench.proxy.stop()
+
+
+async def test_a_report_is_strictly_below_the_oldest_unfinished_write() -> None:
+    bench = await started()
+    writes = [Write(), Write()]
+    running = [asyncio.ensure_future(bench.proxy.dm_queue.run(w)) for w in writes]
+    await settle()
+    report = await bench.proxy.report_tick()
+    assert report.node_id == NODE
+    assert report.channels == {PCHANNEL: writes[0].ts - 1}
+    assert report.default_ts > writes[1].ts
+    writes[0].go_on.set()
+    await running[0]
+    assert (await bench.proxy.report_tick()).channels == {PCHANNEL: writes[1].ts - 1}
+    writes[1].go_on.set()
+    await running[1]
+    assert (await bench.proxy.report_tick()).channels == {}
+    await bench.proxy.stop()
+
+
+async def test_it_leaves_the_barrier_only_after_its_last_write() -> None:
+    bench = await started()
+    write = Write()
+    running = asyncio.ensure_future(bench.proxy.dm_queue.run(write))
+    await settle()
+    stopping = asyncio.ensure_future(bench.proxy.stop())
+    await asyncio.sleep(1.0)
+    assert bench.root.calls.of("unregister_proxy") == []
+    with pytest.raises(NotReady):
+        await bench.proxy.dm_queue.run(Write())
+    with pytest.raises(NotReady):
+        await bench.proxy.dd_queue.run(DdTask("late", lambda: asyncio.sleep(0)))
+    write.go_on.set()
+    await stopping
+    assert running.done()
+    assert bench.root.calls.of("unregister_proxy") == [NODE]
+    reports = bench.root.calls.of("update_channel_time_tick")
+    assert reports[-1].channels == {PCHANNEL: write.ts - 1}, "it went on reporting while it waited"
+
+
+async def test_a_write_that_does_not_end_is_given_up_not_left_behind() -> None:
+    bench = await started()
+    running = asyncio.ensure_future(bench.proxy.dm_queue.run(Write()))
+    await settle()
+    await bench.proxy.stop()
+    assert running.cancelled()
+    assert bench.root.calls.of("unregister_proxy") == [NODE]
+
+
+async def test_it_stops_also_when_the_root_coordinator_is_gone() -> None:
+    bench = await started()
+    bench.root.calls.failing["unregister_proxy"] = Unavailable("rootcoord is not running")
+    await bench.proxy.stop()
+    count = len(bench.root.calls.asked)
+    await asyncio.sleep(5)
+    assert len(bench.root.calls.asked) == count, "its ticker has ended"
+
+
+async def test_giving_quota_back_makes_the_next_write_ask_anew() -> None:
+    bench = await started()
+    assigner = bench.proxy._assigner
+    partition_id = collection().partitions[0].partition_id
+    for _ in range(2):
+        await assigner.assign(CID, partition_id, "v", 1, bench.root.stamp())
+    await bench.proxy.give_back_quota(CID)
+    await assigner.assign(CID, partition_id, "v", 1, bench.root.stamp())
+    assert len(bench.data.calls.of("assign_quota")) == 2
+    await bench.proxy.stop()
+
+
+async def test_an_invalidation_empties_the_cache() -> None:
+    bench = await started()
+    await bench.proxy.cache.fill("default", "c")
+    await bench.proxy.invalidate_collection(CID)
+    assert bench.proxy.cache.get("default", "c") is None
+    await bench.proxy.stop()

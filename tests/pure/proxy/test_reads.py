@@ -1,0 +1,290 @@
+"""A read through the proxy: one moment, fixed before anybody is asked; and the result's last cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fakes import DEFAULT, OTHER, collection, index, schema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency
+from elanus.core.errors import (
+    CollectionNotLoaded,
+    DeadlineExceeded,
+    FieldNotFound,
+    IndexNotFound,
+    InvalidParameter,
+    PartitionNotFound,
+    TaskQueueFull,
+)
+from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.timestamps import Timestamp, compose
+from elanus.proxy.api import Query, Search
+from elanus.proxy.cache import CachedCollection, collection_view
+from elanus.proxy.measures import NoMeasures
+from elanus.proxy.queues import DqQueue
+from elanus.proxy.reads import Reader
+from elanus.rpc.querynode import NodeHits
+
+L = ConsistencyLevel
+NOW = compose(100_000)
+GRACEFUL_MS = 5000
+
+
+class Nodes:
+    """Query nodes that have come to ``served``, and answer every search with the same hits."""
+
+    def __init__(self, served: Timestamp = NOW, hits: NodeHits | None = None) -> None:
+        self.served = served
+        self.hits = hits or a_query_each(1)
+        self.waited: list[tuple[Timestamp, float]] = []
+        self.asked: list[Any] = []
+        self.rows: dict[str, pa.Array] = {"pk": pa.array([1, 2, 3, 4])}
+
+    def service_time(self, _collection_id: int) -> Timestamp:
+        if self.served < 0:
+            raise CollectionNotLoaded("not loaded")
+        return self.served
+
+    def wait_service_time(self, _collection_id: int, ts: Timestamp, timeout_s: float) -> None:
+        self.waited.append((ts, timeout_s))
+        if ts > compose(200_000):
+            raise DeadlineExceeded("too late")
+
+    def search(self, request: Any) -> NodeHits:
+        self.asked.append(request)
+        return self.hits
+
+    def query(self, request: Any) -> dict[str, pa.Array]:
+        self.asked.append(request)
+        return self.rows
+
+    def count(self, request: Any) -> int:
+        self.asked.append(request)
+        return 17
+
+
+def a_query_each(*counts: int) -> NodeHits:
+    total = sum(counts)
+    return NodeHits(
+        "L2",
+        np.concatenate(([0], np.cumsum(counts))),
+        pa.array(range(total)),
+        np.linspace(0.12345, 9.87654, total, dtype=np.float32),
+        {"price": pa.array([float(n) for n in range(total)])},
+    )
+
+
+class Bench:
+    def __init__(self, nodes: Nodes | None = None, now: Timestamp = NOW, reads_max: int = 4) -> None:
+        self.nodes = nodes or Nodes()
+        self.queue = DqQueue(reads_max)
+        self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
+        self.reader = Reader(
+            self.nodes,
+            self.queue,
+            lambda: now,
+            lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
+            NoMeasures(),
+            graceful_time_ms=GRACEFUL_MS,
+            timeout_s=7.0,
+        )
+
+
+def cached(
+    of: CollectionSchema | None = None, level: ConsistencyLevel = L.BOUNDED, indexed: bool = True
+) -> CachedCollection:
+    found = collection(of or schema(), level=level, partitions=(DEFAULT, OTHER))
+    return CachedCollection(
+        collection_view("default", found), {"_default": DEFAULT, "p1": OTHER}, (index(),) if indexed else ()
+    )
+
+
+def search(**changes: Any) -> Search:
+    asked = Search(
+        database="default",
+        collection="c",
+        partitions=(),
+        vector_field="",
+        queries=np.zeros((1, 2), np.float32),
+        limit=10,
+        offset=0,
+        filter="",
+        metric_type="",
+        params={"ef": 50},
+        output_fields=("price",),
+        round_decimal=-1,
+        consistency=ReadConsistency(),
+    )
+    return replace(asked, **changes)
+
+
+def query(**changes: Any) -> Query:
+    return replace(Query("default", "c", (), "pk > 0", ("price",), None, 0, ReadConsistency()), **changes)
+
+
+# the moment
+
+
+@pytest.mark.parametrize(
+    ("level", "served", "read_at", "waits"),
+    [
+        (L.STRONG, NOW, NOW, False),
+        (L.STRONG, compose(99_999), NOW, True),
+        (L.BOUNDED, compose(96_000), compose(96_000), False),
+        (L.BOUNDED, compose(95_000), compose(95_000), False),
+        (L.BOUNDED, compose(94_999), compose(95_000), True),
+        (L.EVENTUALLY, compose(3), compose(3), False),
+        (L.EVENTUALLY, Timestamp(0), Timestamp(1), True),
+    ],
+)
+def test_a_read_is_as_of_what_is_served_or_of_what_it_demands(
+    level: ConsistencyLevel, served: Timestamp, read_at: Timestamp, waits: bool
+) -> None:
+    bench = Bench(Nodes(served))
+    result = bench.reader.search(cached(), search(consistency=ReadConsistency(level)))
+    assert result.ts == bench.nodes.asked[0].read_ts == read_at
+    assert bench.nodes.waited == ([(read_at, 7.0)] if waits else [])
+    assert bench.asked_ticks == ([(("by-dev-rootcoord-dml_0",), read_at)] if waits else [])
+
+
+def test_a_session_reads_its_own_writes() -> None:
+    written = compose(99_000)
+    bench = Bench(Nodes(compose(98_000)))
+    bench.reader.query(cached(), query(consistency=ReadConsistency(L.SESSION, written)))
+    assert bench.nodes.waited == [(written, 7.0)]
+
+
+def test_without_a_level_the_collections_own_decides() -> None:
+    bench = Bench(Nodes(compose(98_000)))
+    bench.reader.query(cached(level=L.STRONG), query(consistency=ReadConsistency()))
+    assert bench.nodes.waited == [(NOW, 7.0)]
+
+
+def test_a_delete_by_filter_sees_every_write_before_it() -> None:
+    bench = Bench(Nodes(compose(99_999)))
+    keys = bench.reader.matching_keys(cached(level=L.EVENTUALLY), "price > 3", {}, "p1")
+    assert keys.to_pylist() == [1, 2, 3, 4]
+    assert bench.nodes.waited == [(NOW, 7.0)]
+    assert (bench.nodes.asked[0].partition_ids, bench.nodes.asked[0].output_fields) == ((OTHER,), ("pk",))
+
+
+def test_what_is_not_loaded_is_said_before_anything_waits() -> None:
+    bench = Bench(Nodes(Timestamp(-1)))
+    with pytest.raises(CollectionNotLoaded):
+        bench.reader.search(cached(), search())
+    assert bench.asked_ticks == []
+
+
+def test_a_read_that_waited_in_vain_frees_its_slot() -> None:
+    bench = Bench(Nodes(Timestamp(0)), now=compose(300_000), reads_max=1)
+    for _ in range(2):
+        with pytest.raises(DeadlineExceeded):
+            bench.reader.search(cached(), search(consistency=ReadConsistency(L.STRONG)))
+
+
+def test_reads_beyond_the_limit_are_refused() -> None:
+    bench = Bench(reads_max=1)
+    with bench.queue.slot(), pytest.raises(TaskQueueFull):
+        bench.reader.query(cached(), query())
+
+
+# what is asked of the nodes
+
+
+def test_a_search_covers_its_offset_and_names_ids() -> None:
+    bench = Bench()
+    bench.reader.search(cached(), search(limit=10, offset=5, partitions=("p1", "p1"), metric_type="l2"))
+    (asked,) = bench.nodes.asked
+    assert (asked.k, asked.partition_ids, asked.field_id, asked.metric_type) == (15, (OTHER,), 102, "L2")
+    assert (asked.output_fields, asked.params) == (("price",), {"ef": 50})
+
+
+@pytest.mark.parametrize(
+    ("request_", "of", "error"),
+    [
+        (search(vector_field="price"), schema(), FieldNotFound),
+        (search(vector_field="nope"), schema(), FieldNotFound),
+        (search(), schema(vectors=2), InvalidParameter),
+        (search(vector_field="v1"), schema(vectors=2), IndexNotFound),
+        (search(metric_type="IP"), schema(), InvalidParameter),
+        (search(partitions=("nope",)), schema(), PartitionNotFound),
+        (search(output_fields=("nope",)), schema(), FieldNotFound),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_before_the_nodes_hear_of_it(
+    request_: Search, of: CollectionSchema, error: type[Exception]
+) -> None:
+    bench = Bench()
+    with pytest.raises(error):
+        bench.reader.search(cached(of), request_)
+    assert bench.nodes.asked == []
+
+
+def test_a_query_asks_for_no_more_rows_than_it_needs_and_cuts_its_offset() -> None:
+    bench = Bench()
+    result = bench.reader.query(cached(), query(limit=3, offset=1))
+    assert bench.nodes.asked[0].limit == 4
+    assert result.fields["pk"].to_pylist() == [2, 3, 4]
+    assert result.output_fields == ("pk", "price")
+
+
+def test_a_count_is_one_row_and_asks_for_none() -> None:
+    bench = Bench()
+    result = bench.reader.query(cached(), query(output_fields=("count(*)",), filter=""))
+    assert {n: c.to_pylist() for n, c in result.fields.items()} == {"count(*)": [17]}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        query(filter=""),
+        query(output_fields=("count(*)",), limit=5),
+        query(filter="", ids=["x"]),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused(asked: Query) -> None:
+    bench = Bench()
+    with pytest.raises(InvalidParameter):
+        bench.reader.query(cached(), asked)
+    assert bench.nodes.asked == []
+
+
+@pytest.mark.parametrize("asked", [query(filter="", limit=5), query(filter="", ids=[3, 4])])
+def test_an_empty_filter_with_a_limit_or_with_ids_is_one(asked: Query) -> None:
+    bench = Bench()
+    bench.reader.query(cached(), asked)
+    keys = bench.nodes.asked[0].primary_keys
+    assert (None if keys is None else keys.to_pylist()) == asked.ids
+
+
+def test_ids_take_the_type_of_the_primary_key() -> None:
+    bench = Bench()
+    bench.nodes.rows = {"pk": pa.array(["a"])}
+    bench.reader.query(cached(schema(key=DataType.VARCHAR)), query(filter="", ids=["a"]))
+    assert bench.nodes.asked[0].primary_keys.type == pa.string()
+
+
+# the result
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.integers(0, 8))
+def test_each_query_loses_its_first_hits_and_no_other(counts: list[int], offset: int) -> None:
+    hits = a_query_each(*counts)
+    result = Bench(Nodes(hits=hits)).reader.search(cached(), search(offset=offset))
+    expected = [list(range(b, e))[offset:] for b, e in zip(hits.offsets, hits.offsets[1:], strict=False)]
+    bounds = list(zip(result.offsets, result.offsets[1:], strict=False))
+    assert [result.ids.to_pylist()[b:e] for b, e in bounds] == expected
+    assert result.scores.tolist() == [float(hits.scores[n]) for part in expected for n in part]
+    assert result.fields["price"].to_pylist() == [float(n) for part in expected for n in part]
+
+
+@pytest.mark.parametrize(("decimals", "first"), [(-1, 0.12345), (0, 0.0), (2, 0.12), (4, 0.1234)])
+def test_scores_are_rounded_only_when_asked(decimals: int, first: float) -> None:
+    result = Bench(Nodes(hits=a_query_each(3))).reader.search(cached(), search(round_decimal=decimals))
+    assert result.scores[0] == pytest.approx(first, abs=1e-4 if decimals == 4 else 1e-6)
