@@ -1,0 +1,244 @@
+"""Collections, indexes and loads as a client's thread asks for them; and what is said when there are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakes import CID, DEFAULT, OTHER, collection, index, schema
+from proxy_bench import NODE, Bench
+
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import (
+    CollectionNotFound,
+    CollectionNotLoaded,
+    ElanusError,
+    IndexNotFound,
+    InvalidDimension,
+    InvalidParameter,
+    NotSupported,
+    PartitionNotFound,
+    PartitionNotLoaded,
+)
+from elanus.core.ids import IndexID, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import compose
+from elanus.proxy.api import CreateCollection, LoadedView, SegmentView
+from elanus.rpc.querycoord import LoadStatus
+from elanus.rpc.querynode import SegmentServing
+
+TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
+
+
+def asked(work: Callable[[Bench], Any]) -> Bench:
+    """Run ``work`` in a thread beside the event loop of a proxy that knows one collection, ``c``."""
+
+    async def run() -> Bench:
+        bench = Bench(TWO_PARTITIONS)
+        await asyncio.to_thread(work, bench)
+        return bench
+
+    return asyncio.run(run())
+
+
+def refused(work: Callable[[Bench], Any], error: type[ElanusError], match: str | None = None) -> Bench:
+    def expect(bench: Bench) -> None:
+        with pytest.raises(error, match=match):
+            work(bench)
+
+    return asked(expect)
+
+
+def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
+    return LoadStatus(CID, whole, dict(zip((DEFAULT, OTHER), percentages, strict=False)))
+
+
+# collections
+
+
+@pytest.mark.parametrize(("name", "there"), [("c", True), ("a", True), ("nope", False)])
+def test_has_collection_knows_names_and_aliases(name: str, there: bool) -> None:
+    asked(lambda b: check(b.front.has_collection("default", name) is there))
+
+
+def check(true: object) -> None:
+    assert true
+
+
+def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
+    async def missing(_database: str, _name: str) -> None:
+        raise CollectionNotFound("gone already")
+
+    async def aliased(_database: str, _name: str) -> None:
+        raise InvalidParameter("remove its aliases first")
+
+    def drop(bench: Bench, how: Any) -> None:
+        bench.root.drop_collection = how  # type: ignore[attr-defined]
+        bench.front.drop_collection("default", "c")
+
+    asked(lambda b: drop(b, missing))
+    refused(lambda b: drop(b, aliased), InvalidParameter, "aliases")
+
+
+def test_a_partition_count_needs_a_partition_key() -> None:
+    request = CreateCollection("default", schema(), 1, ConsistencyLevel.BOUNDED, {}, num_partitions=16)
+    refused(lambda b: b.front.create_collection(request), InvalidParameter, "partition key")
+
+
+def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:
+    def segment(number: int, partition: Any, state: SegmentState, rows: int) -> SegmentInfo:
+        zero = compose(1)
+        return SegmentInfo(SegmentID(number), CID, partition, "v", state, 1000, zero, zero, rows=rows)
+
+    def work(bench: Bench) -> None:
+        states = SegmentState.GROWING, SegmentState.FLUSHED, SegmentState.DROPPED
+        infos = [segment(n, (DEFAULT, OTHER)[n % 2], s, 10**n) for n, s in enumerate(states)]
+        bench.data.infos = {i.segment_id: i for i in infos}
+        assert bench.front.collection_rows("default", "c") == 11
+        assert bench.front.partition_rows("default", "c", "_default") == 1
+        assert bench.front.partition_rows("default", "c", "p1") == 10
+        assert [s.rows for s in bench.front.persistent_segments("default", "c")] == [1, 10]
+
+    asked(work)
+
+
+def test_aliases_are_listed_for_one_collection_or_for_all() -> None:
+    def work(bench: Bench) -> None:
+        assert list(bench.front.list_aliases("default", "c")) == ["a"]
+        assert list(bench.front.list_aliases("default", "")) == ["a"]
+        assert bench.front.describe_alias("default", "a") == "c"
+
+    asked(work)
+
+
+# indexes
+
+
+def test_an_index_is_checked_before_anybody_hears_of_it() -> None:
+    params = {"index_type": "HNSW", "metric_type": "L2", "dim": "3"}
+    bench = refused(
+        lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidDimension, "dimension"
+    )
+    assert bench.index.calls.of("create_index") == []
+    refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), InvalidParameter, "nope")
+
+
+def test_an_index_without_a_name_has_its_fields() -> None:
+    params = {"index_type": "FLAT", "metric_type": "L2"}
+    bench = asked(lambda b: b.front.create_index("default", "c", "v0", "", params))
+    assert bench.index.calls.of("create_index") == [(CID, "v0", "v0", params)]
+
+
+def test_an_index_of_a_loaded_collection_is_not_dropped() -> None:
+    def drop(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.query.statuses = [loaded(50, 50)]
+        bench.front.drop_index("default", "c", "v0", "")
+
+    assert refused(drop, InvalidParameter, "release the collection first").index.calls.of("drop_index") == []
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "dropped"),
+    [("v0", "", True), ("", "v0", True), ("", "", True), ("v0", "other", False), ("price", "", False)],
+)
+def test_an_index_is_dropped_by_its_field_or_its_name(field: str, name: str, dropped: bool) -> None:
+    def drop(bench: Bench) -> None:
+        bench.index.defined.append(index(90))
+        bench.front.drop_index("default", "c", field, name)
+
+    assert asked(drop).index.calls.of("drop_index") == ([(CID, IndexID(90))] if dropped else [])
+
+
+# loading
+
+
+def test_a_load_needs_an_index_on_every_vector() -> None:
+    bench = refused(lambda b: b.front.load("default", "c", [], 1, False), IndexNotFound, r"\[v0\]")
+    assert bench.query.calls.of("load") == []
+
+
+def test_a_load_names_partitions_by_id() -> None:
+    def load(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.front.load("default", "c", ["p1"], 1, False)
+        bench.front.load("default", "c", [], 0, False)
+        bench.front.release("default", "c", ["p1"])
+
+    bench = asked(load)
+    assert bench.query.calls.asked == [
+        ("load", (CID, (OTHER,))),
+        ("load", (CID, ())),
+        ("release", (CID, (OTHER,))),
+    ]
+    refused(lambda b: b.front.load("default", "c", ["nope"], 1, False), PartitionNotFound)
+
+
+def test_more_replicas_than_query_nodes_are_refused_not_ignored() -> None:
+    refused(lambda b: b.front.load("default", "c", [], 2, False), NotSupported, "replica_number 2")
+
+
+@pytest.mark.parametrize(
+    ("status", "partitions", "state"),
+    [
+        (None, [], "NotLoad"),
+        (loaded(100, 100), [], "Loaded"),
+        (loaded(100, 99), [], "Loading"),
+        (loaded(100, 99), ["_default"], "Loaded"),
+        (loaded(100, whole=False), ["p1"], "NotLoad"),
+        (loaded(100, 100), ["nope"], "NotExist"),
+    ],
+)
+def test_load_states(status: LoadStatus | None, partitions: list[str], state: str) -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [status] if status else []
+        assert bench.front.load_state("default", "c", partitions) == state
+
+    asked(work)
+    asked(lambda b: check(b.front.load_state("default", "nope", []) == "NotExist"))
+
+
+def test_progress_is_that_of_the_slowest_partition_asked_for() -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [loaded(100, 40)]
+        assert bench.front.loading_progress("default", "c", []) == LoadedView("c", 40, False)
+        assert bench.front.loading_progress("default", "c", ["_default"]) == LoadedView("c", 100, True)
+        assert bench.front.loaded_partitions("default", "c")["p1"].percentage == 40
+        assert set(bench.front.loaded_collections("default")) == {"c"}
+
+    asked(work)
+
+
+def test_progress_of_what_was_never_asked_to_load_is_an_error() -> None:
+    refused(lambda b: b.front.loading_progress("default", "c", []), CollectionNotLoaded)
+
+    def partly(bench: Bench) -> None:
+        bench.query.statuses = [loaded(100, whole=False)]
+        bench.front.loading_progress("default", "c", ["p1"])
+
+    refused(partly, PartitionNotLoaded)
+
+
+# insight
+
+
+def test_query_segments_tell_state_node_and_index() -> None:
+    def work(bench: Bench) -> None:
+        bench.index.defined.append(index(90))
+        bench.query.held = (
+            (
+                NODE,
+                SegmentServing(SegmentID(1), CID, DEFAULT, "v", 10, True, 4096, IndexID(90), (IndexID(90),)),
+            ),
+            (NODE, SegmentServing(SegmentID(2), CID, OTHER, "v", 5, False, 512, IndexID(0))),
+        )
+        assert list(bench.front.query_segments("default", "c")) == [
+            SegmentView(
+                SegmentID(1), CID, DEFAULT, 10, SegmentState.SEALED, 4096, IndexID(90), "v0", (NODE,)
+            ),
+            SegmentView(SegmentID(2), CID, OTHER, 5, SegmentState.GROWING, 512, IndexID(0), "", (NODE,)),
+        ]
+
+    asked(work)
