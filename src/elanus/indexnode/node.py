@@ -26,7 +26,7 @@ class IndexNode:
         self._threads = threads
 
     async def build_index(self, request: BuildIndex) -> IndexFile:
-        """Raises `Unavailable` for a cancelled job, `Internal` for a failed one, and what the build raises."""
+        """Raises `Unavailable` for a cancelled job, `Internal` for a failed one, what the build raises."""
         plan = IndexBuildPlan(
             attempt=f"{request.version}-{uuid.uuid4().hex[:8]}",
             build_id=request.build_id,
