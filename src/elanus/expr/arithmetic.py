@@ -77,8 +77,10 @@ def compare(left: Numbers, comparator: Comparator, right: Numbers, rows: int) ->
 
 
 def calculate(operator: str, left: Numbers, right: Numbers) -> Numbers:
-    """The result row by row: whole if both sides are whole (never for ``**``). Sums and products wrap at
-    64 bits; a zero divisor, and a result that is no number, give null."""
+    """The result row by row: whole if both sides are whole, except for ``**``.
+
+    Sums and products wrap at 64 bits. A zero divisor, and a result that is no number, give null.
+    """
     integers = floats = None
     if operator != "**" and left.integers is not None and right.integers is not None:
         whole = (pc.cast(left.integers, pa.int64()), pc.cast(right.integers, pa.int64()))

@@ -14,12 +14,10 @@ from elanus.expr.comparisons import bind_comparison, bind_membership, holds
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
 from elanus.expr.logic import all_of, any_of, negation
-from elanus.expr.operands import BoundOperand, OperandBinder, Value, unsupported_function
+from elanus.expr.operands import FUNCTIONS, BoundOperand, OperandBinder, Value, unsupported_function
 from elanus.expr.source import Source
 from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate, type_name
 
-_CONTAINS = ("contains", "contains_all", "contains_any")
-_FUNCTIONS = {f"{prefix}_{verb}": verb for prefix in ("json", "array") for verb in _CONTAINS}
 _VECTOR_NAMES = {DataType.FLOAT_VECTOR: "VECTOR_FLOAT", DataType.BINARY_VECTOR: "VECTOR_BINARY"}
 
 
@@ -172,7 +170,7 @@ class _Binder:
         return IsNull(column, negated=True)
 
     def _call(self, node: syntax.Call) -> Predicate:
-        verb = _FUNCTIONS.get(node.function.lower())
+        verb = FUNCTIONS.get(node.function.lower())
         if verb is None:
             raise unsupported_function(self._source, node)
         if len(node.arguments) != 2:

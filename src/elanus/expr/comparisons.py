@@ -6,6 +6,7 @@ that ``score == 0.1`` finds the rows into which 0.1 was inserted.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from elanus.core.schema import DataType
 from elanus.expr import literals, syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
-from elanus.expr.source import Source
+from elanus.expr.source import Source, shorten
 from elanus.expr.tree import (
     Always,
     Arithmetic,
@@ -33,12 +34,12 @@ from elanus.expr.tree import (
 
 _EQUALITY = (Comparator.EQ, Comparator.NE)
 _COMPARE: dict[Comparator, Callable[[Any, Any], bool]] = {
-    Comparator.EQ: lambda a, b: bool(a == b),
-    Comparator.NE: lambda a, b: bool(a != b),
-    Comparator.LT: lambda a, b: bool(a < b),
-    Comparator.LE: lambda a, b: bool(a <= b),
-    Comparator.GT: lambda a, b: bool(a > b),
-    Comparator.GE: lambda a, b: bool(a >= b),
+    Comparator.EQ: operator.eq,
+    Comparator.NE: operator.ne,
+    Comparator.LT: operator.lt,
+    Comparator.LE: operator.le,
+    Comparator.GT: operator.gt,
+    Comparator.GE: operator.ge,
 }
 
 
@@ -57,7 +58,7 @@ def bind_comparison(
         return _with_constant(comparator, left, right)
     if any(column.is_json for side in (left, right) for column in columns_of(as_operand(side))):
         what = "two column comparison with JSON type is not supported"
-        raise source.error(what, node.start, _json_remedy(source, right))
+        raise source.error(what, node.start, _json_remedy(right))
     return Compare(comparator, left, right)
 
 
@@ -68,8 +69,8 @@ def _constants(
         what = f"placeholder was not supported between two constants with operator: {comparator}"
         raise source.error(what, node.start, "a template stands for a value, not for a field")
     if not _comparable(comparator, left, right):
-        shown_text = source.of(node)
-        what = f"comparison operations cannot be applied to two incompatible operands: {shown_text}"
+        text = source.of(node)
+        what = f"comparison operations cannot be applied to two incompatible operands: {text}"
         raise source.error(what, node.start, "compare numbers with numbers and text with text")
     return Always(holds(comparator, left, right))
 
@@ -118,7 +119,7 @@ def _family(operand: BoundOperand) -> DataType | None:
 def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:
     for side, against in ((left, right), (right, left)):
         if isinstance(side, Value) and side.template:
-            what = f"cannot cast value to {type_name(against.data_type)}, value: {side.shown}"
+            what = f"cannot cast value to {type_name(against.data_type)}, value: {shown(side.value)}"
             return source.error(what, node.start, f"give {{{side.template}}} a value of the field's type")
     names = f"{type_name(left.data_type)} and {type_name(right.data_type)}"
     what = f"comparisons between {names} are not supported"
@@ -130,9 +131,8 @@ def _type_remedy(operand: BoundOperand) -> str:
         return "vector fields cannot be filtered on"
     match _family(operand):
         case DataType.DOUBLE:
-            return (
-                "a whole number is due" if operand.data_type.is_integer else "a number is due, without quotes"
-            )
+            kind = "whole number" if operand.data_type.is_integer else "number"
+            return f"a {kind} is due, without quotes"
         case DataType.VARCHAR:
             return "text in quotes is due"
         case DataType.BOOL:
@@ -141,7 +141,7 @@ def _type_remedy(operand: BoundOperand) -> str:
             return "booleans and lists know only == and !="
 
 
-def _json_remedy(source: Source, right: BoundOperand) -> str:
+def _json_remedy(right: BoundOperand) -> str:
     if isinstance(right, Column) and right.field.is_dynamic and len(right.path) == 1:
         return f'if text is meant, write "{right.path[0]}"'
     return "compare JSON values with literals"
@@ -152,10 +152,8 @@ def bind_membership(source: Source, node: syntax.Member, column: Column, values:
     items = values.value
     if column.is_json:
         return JsonMember(column, JsonSet.of(items), node.negated)
-    allowed = _ELEMENTS.get(
-        _family(column) if not column.data_type.is_integer else DataType.INT64, frozenset()
-    )
-    if not set(map(type, items)) <= allowed or column.data_type.is_vector:
+    allowed = _element_types(column.data_type)
+    if not set(map(type, items)) <= allowed or not allowed:
         wrong = next((i for i, item in enumerate(items) if type(item) not in allowed), None)
         raise _wrong_element(source, node, column, items, wrong)
     try:
@@ -163,15 +161,19 @@ def bind_membership(source: Source, node: syntax.Member, column: Column, values:
     except OverflowError:
         wrong = next(i for i, item in enumerate(items) if not INT64_MIN <= item <= INT64_MAX)
         position = _element_start(source, node.values, wrong)
-        raise source.error(f"value out of range: {items[wrong]}", position, "integers have 64 bits") from None
+        what = f"value out of range: {shorten(str(items[wrong]))}"
+        raise source.error(what, position, "integers have 64 bits") from None
 
 
-_ELEMENTS: dict[DataType | None, frozenset[type]] = {
-    DataType.BOOL: frozenset({bool}),
-    DataType.INT64: frozenset({int}),
-    DataType.DOUBLE: frozenset({int, float}),
-    DataType.VARCHAR: frozenset({str}),
-}
+def _element_types(data_type: DataType) -> set[type]:
+    """The types a list may hold that the field is looked up in; none for vectors."""
+    if data_type.is_integer:
+        return {int}
+    if data_type.is_floating:
+        return {int, float}
+    if data_type is DataType.VARCHAR:
+        return {str}
+    return {bool} if data_type is DataType.BOOL else set()
 
 
 def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
@@ -183,9 +185,8 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
         return pa.array(numbers[(numbers >= limits.min) & (numbers <= limits.max)], arrow_type)
     if column.data_type.is_floating:
         with np.errstate(over="ignore"):
-            return pa.array(
-                np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype()), arrow_type
-            ).unique()
+            rounded = np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype())
+        return pa.array(rounded, arrow_type).unique()
     return pa.array(items, arrow_type).unique()
 
 

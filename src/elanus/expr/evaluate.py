@@ -2,8 +2,8 @@
 
 Leaves are Arrow kernels over whole columns. A conjunction runs its cheapest condition first; once few rows
 are undecided, the dearer conditions look at those rows only (a disjunction likewise). On a million rows,
-``price > 10 and color in ["a", "b"] and name like "a%"`` takes 15 ms with half the prices above 10, and
-4 ms with one in a hundred.
+``price > 10 and color in ["a", "b"] and name like "a%"`` takes 8 ms with half the prices above 10 and 3 ms
+with one in a hundred; every kernel over all rows takes 15 ms.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ SELECT_ROWS_MIN = 4096
 
 
 class Evaluator(Visitor[pa.Array]):
-    """Each node's outcome: Arrow booleans of shape (batch.rows,), null for unknown."""
+    """Which rows each node is true of: Arrow booleans of shape (batch.rows,).
+
+    Leaves may answer null, for unknown. In conjunctions and disjunctions that counts as false, and may,
+    because no negation stands above them: what is not true down there cannot make anything true up here.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -56,34 +60,36 @@ class Evaluator(Visitor[pa.Array]):
         return pa.array(np.full(self._batch.rows, node.value))
 
     def conjunction(self, node: And) -> pa.Array:
-        return self._combine(node.children, pc.and_kleene, decided=False)
+        return self._combine(node.children, pc.and_, decided=False)
 
     def disjunction(self, node: Or) -> pa.Array:
-        return self._combine(node.children, pc.or_kleene, decided=True)
+        return self._combine(node.children, pc.or_, decided=True)
 
     def _combine(
-        self, children: Sequence[Predicate], kleene: Callable[[Any, Any], pa.Array], decided: bool
+        self, children: Sequence[Predicate], join: Callable[[Any, Any], pa.Array], decided: bool
     ) -> pa.Array:
-        """Fold the children's outcomes. A row whose outcome is ``decided`` stays so, whatever follows."""
-        outcome = self.visit(children[0])
+        """Fold the children's answers. A row whose answer is ``decided`` stays so, whatever follows."""
+        answer = pc.fill_null(self.visit(children[0]), False)
+        costs = [cost_of(child, self._batch.prepared) for child in children]
+        cost_left = sum(costs)
         for number, child in enumerate(children[1:], start=1):
-            undecided = _is_not(outcome, decided)
-            left = undecided.true_count
-            if left == 0:
-                return outcome
-            if self._is_worth_selecting(children[number:], left):
+            cost_left -= costs[number - 1]
+            undecided = pc.invert(answer) if decided else answer
+            rows_left = undecided.true_count
+            if rows_left == 0:
+                return answer
+            if self._is_worth_selecting(rows_left, cost_left, len(children) - number):
                 indices = pc.indices_nonzero(undecided)
-                rest = Evaluator(self._batch.select(indices))._combine(children[number:], kleene, decided)
-                return _scatter(kleene(outcome.take(indices), rest), indices, self._batch.rows, decided)
-            outcome = kleene(outcome, self.visit(child))
-        return outcome
+                rest = Evaluator(self._batch.select(indices))._combine(children[number:], join, decided)
+                return _scatter(rest, indices, self._batch.rows, decided)
+            answer = join(answer, pc.fill_null(self.visit(child), False))
+        return answer
 
-    def _is_worth_selecting(self, children: Sequence[Predicate], left: int) -> bool:
+    def _is_worth_selecting(self, rows_left: int, cost_left: int, conditions_left: int) -> bool:
         rows = self._batch.rows
-        if rows < SELECT_ROWS_MIN:
-            return False
-        saved = (rows - left) * sum(cost_of(child, self._batch.prepared) for child in children)
-        return saved > SCATTER_COST * rows + TAKE_COST * left * len(children)
+        saved = (rows - rows_left) * cost_left
+        price = SCATTER_COST * rows + TAKE_COST * rows_left * conditions_left
+        return rows >= SELECT_ROWS_MIN and saved > price
 
     def compare(self, node: Compare) -> pa.Array:
         left, right, comparator = node.left, node.right, node.comparator
@@ -95,7 +101,7 @@ class Evaluator(Visitor[pa.Array]):
             )
         if isinstance(left, Column) and left.data_type in (DataType.VARCHAR, DataType.BOOL):
             assert isinstance(right, Column)
-            one, other = (kernels.decoded(self._batch.column(c.field.name)) for c in (left, right))
+            one, other = (self._batch.column(column.field.name) for column in (left, right))
             return kernels.compare(one, comparator, other)
         return arithmetic.compare(self._numbers(left), comparator, self._numbers(right), self._batch.rows)
 
@@ -158,19 +164,8 @@ class Evaluator(Visitor[pa.Array]):
         return present if node.negated else pc.invert(present)
 
 
-def _is_not(outcome: pa.Array, decided: bool) -> pa.Array:
-    """Where the outcome is unknown or the opposite of ``decided``."""
-    settled = pc.fill_null(outcome, not decided)
-    return pc.invert(settled) if decided else settled
-
-
-def _scatter(outcomes: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:
-    """Outcomes of some rows among ``rows``, all others being ``elsewhere``."""
-    where = indices.to_numpy()
-    values = np.full(rows, elsewhere)
-    values[where] = pc.fill_null(outcomes, False).to_numpy(zero_copy_only=False)
-    if not outcomes.null_count:
-        return pa.array(values)
-    nulls = np.zeros(rows, bool)
-    nulls[where] = pc.is_null(outcomes).to_numpy(zero_copy_only=False)
-    return pa.array(values, mask=nulls)
+def _scatter(answers: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:
+    """The answers of some rows among ``rows``, all others being ``elsewhere``."""
+    scattered = np.full(rows, elsewhere)
+    scattered[indices.to_numpy()] = answers.to_numpy(zero_copy_only=False)
+    return pa.array(scattered)

@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from elanus.core.errors import Internal
 from elanus.expr.jsonvalues import JsonValues, Path
 
+KEPT_PATHS_MAX = 64
+"""A `JsonColumn` keeps the values at this many paths: clients choose the paths, and memory is finite."""
 _BLOCK_ROWS = 16_384
 _STRUCT_KEY = re.compile(r"""[^"\\\x00-\x1f]*[^"\\\x00-\x1f0-9][^"\\\x00-\x1f]*""")
 """Keys a struct can have: no escapes, and not all digits, which might also index an array."""
@@ -29,23 +31,21 @@ class JsonColumn:
     """A JSON column that keeps what was once read out of it.
 
     For columns that many filters meet: sealed segments, say. A path is decoded by the first filter that
-    names it; its values then stay, as Arrow columns, as long as this object. Threads may share it.
+    names it; its values then stay, as Arrow columns, until `KEPT_PATHS_MAX` other paths were asked for.
+    Threads may share it.
     """
 
     def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
         """``texts``: one JSON text a row, as strings, possibly dictionary-encoded; null for null."""
         self.texts = texts
-        self._values: dict[Path, JsonValues] = {}
+        self._values = lru_cache(maxsize=KEPT_PATHS_MAX)(lambda path: json_values(texts, path))
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def values(self, path: Path) -> JsonValues:
         """The rows' values at a path. Raises `Internal` if a row is not JSON."""
-        found = self._values.get(path)
-        if found is None:  # two threads may both come here, and then store the same
-            found = self._values[path] = json_values(self.texts, path)
-        return found
+        return self._values(path)
 
 
 def json_values(texts: pa.Array | pa.ChunkedArray, path: Path) -> JsonValues:
@@ -66,19 +66,27 @@ def _read_block(texts: pa.Array, path: Path) -> list[Any]:
     document = f"[{pc.binary_join(array, ',')[0].as_py()}]"
     decoder, walk = _reader(path)
     try:
-        return [walk(row) for row in decoder.decode(document)]
-    except (msgspec.DecodeError, RecursionError):  # numbers beyond double, NaN …: Python's decoder takes them
-        return [_read_row(row, path) for row in rows.to_pylist()]
+        values = [walk(row) for row in decoder.decode(document)]
+    except (msgspec.DecodeError, RecursionError):
+        values = []
+    if len(values) == len(rows):
+        return values
+    # Something in the block is special: a number beyond double, NaN, … or is not JSON.
+    return [_read_row(row, path) for row in rows.to_pylist()]
 
 
 def _read_row(text: str, path: Path) -> Any:
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_integer)
     except RecursionError:  # too deeply nested to look into
         return {}
     except ValueError as problem:
         raise Internal(f"a row of a JSON field holds {text[:80]!r}, which is not JSON: {problem}") from None
     return _walk(value, path)
+
+
+def _integer(digits: str) -> float:
+    return int(digits) if len(digits) < 20 else float(digits)
 
 
 @lru_cache(maxsize=256)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 Path = tuple[str | int, ...]
 """Keys of objects and indexes of arrays, from the outside in."""
 
+UNKNOWN = pa.scalar(None, pa.bool_())
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -48,15 +49,9 @@ class JsonValues:
         if int in types and any(type(v) is int and not INT64_MIN <= v <= INT64_MAX for v in values):
             values = [_within_64_bits(value) for value in values]
             types = set(map(type, values))
-        absent = types & {type(None), msgspec.UnsetType}
-        present = (
-            [v is not None and v is not msgspec.UNSET for v in values]
-            if absent
-            else np.ones(len(values), bool)
-        )
         return cls(
             rows=len(values),
-            present=pa.array(present, pa.bool_()),
+            present=pa.array([v is not None and v is not msgspec.UNSET for v in values], pa.bool_()),
             integers=_of_type(values, int, pa.int64()) if int in types else None,
             floats=_of_type(values, float, pa.float64()) if float in types else None,
             strings=_of_type(values, str, pa.string()) if str in types else None,
@@ -93,7 +88,7 @@ class JsonValues:
         No value is in the empty set, whatever its type.
         """
         if not members.items:
-            return pc.if_else(self.present, False, pa.scalar(None, pa.bool_()))
+            return pc.if_else(self.present, False, UNKNOWN)
         found = [
             _is_in(self.integers, members.integers if members.has_numbers else None),
             _is_in(self.floats, members.floats if members.has_numbers else None),
@@ -101,10 +96,8 @@ class JsonValues:
             _is_in(self.booleans, members.booleans),
         ]
         if self.lists is not None and members.lists is not None:
-            keys = members.lists
-            found.append(
-                pa.array([None if v is None else json_key(v) in keys for v in self.lists], pa.bool_())
-            )
+            hits = [None if v is None else json_key(v) in members.lists for v in self.lists]
+            found.append(pa.array(hits, pa.bool_()))
         known = [column for column in found if column is not None]
         return pc.coalesce(*known) if known else pa.nulls(self.rows, pa.bool_())
 
@@ -117,7 +110,7 @@ class JsonValues:
         holds = np.ones(self.rows, bool)
         for one in wanted:
             holds &= self._holds_any(one)
-        return pc.if_else(is_list, pa.array(holds), pa.scalar(None, pa.bool_()))
+        return pc.if_else(is_list, pa.array(holds), UNKNOWN)
 
     def _holds_any(self, members: JsonSet) -> npt.NDArray[np.bool_]:
         elements, rows = self.elements
@@ -174,7 +167,7 @@ def json_key(value: Any) -> Any:
 def _is_in(column: pa.Array | None, members: pa.Array | None) -> pa.Array | None:
     if column is None or members is None:
         return None
-    return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=members), pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=members), UNKNOWN)
 
 
 def _of_type(values: Iterable[Any], wanted: type, arrow_type: pa.DataType) -> pa.Array:
@@ -187,4 +180,4 @@ def _within_64_bits(value: Any) -> Any:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.tree import Comparator
 
 _COMPARE: dict[Comparator, Callable[[Any, Any], Any]] = {
@@ -23,7 +24,6 @@ _COMPARE: dict[Comparator, Callable[[Any, Any], Any]] = {
     Comparator.GT: pc.greater,
     Comparator.GE: pc.greater_equal,
 }
-UNKNOWN = pa.scalar(None, pa.bool_())
 
 
 def unknown(rows: int) -> pa.Array:
@@ -60,7 +60,7 @@ def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def compare(left: Any, comparator: Comparator, right: Any) -> pa.Array:
-    """Two columns of comparable Arrow types, or a column and a scalar of its type."""
+    """Two columns of comparable Arrow types, dictionary-encoded or not, or a column and a scalar."""
     return one_array(_COMPARE[comparator](left, right))
 
 

@@ -4,8 +4,8 @@ Integers are decimal, hexadecimal (``0x``), binary (``0b``) or octal (a leading 
 strings stand in double or single quotes, with C's escapes. A backslash before any other character
 stays in the string, so that ``like "100\\%"`` reaches the pattern as it was written.
 
-A list of plain literals is decoded as a whole. Nearly every one that a program wrote is JSON already,
-so JSON's decoder gets the first try (100,000 integers: 2 ms, against 40 ms literal by literal).
+A list of plain literals is decoded as a whole. Nearly every one that a program wrote is JSON, but for the
+kind of quotes, so JSON's decoder gets the first try (100,000 integers: 2 ms, against 150 ms one by one).
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ def _unescape(match: re.Match[str]) -> str:
 
 def literal_list(text: str) -> list[Scalar]:
     """The values of a list of plain literals, brackets included. Raises `ValueError` as `string` does."""
+    plain_quotes = '"' not in text and "\\" not in text
     try:
-        decoded: list[Scalar] = msgspec.json.decode(text)
+        decoded: list[Scalar] = msgspec.json.decode(text.replace("'", '"') if plain_quotes else text)
         return decoded
-    except msgspec.DecodeError:  # single quotes, True, +1, .5, 017, a last comma …
+    except msgspec.DecodeError:  # True, +1, .5, 017, escapes, a last comma …
         return [_element(found.group()) for found in _ELEMENT.finditer(text)]
 
 

@@ -37,6 +37,7 @@ def misplaced(source: Source, problem: lark.UnexpectedToken) -> InvalidFilter:
     """The error for a word that may not stand where it stands."""
     due = _due(problem.expected or set())
     if problem.token.type == "$END":
+        due = "an operator or a closing bracket is due" if due == _OPERATOR_DUE else due
         return _invalid(source, len(source.text), f"the expression ends too early: {due}")
     word, position = str(problem.token), problem.token.start_pos or 0
     if problem.token.type == "NOT":
@@ -59,8 +60,6 @@ def _due(expected: set[str]) -> str:
         return "an index (0, 1, …) or a quoted key is due"
     if expected == {"RSQB"}:
         return "']' is due"
-    if "RPAR" in expected:
-        return "an operator or ')' is due"
     return _OPERATOR_DUE
 
 

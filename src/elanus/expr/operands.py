@@ -21,6 +21,9 @@ from elanus.expr.source import Source
 from elanus.expr.tree import Arithmetic, Column, Constant, Operand, type_name, type_of_value
 
 _VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "**": "power"}
+_CONTAINS = ("contains", "contains_all", "contains_any")
+FUNCTIONS = {f"{prefix}_{verb}": verb for prefix in ("json", "array") for verb in _CONTAINS}
+"""The functions of this release, which are conditions, and the verb each one stands for."""
 _NO_VALUE = ("null", "none", "nil", "nan")
 
 
@@ -34,11 +37,6 @@ class Value:
     @property
     def data_type(self) -> DataType:
         return type_of_value(self.value)
-
-    @property
-    def shown(self) -> str:
-        """As the reference's messages print a value."""
-        return shown(self.value)
 
 
 BoundOperand = Column | Arithmetic | Value
@@ -60,7 +58,7 @@ def shown(value: Any) -> str:
 
 
 def as_operand(bound: BoundOperand) -> Operand:
-    """The operand as it stands in the tree."""
+    """The operand as it stands in the tree; a value is no list."""
     return Constant(bound.value) if isinstance(bound, Value) else bound
 
 
@@ -73,24 +71,17 @@ class OperandBinder:
         self._values = values
 
     def bind(self, node: syntax.Node) -> BoundOperand:
+        """What a node stands for. A condition stands for no value, and is refused."""
         bound = self._bind(node)
-        # Only now: -9223372036854775808 is the negative of a number that does not fit.
-        if (
-            isinstance(bound, Value)
-            and type(bound.value) is int
-            and not INT64_MIN <= bound.value <= INT64_MAX
-        ):
-            raise self._source.error(
-                f"value out of range: {self._source.of(node)}",
-                node.start,
-                "integers have 64 bits; write 1e20 for a float",
-            )
+        self._check_range(node, bound)
         return bound
 
-    def column(self, node: syntax.Node) -> Column | None:
-        """The column that a node names, or None if it is anything else."""
-        bound = self.bind(node)
-        return bound if isinstance(bound, Column) else None
+    def _check_range(self, node: syntax.Node, bound: BoundOperand) -> None:
+        # Only of results: -9223372036854775808 is the negative of a number that does not fit.
+        value = bound.value if isinstance(bound, Value) else None
+        if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
+            what = f"value out of range: {self._source.of(node)}"
+            raise self._source.error(what, node.start, "integers have 64 bits; write 1e20 for a float")
 
     def _bind(self, node: syntax.Node) -> BoundOperand:
         match node:
@@ -108,13 +99,11 @@ class OperandBinder:
                 return self._sign(node)
             case syntax.Arithmetic():
                 return self._arithmetic(node)
-            case syntax.Call():
+            case syntax.Call() if node.function.lower() not in FUNCTIONS:
                 raise unsupported_function(self._source, node)
             case _:
                 what = f"a condition cannot be used as a value: {self._source.of(node)}"
-                raise self._source.error(
-                    what, node.start, "compare fields and literals, and join conditions with 'and'"
-                )
+                raise self._source.error(what, node.start, "join conditions with 'and', 'or' and 'not'")
 
     def _element(self, node: syntax.Node) -> Any:
         bound = self.bind(node)
@@ -130,12 +119,10 @@ class OperandBinder:
             raise self._source.error(what, node.start, f"values given: {given}")
         value = self._values[node.name]
         if not _is_literal(value):
-            what = (
-                f"the value of expression template variable {{{node.name}}} has type {type(value).__name__}"
-            )
-            raise self._source.error(
-                what, node.start, "a value is a bool, an int, a float, a str, or a list of these"
-            )
+            given_type = type(value).__name__
+            what = f"the value of expression template variable {{{node.name}}} has type {given_type}"
+            remedy = "a value is a bool, an int, a float, a str, or a list of these"
+            raise self._source.error(what, node.start, remedy)
         return Value(value, node.name)
 
     def _name(self, node: syntax.Name) -> Column:
@@ -143,9 +130,8 @@ class OperandBinder:
         if field is None:
             return self._dynamic_key(node)
         if "" in node.path:
-            raise self._source.error(
-                f"invalid identifier: {self._source.of(node)}", node.start, "a key is not empty"
-            )
+            what = f"invalid identifier: {self._source.of(node)}"
+            raise self._source.error(what, node.start, "a key is not empty")
         if node.path and field.data_type is not DataType.JSON:
             what = f"{type_name(field.data_type)} data type not supported accessed with []"
             raise self._source.error(what, node.start, f"only JSON fields have keys; write {node.name} alone")
@@ -181,14 +167,14 @@ class OperandBinder:
             what = "modulo can only apply on integer types"
             raise self._source.error(what, node.start, "use whole numbers on both sides of '%'")
         if node.operator in "/%" and isinstance(right, Value) and right.value == 0:
-            raise self._source.error(
-                "division or modulus by zero", node.right.start, "divide by something else"
-            )
+            what = "division or modulus by zero"
+            raise self._source.error(what, node.right.start, "divide by something else")
         if isinstance(left, Value) and isinstance(right, Value):
             return Value(self._fold(node, left.value, right.value))
-        return Arithmetic(
-            node.operator, as_operand(left), as_operand(right), _result_type(node.operator, left, right)
-        )
+        self._check_range(node.left, left)
+        self._check_range(node.right, right)
+        result_type = _result_type(node.operator, left, right)
+        return Arithmetic(node.operator, as_operand(left), as_operand(right), result_type)
 
     def _check_number(self, node: syntax.Node, verb: str, left: BoundOperand, right: BoundOperand) -> None:
         if all(_kind(side) is not None for side in (left, right)):
@@ -201,10 +187,8 @@ class OperandBinder:
         try:
             return _calculate(node.operator, left, right)
         except (OverflowError, ZeroDivisionError, ValueError):
-            what = f"no value for {self._source.of(node)}"
-            raise self._source.error(
-                what, node.start, "the result is not a number that fits 64 bits"
-            ) from None
+            what, remedy = f"no value for {self._source.of(node)}", "its result is no number of 64 bits"
+            raise self._source.error(what, node.start, remedy) from None
 
 
 def _calculate(operator: str, left: Any, right: Any) -> float:

@@ -92,7 +92,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
         try:
             return syntax.Literal(_start(token), _end(token), literals.integer(token))
         except ValueError:
-            raise _BadLiteral(token, "a leading 0 makes a number octal: leave it out") from None
+            is_octal = token.startswith("0")
+            remedy = "a leading 0 makes a number octal: leave it out" if is_octal else "integers have 64 bits"
+            raise _BadLiteral(token, remedy) from None
 
     def floating(self, token: Token) -> syntax.Node:
         return syntax.Literal(_start(token), _end(token), literals.floating(token))

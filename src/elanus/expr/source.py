@@ -1,10 +1,11 @@
 """The text of a filter, and the errors that point into it.
 
-An error says what is wrong in the reference's words where it has any (clients match on them), then
-where, then what to do about it::
+An error says what is wrong, in the reference's words where it has any (clients match on them), then where,
+then what to do about it::
 
-    cannot parse expression: prise > 3, error: field prise not exist: invalid parameter at position 0: did you mean 'price'?
-"""  # noqa: E501
+    cannot parse expression: prise > 3, error: field prise not exist: invalid parameter
+    at position 0: did you mean 'price'?
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,14 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+from hypothesis import HealthCheck, settings
+
+# Machines may be slow and tests may not be flaky: the same examples every time, however long they take.
+STEADY = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 
 Row = dict[str, Any]
 Answer = Callable[[Row], Any]

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from filter_oracle import FILTERS, ROWS, Expr, Row
+from filter_oracle import FILTERS, ROWS, STEADY, Expr, Row
 from filter_schemas import DYNAMIC
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elanus.expr import JsonColumn, compile_filter, evaluate
 
 _NAMES = [field.name for field in DYNAMIC.scalar_fields]
 _ROW_LISTS = st.lists(ROWS, max_size=12)
-_EXAMPLES = settings(max_examples=200, deadline=None)
+_EXAMPLES = settings(STEADY, max_examples=200)
 
 
 def columns_of(rows: list[Row]) -> dict[str, pa.Array]:
@@ -35,10 +35,10 @@ def expected(expr: Expr, rows: list[Row]) -> list[bool]:
 
 
 def packed(columns: dict[str, Any], cut: int) -> dict[str, Any]:
-    """The same columns in other forms: two chunks, dictionaries for text, JSON that stays decoded."""
+    """The same columns in other forms: two chunks, dictionaries, JSON that stays decoded."""
     forms = dict(columns)
     for name, column in columns.items():
-        encoded = column.dictionary_encode() if name in ("color", "name", "meta") else column
+        encoded = column.dictionary_encode() if name in ("tiny", "color", "name", "meta") else column
         forms[name] = pa.chunked_array([encoded.slice(0, cut), encoded.slice(cut)])
     forms["$meta"] = JsonColumn(forms["$meta"])
     return forms
@@ -62,7 +62,7 @@ def test_the_mask_is_the_oracles_in_whatever_form_columns_come(expr: Expr, rows:
 
 
 @pytest.mark.usefixtures("eager_selection")
-@settings(_EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@_EXAMPLES
 @given(FILTERS, _ROW_LISTS, st.integers(0, 12))
 def test_looking_at_undecided_rows_only_changes_nothing(expr: Expr, rows: list[Row], cut: int) -> None:
     bound, columns = compile_filter(expr.text, DYNAMIC), columns_of(rows)
