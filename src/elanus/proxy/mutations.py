@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import ALL_PARTITIONS, CollectionID, SegmentID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
 from elanus.proxy.cache import CachedCollection
@@ -31,33 +31,13 @@ class Mutations(Verbs):
         cached = self._collection(request.database, request.collection)
         partition_id = cached.partition_id(request.partition or DEFAULT_PARTITION)
         self._pressure.before_write(request.rows.nbytes)
-        view = cached.view
-        rows = request.rows
-        count = rows.num_rows
+        count = request.rows.num_rows
         if count == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")
-        first_id = self._proxy.ids.take(count)
-        replaced: Sequence[ShardKeys] = ()
-        key_field = view.schema.primary_field
-        if key_field.auto_id:
-            if replaces:
-                replaced = keys_by_shard(rows.column(key_field.name), view.vchannels)
-            rows = _with_auto_keys(rows, cached, first_id)
-        keys = rows.column(key_field.name)
-        if replaces and not key_field.auto_id:
-            rows, distinct = _last_of_each_key(rows, key_field.name)
-        else:
-            distinct = keys
-        write = RowWrite(
-            cached.collection_id,
-            partition_id,
-            rows_by_shard(rows, distinct, view.vchannels),
-            first_id,
-            replaces=replaces and not key_field.auto_id,
-            size_bytes=rows.nbytes,
-            also_delete=replaced,
+        keys, write = row_write(
+            cached, partition_id, request.rows, self._proxy.ids.take(count), replaces=replaces
         )
-        task = InsertTask(self._proxy.writer, write, view.pchannels)
+        task = InsertTask(self._proxy.writer, write, cached.view.pchannels)
         self._proxy.call(self._proxy.dm_queue.run(task))
         self._proxy.measures.inserted(count)
         return keys, task.ts
@@ -118,6 +98,38 @@ class Mutations(Verbs):
 
     def flush_all_state(self, flush_ts: Timestamp) -> bool:
         return self.flush_state((), "", "", flush_ts)
+
+
+def row_write(
+    cached: CachedCollection,
+    partition_id: PartitionID,
+    rows: pa.RecordBatch,
+    first_id: int,
+    *,
+    replaces: bool,
+) -> tuple[pa.Array, RowWrite]:
+    """The primary keys a client hears of, and the write to carry out. Row ids count up from ``first_id``."""
+    view = cached.view
+    replaced: Sequence[ShardKeys] = ()
+    key_field = view.schema.primary_field
+    if key_field.auto_id:
+        if replaces:
+            replaced = keys_by_shard(rows.column(key_field.name), view.vchannels)
+        rows = _with_auto_keys(rows, cached, first_id)
+    keys = rows.column(key_field.name)
+    if replaces and not key_field.auto_id:
+        rows, distinct = _last_of_each_key(rows, key_field.name)
+    else:
+        distinct = keys
+    return keys, RowWrite(
+        cached.collection_id,
+        partition_id,
+        rows_by_shard(rows, distinct, view.vchannels),
+        first_id,
+        replaces=replaces and not key_field.auto_id,
+        size_bytes=rows.nbytes,
+        also_delete=replaced,
+    )
 
 
 def _with_auto_keys(rows: pa.RecordBatch, cached: CachedCollection, first_id: int) -> pa.RecordBatch:
