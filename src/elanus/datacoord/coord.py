@@ -418,7 +418,10 @@ class DataCoord:
     async def _trim_loop(self) -> None:
         while True:
             await asyncio.sleep(self._policy.trim_interval_s)
-            await self._trim()
+            try:
+                await self._trim()
+            except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds the log only grows
+                _log.exception("trimming the log failed")
 
     async def _trim(self) -> None:
         """Let go of what every vchannel of a pchannel has in binlogs."""

@@ -192,8 +192,8 @@ class IndexCoord:
             self._wake.clear()
             try:
                 await self._reconcile()
-            except ElanusError as error:
-                _log.warning("reconciling failed; trying again", error=error.message)
+            except Exception:  # noqa: BLE001 - whatever it is, indexes are built when it has passed
+                _log.exception("reconciling failed; trying again")
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 self._wake.set()
 
@@ -239,11 +239,16 @@ class IndexCoord:
                 self._run_build(index, build, manifest), name=f"build {build.build_id}"
             )
             self._running[build.build_id] = task
-            task.add_done_callback(lambda _: self._build_ended(build.build_id))
+            task.add_done_callback(lambda ended: self._build_ended(build.build_id, ended))
 
-    def _build_ended(self, build_id: BuildID) -> None:
+    def _build_ended(self, build_id: BuildID, task: asyncio.Task[None]) -> None:
         self._running.pop(build_id, None)
-        self._wake.set()
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            self._wake.set()
+        else:
+            _log.error("a build could not be recorded; trying again", build=build_id, error=str(error))
+            asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._wake.set)
 
     async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
         async with self._slots:

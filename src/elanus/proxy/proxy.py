@@ -165,8 +165,8 @@ class Proxy:
             await asyncio.sleep(self._policy.tick_interval_ms / 1000)
             try:
                 await self.coordinators.root.update_channel_time_tick(await self.report_tick())
-            except ElanusError as error:
-                _log.warning("time tick not reported", error=error.message)
+            except Exception as error:  # noqa: BLE001 - without reports no tick passes, and no read either
+                _log.warning("time tick not reported", error=f"{type(error).__name__}: {error}")
 
     def _ask_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         self._loop.call_soon_threadsafe(self._ask_tick_soon, pchannels, at_least)

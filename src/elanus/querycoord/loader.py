@@ -16,7 +16,7 @@ import structlog
 
 from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound, ElanusError
+from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -36,6 +36,7 @@ from elanus.rpc.querynode import (
 from elanus.rpc.rootcoord import RootCoordApi
 
 _RETRY_PAUSE_S = 0.5
+_RETRY_PAUSE_MAX_S = 15.0
 _log = structlog.get_logger("querycoord")
 
 
@@ -113,6 +114,7 @@ class CollectionLoader:
         return min(99, 100 * sum(s in served for s in wanted) // len(wanted))
 
     async def _run(self) -> None:
+        pause_s = _RETRY_PAUSE_S
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -120,12 +122,17 @@ class CollectionLoader:
                 await self._reconcile()
             except CollectionNotFound:
                 return
-            except (ElanusError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - a file that cannot be read must not end the load for ever
                 _log.warning(
-                    "load not complete; trying again", collection=self.collection_id, error=str(error)
+                    "load not complete; trying again",
+                    collection=self.collection_id,
+                    error=f"{type(error).__name__}: {error}",
                 )
-                await asyncio.sleep(_RETRY_PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_PAUSE_MAX_S)
                 self._wake.set()
+            else:
+                pause_s = _RETRY_PAUSE_S
 
     async def _reconcile(self) -> None:
         target = await self._target()
