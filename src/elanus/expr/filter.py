@@ -47,7 +47,7 @@ def compile_filter(
     return BoundFilter(text, bind(source, parse(source), schema, values or {}))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class BoundFilter:
     """A filter bound to a schema. Immutable; equal to itself only, so it can be a key by identity."""
 
