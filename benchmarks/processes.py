@@ -22,6 +22,9 @@ import psutil
 
 Label = Callable[[psutil.Process], str]
 
+#: A tree is at work when it uses more of one core than this.
+BUSY_SHARE = 0.2
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -126,16 +129,22 @@ class ServerProcess:
         self._process.wait(timeout=30)
 
 
-def wait_for_quiet(usage: Callable[[], Usage], limit_s: float, busy_share: float = 0.2) -> None:
-    """Return when a tree has used less than `busy_share` of a core for a second, or after `limit_s`."""
+def wait_for_quiet(
+    usage: Callable[[], Usage], limit_s: float, roles: Sequence[str] = (), quiet_s: int = 2
+) -> None:
+    """Return when a tree has hardly used the processor for `quiet_s` seconds on end, or after `limit_s`.
+
+    Args:
+        usage: looks at the tree. roles: which must have been seen before it can be quiet: a server may
+        still be starting parts of itself.
+    """
     deadline = time.monotonic() + limit_s
-    before = usage().total_cpu_s
-    while time.monotonic() < deadline:
+    before, calm_s = usage(), 0
+    while calm_s < quiet_s and time.monotonic() < deadline:
         time.sleep(1)
-        now = usage().total_cpu_s
-        if now - before < busy_share:
-            return
-        before = now
+        now = usage()
+        calm = now.total_cpu_s - before.total_cpu_s < BUSY_SHARE and set(roles) <= set(now.cpu_s)
+        before, calm_s = now, calm_s + 1 if calm else 0
 
 
 def _trees(pids: Sequence[int]) -> list[psutil.Process]:

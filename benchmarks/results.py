@@ -28,7 +28,7 @@ class SystemResult:
         version: release measured; empty when the system could not be set up.
         values: metric key → figure; the keys are those of `benchmarks.report.catalogue`.
         failures: measure → what went wrong; a measure that failed leaves no values.
-        yardstick: machine speed just before and just after, see `benchmarks.yardstick`.
+        yardstick: the machine's speed just before each measure, see `benchmarks.yardstick`.
     """
 
     version: str = ""

@@ -1,8 +1,13 @@
-"""The order of a run: make ready, measure every system in turn, write down each answer as it comes.
+"""The order of a run: load every system, then put each question to all of them before the next.
+
+All servers stay up from their first measure to the end of the run; idle, they take a few percent of a core.
+So the figures that are compared with each other were taken within seconds of each other, and whatever else
+the machine was doing at that time, it did to all of them. Only loading (start, insert, build) is done by
+one system without a pause, as it would be in use.
 
 A measure that fails is written down and the run goes on, so that one system's gap does not cost the others'
-figures. Only what later measures stand on (start, insert, build) ends a system's turn. The results file is
-rewritten after every measure: an interrupted run keeps what it has.
+figures; a system that cannot be loaded leaves the run. The results file is rewritten after every measure: an
+interrupted run keeps what it has.
 """
 
 from __future__ import annotations
@@ -19,11 +24,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from benchmarks.bench import Bench
 from benchmarks.clients import clients
 from benchmarks.dataset import Dataset
-from benchmarks.measures import MEASURES, Measure
+from benchmarks.measures import LOADING, QUESTIONS, Measure
+from benchmarks.processes import wait_for_quiet
 from benchmarks.results import Results, SystemResult
 from benchmarks.settings import BENCH_FOLDER, Settings
 from benchmarks.systems import ENVIRONMENTS, Place, Server, make
 from benchmarks.yardstick import machine_speed
+
+#: How long a server may go on working after a measure before the next system is asked.
+QUIET_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -49,87 +58,88 @@ class Plan:
 
 def run(plan: Plan) -> Results:
     """Measure every system of the plan; the results are also in ``plan.out``."""
-    results = Results.begin(plan.data, plan.settings)
-    results.write(plan.out)
-    console = Console(stderr=True)
-    with _progress(console) as progress, _run_folder(plan) as folder:
-        task = progress.add_task("", total=len(plan.systems) * len(MEASURES))
+    with _run_folder(plan) as folder, ExitStack() as started, _progress() as progress:
         plan.data.write(folder / "vectors")
-        for name in plan.systems:
-            _measure_system(_Turn(plan, results, progress, task, name, folder))
-    return results
+        task = progress.add_task("", total=len(plan.systems) * len(LOADING + QUESTIONS))
+        current = _Run(plan, Results.begin(plan.data, plan.settings), folder, started, progress, task)
+        loaded = [bench for name in plan.systems if (bench := current.load(name)) is not None]
+        for measure in QUESTIONS:
+            for bench in loaded:
+                current.ask(measure, bench)
+    return current.results
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """One system's turn in a run."""
+class _Run:
+    """A run under way; what it starts is ended with `started`."""
 
     plan: Plan
     results: Results
+    folder: Path
+    started: ExitStack
     progress: Progress
     task: TaskID
-    name: str
-    folder: Path
 
-    def say(self, text: str) -> None:
-        """Show what is going on."""
-        self.progress.update(self.task, description=f"{self.name}: {text}")
+    def load(self, name: str) -> Bench | None:
+        """Set one system up and put the data into it; None when that fails, with the reason written down."""
+        self.results.systems[name] = SystemResult()
+        with ExitStack() as own:
+            try:
+                bench = self._set_up(name, own)
+            except (OSError, RuntimeError) as error:
+                self._note(name, "set up", str(error))
+            else:
+                if all(self.ask(measure, bench) for measure in LOADING):
+                    self.started.push(own.pop_all())
+                    return bench
+        return None
 
-
-def _measure_system(turn: _Turn) -> None:
-    """Set one system up, ask it everything, take it down; whatever goes wrong is written down."""
-    result = turn.results.systems[turn.name] = SystemResult()
-    done = turn.progress.tasks[turn.task].completed
-    try:
-        if turn.name in ENVIRONMENTS:
-            turn.say("installing")
-            ENVIRONMENTS[turn.name].ensure()
-        turn.say("the machine's speed")
-        result.yardstick.append(machine_speed())
-        _with_system(turn, result)
-        result.yardstick.append(machine_speed())
-    except (OSError, RuntimeError) as error:
-        _note(turn, result, "set up", str(error))
-    turn.progress.update(turn.task, completed=done + len(MEASURES))
-    turn.results.write(turn.plan.out)
-
-
-def _with_system(turn: _Turn, result: SystemResult) -> None:
-    plan, place = turn.plan, Place(turn.folder / turn.name, turn.folder / "vectors")
-    place.folder.mkdir()
-    with ExitStack() as stack:
-        system = make(turn.name, place, plan.elanus_config)
-        stack.callback(system.close)
-        result.version = system.version
-        timeout_s = plan.settings.call_timeout_s
-        [main] = stack.enter_context(clients(system, 1, place.client_log, timeout_s, connected=False))
-        server = system if isinstance(system, Server) else None
-        _ask_all(turn, Bench(system, server, place, plan.data, plan.settings, main, result.values), result)
-
-
-def _ask_all(turn: _Turn, bench: Bench, result: SystemResult) -> None:
-    for measure in MEASURES:
+    def ask(self, measure: Measure, bench: Bench) -> bool:
+        """Take one measure of one system; returns whether it succeeded."""
+        name, failure = bench.system.name, None
         if bench.server is not None or not measure.server_only:
-            turn.say(measure.name)
+            self._say(name, measure.name)
+            self.results.systems[name].yardstick.append(machine_speed())
             failure = _ask(measure, bench)
-            if failure is not None:
-                _note(turn, result, measure.name, failure)
-                if measure.vital:
-                    return
-            turn.results.write(turn.plan.out)
-        turn.progress.advance(turn.task)
+        if failure is not None:
+            self._note(name, measure.name, failure)
+        self.results.write(self.plan.out)
+        self.progress.advance(self.task)
+        return failure is None
 
+    def _set_up(self, name: str, own: ExitStack) -> Bench:
+        if name in ENVIRONMENTS:
+            self._say(name, "installing")
+            ENVIRONMENTS[name].ensure()
+        place = Place(self.folder / name, self.folder / "vectors")
+        place.folder.mkdir()
+        system = make(name, place, self.plan.elanus_config)
+        own.callback(system.close)
+        result, settings = self.results.systems[name], self.plan.settings
+        result.version = system.version
+        [main] = own.enter_context(
+            clients(system, 1, place.client_log, settings.call_timeout_s, connected=False)
+        )
+        server = system if isinstance(system, Server) else None
+        return Bench(system, server, place, self.plan.data, settings, main, result.values)
 
-def _note(turn: _Turn, result: SystemResult, what: str, reason: str) -> None:
-    result.failures[what] = reason
-    turn.progress.console.print(f"{turn.name}: {what} failed: {reason}", markup=False)
+    def _say(self, name: str, text: str) -> None:
+        self.progress.update(self.task, description=f"{name}: {text}")
+
+    def _note(self, name: str, what: str, reason: str) -> None:
+        self.results.systems[name].failures[what] = reason
+        self.results.write(self.plan.out)
+        self.progress.console.print(f"{name}: {what} failed: {reason}", markup=False)
 
 
 def _ask(measure: Measure, bench: Bench) -> str | None:
-    """Take one measure; returns what went wrong."""
+    """Take one measure and let the server come to rest; returns what went wrong."""
     try:
         bench.values |= measure.run(bench)
-        _check_running(bench)
+        if bench.server is not None:
+            bench.server.check_running()
+            if measure not in LOADING:
+                wait_for_quiet(bench.server.usage, QUIET_LIMIT_S)
     except Exception as error:  # noqa: BLE001 - written down, shown on the page
         return _reason(error, bench)
     return None
@@ -138,20 +148,16 @@ def _ask(measure: Measure, bench: Bench) -> str | None:
 def _reason(error: Exception, bench: Bench) -> str:
     """The error, or the end of the server if that is what lies behind it."""
     try:
-        _check_running(bench)
+        if bench.server is not None:
+            bench.server.check_running()
     except RuntimeError as death:
         return str(death)
     return f"{type(error).__name__}: {error}".strip()
 
 
-def _check_running(bench: Bench) -> None:
-    if bench.server is not None:
-        bench.server.check_running()
-
-
-def _progress(console: Console) -> Progress:
+def _progress() -> Progress:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=Console(stderr=True))
 
 
 @contextmanager

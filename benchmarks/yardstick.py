@@ -1,6 +1,6 @@
-"""How fast the machine is at this moment: a fixed piece of work, timed before and after each system.
+"""How fast the machine is at this moment: a fixed piece of work, timed before every measure.
 
-Systems are measured one after the other, on a machine that may be doing other things as well. When the
+One system is asked after the other, on a machine that may be doing other things as well. Where the
 yardstick differs between two systems, so would their figures, and the page shows by how much. The work is
 hashing, one thread per core: threads that need not wait for each other get what the machine has left, and
 no more.
@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 BLOCK = bytes(1_000_000)
-LENGTH_S = 1.0
+LENGTH_S = 0.25
 
 
 def machine_speed(length_s: float = LENGTH_S) -> float:

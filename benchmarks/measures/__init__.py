@@ -33,24 +33,27 @@ class Measure:
         name: shown while it runs, and under which a failure is recorded.
         run: asks it.
         server_only: has no meaning for faiss in process.
-        vital: when it fails, nothing after it can be asked.
     """
 
     name: str
     run: Callable[[Bench], Values]
     server_only: bool = False
-    vital: bool = False
 
 
-MEASURES: tuple[Measure, ...] = (
-    Measure("start", measure_start, server_only=True, vital=True),
-    Measure("insert", measure_insert, vital=True),
-    Measure("build", measure_build, vital=True),
+#: From nothing to searchable; when one of these fails, nothing after it can be asked.
+LOADING: tuple[Measure, ...] = (
+    Measure("start", measure_start, server_only=True),
+    Measure("insert", measure_insert),
+    Measure("build", measure_build),
+)
+
+#: Asked of a loaded system.
+QUESTIONS: tuple[Measure, ...] = (
     Measure("idle", measure_idle, server_only=True),
     Measure("search, recall 0.95", measure_search_95),
-    Measure("search, recall 0.99", measure_search_99),
     Measure("several clients", measure_clients),
     Measure("batches", measure_batches),
+    Measure("search, recall 0.99", measure_search_99),
     Measure("filters", measure_filters),
     Measure("search during a build", measure_during_build, server_only=True),
     Measure("reads after writes", measure_freshness, server_only=True),

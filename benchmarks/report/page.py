@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from benchmarks.metrics import percentile
 from benchmarks.report.catalogue import TABLES, Metric, Table
 from benchmarks.report.targets import SUBJECT, TARGETS, Figures, judge
 from benchmarks.results import Results, SystemResult
@@ -27,6 +28,11 @@ also does other work.
 with any other. The peers are installed into `.bench/` by the run itself.
 """
 
+QUICK = """\
+> **A quick run**: one short repeat of every measure. It shows that everything works and is too short to
+quote.
+"""
+
 METHOD = """\
 ## How it is measured
 
@@ -47,8 +53,10 @@ METHOD = """\
 - *Restart*: SIGKILL to every process of the server; then from the start of the new one until nine in ten
   exact neighbours come back.
 - faiss builds and answers batches with all cores; its "4 clients" are four processes with a copy each.
-- *Machine speed* is a fixed computation (MB hashed per second by all cores), timed just before and just
-  after each system's turn: where it differs between columns, so does what the machine had left for them.
+- Each system is loaded in turn; after that each question is put to every system before the next question,
+  so that figures in one row were taken close together. The servers not being asked are idle meanwhile.
+- *Machine speed* is a fixed computation (MB hashed per second by all cores), timed before every measure:
+  where it differs between systems, so does what the machine had left for them.
 """
 
 
@@ -62,11 +70,14 @@ def render_page(results: Results, notes: str | None = None) -> str:
     figures = {name: one.values for name, one in results.systems.items()}
     systems = [name for name in COLUMNS if name in results.systems]
     parts = [HEAD, _circumstances(results), _verdicts(figures)]
+    if results.settings["repeats"] == 1:
+        parts.insert(1, QUICK)
     if notes:
         parts.append("## What falls short, and why\n\n" + notes.strip() + "\n")
     parts.append("## Every figure\n")
     parts += [_table(table, systems, results.systems) for table in TABLES]
     parts += _roles(figures)
+    parts.append(_speeds(results.systems))
     parts += _failures(results.systems)
     parts.append(METHOD.format(**results.settings))
     return "\n".join(parts)
@@ -126,11 +137,17 @@ def _roles(figures: Figures) -> Iterator[str]:
         yield "### Elanus by process\n\n" + markdown_table(["", *roles], rows)
 
 
+def _speeds(results: Mapping[str, SystemResult]) -> str:
+    """What the machine had left for each system, over its measures."""
+    rows = [
+        [TITLES[name], *(f"{percentile(one.yardstick, percent):,.0f}" for percent in (0, 50, 100))]
+        for name, one in results.items()
+        if one.yardstick
+    ]
+    return "### Machine speed\n\n" + markdown_table(("", "lowest", "median", "highest"), rows)
+
+
 def _failures(results: Mapping[str, SystemResult]) -> Iterator[str]:
-    yield "### Machine speed\n\n" + markdown_table(
-        ("", "before", "after"),
-        [[TITLES[name], *(f"{speed:,.0f}" for speed in one.yardstick)] for name, one in results.items()],
-    )
     lines = [
         f"- {TITLES[name]}, {measure}: {reason.splitlines()[0]}"
         for name, one in results.items()

@@ -25,6 +25,8 @@ class Commands:
     def __init__(self, engine: Engine, vectors: Vectors) -> None:
         self._engine = engine
         self._vectors = vectors
+        self._question: Question | None = None
+        self._queries: list[object] = []
 
     def table(self) -> Mapping[str, Command]:
         """Call name → function."""
@@ -95,8 +97,13 @@ class Commands:
 
         Returns:
             ``latency_us``, one integer per search, and ``seconds``, from the first to the end of the last.
+
+        Raises:
+            RuntimeError: `prepare_search` has not been called.
         """
         search, question, queries = self._engine.search, self._question, self._queries
+        if question is None:
+            raise RuntimeError("prepare_search comes before search_for")
         stop = Path(stop_file) if stop_file is not None else None
         latency_us: list[int] = []
         position = skip

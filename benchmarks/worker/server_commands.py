@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -137,9 +138,10 @@ class ServerCommands(Commands):
         self._server.insert(collection, keys, buckets, self._far_rows(rows))
 
     def _far_rows(self, rows: int) -> Floats:
-        train = self._vectors.train
-        if not hasattr(self, "_far_pool"):
-            pool = np.asarray(train[:1000], dtype=np.float32)
-            self._far_pool = pool + FAR * float(np.ptp(pool))
         picks = np.arange(rows) % len(self._far_pool)
         return np.ascontiguousarray(self._far_pool[picks])
+
+    @cached_property
+    def _far_pool(self) -> Floats:
+        pool = np.asarray(self._vectors.train[:1000], dtype=np.float32)
+        return pool + np.float32(FAR * np.ptp(pool))

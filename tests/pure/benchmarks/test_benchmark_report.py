@@ -87,6 +87,13 @@ def test_roles_and_failures_are_shown() -> None:
     assert "It never came back." in page
 
 
+def test_a_quick_run_says_so() -> None:
+    short, long = results(), results()
+    long.settings["repeats"] = 3
+    assert "**A quick run**" in render_page(short)
+    assert "**A quick run**" not in render_page(long)
+
+
 def test_short_rows_are_filled_up() -> None:
     assert markdown_table(("", "a"), [["x"]]) == "|  | a |\n| --- | ---: |\n| x |  |\n"
 

@@ -33,6 +33,18 @@ SETTINGS = dataclasses.replace(
 )
 
 
+class Named(FaissSystem):
+    """faiss under another name, which knows whether it was closed."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        super().__init__(place)
+        self.name = name
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
 @pytest.fixture(autouse=True)
 def hasty_yardstick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "machine_speed", lambda: machine_speed(length_s=0.01))
@@ -61,7 +73,7 @@ def test_a_run_measures_everything_that_has_no_server(
     assert Results.read(tmp_path / "results.json") == results
     found = results.systems["faiss"]
     assert found.failures == {}
-    assert len(found.yardstick) == 2
+    assert len(found.yardstick) == 7
     assert found.values["search99.recall"] >= 0.99
     assert found.values["filter50.recall"] >= 0.95
     assert found.values["search95.ef"] <= found.values["search99.ef"]
@@ -71,24 +83,58 @@ def test_a_run_measures_everything_that_has_no_server(
     assert list((tmp_path / ".bench").iterdir()) == []
 
 
-def test_a_failure_is_written_down_and_only_a_vital_one_ends_the_turn(
+def fail(bench: Bench) -> Values:
+    raise RuntimeError("out of luck")
+
+
+def test_questions_go_round_and_a_failure_costs_one_figure(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(bench: Bench) -> Values:
-        raise RuntimeError("out of luck")
+    asked: list[tuple[str, str]] = []
 
-    plan = (
-        Measure("first", fail),
-        Measure("second", lambda bench: {"second": 2.0}),
-        Measure("third", fail, vital=True),
-        Measure("fourth", lambda bench: {"fourth": 4.0}),
-    )
+    def question(name: str) -> Measure:
+        def answer(bench: Bench) -> Values:
+            asked.append((name, bench.place.folder.name))
+            return {name: 1.0}
+
+        return Measure(name, answer)
+
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runner, "MEASURES", plan)
-    results = runner.run(runner.Plan(["faiss"], data, SETTINGS, tmp_path / "results.json"))
-    found = results.systems["faiss"]
-    assert found.values == {"second": 2.0}
-    assert found.failures == {"first": "RuntimeError: out of luck", "third": "RuntimeError: out of luck"}
+    monkeypatch.setattr(runner, "make", lambda name, place, config: Named(name, place))
+    monkeypatch.setattr(runner, "LOADING", (question("load"),))
+    monkeypatch.setattr(runner, "QUESTIONS", (question("one"), Measure("bad", fail), question("two")))
+    results = runner.run(runner.Plan(["left", "right"], data, SETTINGS, tmp_path / "results.json"))
+    assert asked == [(name, side) for name in ("load", "one", "two") for side in ("left", "right")]
+    for found in results.systems.values():
+        assert found.values == {"load": 1.0, "one": 1.0, "two": 1.0}
+        assert found.failures == {"bad": "RuntimeError: out of luck"}
+
+
+def test_a_system_that_cannot_be_loaded_leaves_the_run(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Named] = []
+
+    def make(name: str, place: Place, config: Path | None) -> Named:
+        if name == "absent":
+            raise RuntimeError("no such program")
+        made.append(Named(name, place))
+        return made[-1]
+
+    def load(bench: Bench) -> Values:
+        return {"load": 1.0} if bench.system.name == "good" else fail(bench)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "make", make)
+    monkeypatch.setattr(runner, "LOADING", (Measure("load", load),))
+    monkeypatch.setattr(runner, "QUESTIONS", (Measure("one", lambda bench: {"one": float(made[0].closed)}),))
+    plan = runner.Plan(["broken", "absent", "good"], data, SETTINGS, tmp_path / "results.json")
+    systems = runner.run(plan).systems
+    assert systems["absent"].failures == {"set up": "no such program"}
+    assert systems["broken"].failures == {"load": "RuntimeError: out of luck"}
+    assert systems["broken"].values == {}
+    assert systems["good"].values == {"load": 1.0, "one": 1.0}
+    assert all(system.closed for system in made)
 
 
 def test_a_worker_reports_errors_and_goes_on(worker: Client) -> None:
@@ -96,6 +142,8 @@ def test_a_worker_reports_errors_and_goes_on(worker: Client) -> None:
         worker.call("insert", collection="nowhere", rows=10, batch_rows=5)
     with pytest.raises(WorkerError, match="KeyError"):
         worker.call("no_such_call")
+    with pytest.raises(WorkerError, match="prepare_search"):
+        worker.call("search_for", seconds=1.0, skip=0, stop_file=None)
     assert worker.call("ping") is None
 
 
@@ -124,7 +172,7 @@ def test_a_worker_that_takes_too_long_is_ended(data: Dataset, tmp_path: Path) ->
 
 
 def test_servers_only_are_asked_what_only_servers_know() -> None:
-    names = [measure.name for measure in measures.MEASURES if measure.server_only]
+    names = [one.name for one in measures.LOADING + measures.QUESTIONS if one.server_only]
     assert names == [
         "start",
         "idle",
@@ -139,19 +187,3 @@ def test_every_kernel_answers_for_all_its_rows() -> None:
     found = list(kernels.kernels(filter_rows=1000))
     assert [len(kernel.action()) for kernel in found] == [kernel.rows for kernel in found]
     assert all(kernels.median_ms(kernel) > 0 for kernel in found)
-
-
-def test_a_system_that_cannot_be_set_up_does_not_end_the_run(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make(name: str, place: Place, config: Path | None) -> FaissSystem:
-        if name == "elanus":
-            raise RuntimeError("no such program")
-        return FaissSystem(place)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runner, "make", make)
-    monkeypatch.setattr(runner, "MEASURES", (Measure("only", lambda bench: {"only": 1.0}),))
-    results = runner.run(runner.Plan(["elanus", "faiss"], data, SETTINGS, tmp_path / "results.json"))
-    assert results.systems["elanus"].failures == {"set up": "no such program"}
-    assert results.systems["faiss"].values == {"only": 1.0}
