@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.processes import ServerProcess
+from benchmarks import processes
+from benchmarks.processes import ServerProcess, Usage, wait_for_quiet
 
 
 def everything(process: psutil.Process) -> str:
@@ -59,3 +60,21 @@ def test_a_server_that_ended_by_itself_is_reported_with_its_log(tmp_path: Path) 
     with pytest.raises(RuntimeError, match=r"code 3(.|\n)*the disk is full"):
         server.check_running()
     server.kill()
+
+
+@pytest.mark.parametrize(
+    ("roles", "looks"),
+    [((), 3), (("jvm",), 6)],
+    ids=["any two calm seconds", "calm seconds after the last role was seen"],
+)
+def test_quiet_is_two_calm_seconds_on_end(
+    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...], looks: int
+) -> None:
+    online = {"online": 1.0}
+    both = {"online": 1.0, "jvm": 3.0}
+    later = {"online": 1.1, "jvm": 3.0}
+    seen = [online, online, online, both, later, later]
+    monkeypatch.setattr(processes.time, "sleep", lambda seconds: None)
+    remaining = iter(seen)
+    wait_for_quiet(lambda: Usage(next(remaining), {}), limit_s=60, roles=roles)
+    assert len(list(remaining)) == len(seen) - looks
