@@ -1,0 +1,42 @@
+"""The invariants of the system, by name: what holds whatever fails.
+
+One catalogue for production asserts, the simulator (`elanus.sim`) and the pages
+(`docs/reliability.md`). A check that finds one broken names it, so a report can be looked up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+INVARIANTS: Mapping[str, str] = {
+    "TT1": "Under one epoch the ticks of a pchannel only grow, and epochs never go back.",
+    "TT2": "No acknowledged write stands in the log behind a tick at or above its timestamp.",
+    "TT3": "No reader serves a timestamp that its pchannels have not ticked past.",
+    "TT4": "No two writes get the same timestamp, also across restarts and steps of the clock.",
+    "CON1": "A read is answered at a timestamp that its consistency level allows.",
+    "VIS1": "A row that lives at a read's timestamp is in its answer.",
+    "VIS2": "A row is in an answer exactly once, during handoff and recovery too.",
+    "VIS3": "A read repeated at the same timestamp has the same answer.",
+    "VIS4": "An answer holds no row that was never written, and no value but the one written.",
+    "DEL1": "A row deleted at or before a read's timestamp is not in its answer.",
+    "DEL2": "A delete concerns rows older than itself only, an upsert's own rows survive it.",
+    "SEG1": "Every row up to a vchannel's checkpoint is in exactly one manifest, once.",
+    "SEG2": "A segment's state takes only the steps that are allowed.",
+    "SEG3": "No row of a segment is later than the segment's seal.",
+    "SEG4": "A segment holds no more rows than its maximum.",
+    "CKPT1": "A vchannel's checkpoint never goes back.",
+    "CKPT2": "A checkpoint never lies beyond what the log is sure to keep.",
+    "DDL1": "What was dropped is not found again, and answers nothing.",
+    "DUR1": "An acknowledged write is in the log, whole, and stays there until binlogs hold it.",
+    "LIVE1": "When faults end, loads, flushes and reads come to their end.",
+    "LIVE2": "No role loses a background task to an error nobody handles.",
+}
+
+
+class InvariantBroken(Exception):
+    """``name`` is one of `INVARIANTS`; ``keys`` are the primary keys concerned, as far as known."""
+
+    def __init__(self, name: str, message: str, keys: tuple[int, ...] = ()) -> None:
+        super().__init__(f"{name}: {message} ({INVARIANTS[name]})")
+        self.name = name
+        self.keys = keys

@@ -1,0 +1,176 @@
+"""The judge: compares what clients were told with the truth, and names the invariant that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from elanus.core.channels import pchannel_of
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.invariants import InvariantBroken
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+from elanus.proxy.cache import CachedCollection
+from elanus.sim.system import GRACEFUL_MS
+from elanus.sim.truth import Contents, Row, Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A write that a client was told of. ``values``: of the keys written; empty: the keys were deleted."""
+
+    collection_id: CollectionID
+    vchannels: tuple[str, ...]
+    ts: Timestamp
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What was so when a read began: the newest write acknowledged, per collection; what was dropped."""
+
+    newest: Mapping[CollectionID, Timestamp]
+    dropped: frozenset[CollectionID]
+    now: Timestamp
+
+
+class Judge:
+    def __init__(self, truth: Truth) -> None:
+        self._truth = truth
+        self._writes: list[Acknowledged] = []
+        self._stamps: set[Timestamp] = set()
+        self._newest: dict[CollectionID, Timestamp] = {}
+        self._dropped: set[CollectionID] = set()
+
+    def since(self, now: Timestamp) -> Since:
+        return Since(dict(self._newest), frozenset(self._dropped), now)
+
+    def dropped(self, collection_id: CollectionID) -> None:
+        """A client was told that the collection is gone."""
+        self._dropped.add(collection_id)
+
+    def partition_dropped(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
+        """A client was told that the partition is gone. Raises `InvariantBroken`."""
+        contents = self._truth.contents(collection_id)
+        if partition_id not in contents.dropped and not contents.drop_ts:
+            raise InvariantBroken(
+                "DDL1",
+                f"partition {partition_id} of {collection_id} is gone, and the log knows nothing of it",
+            )
+
+    # writes
+
+    def acknowledged(self, write: Acknowledged) -> None:
+        """Raises `InvariantBroken`."""
+        if write.ts in self._stamps:
+            raise InvariantBroken("TT4", f"timestamp {write.ts} was given to two writes", write.keys)
+        self._stamps.add(write.ts)
+        self._writes.append(write)
+        known = self._newest.get(write.collection_id, NO_TIMESTAMP)
+        self._newest[write.collection_id] = max(known, write.ts)
+        self._check_kept(write)
+
+    def check_all_kept(self) -> None:
+        """Raises `InvariantBroken`."""
+        for write in self._writes:
+            self._check_kept(write)
+
+    def _check_kept(self, write: Acknowledged) -> None:
+        for vchannel in write.vchannels:
+            if self._truth.is_late(pchannel_of(vchannel), write.ts):
+                if self._truth.contents(write.collection_id).drop_ts:
+                    return
+                raise InvariantBroken("TT2", f"the write at {write.ts} is late on {vchannel}", write.keys)
+        contents = self._truth.contents(write.collection_id)
+        if write.values:
+            found = {
+                (row.key, row.value)
+                for key in write.keys
+                for row in contents.of_key(key)
+                if row.born == write.ts
+            }
+            lost = {pair[0] for pair in zip(write.keys, write.values, strict=True) if pair not in found}
+        else:
+            lost = {k for k in write.keys if not contents.has_deletion(k, write.ts)}
+        if lost:
+            raise InvariantBroken("DUR1", f"the write at {write.ts} lost {sorted(lost)}", tuple(sorted(lost)))
+
+    # reads
+
+    def check_moment(
+        self,
+        cached: CachedCollection,
+        read_ts: Timestamp,
+        level: ConsistencyLevel,
+        session_ts: Timestamp,
+        since: Since,
+    ) -> None:
+        """Raises `InvariantBroken` for a read at a timestamp it should not have been answered at."""
+        if cached.collection_id in since.dropped:
+            raise InvariantBroken("DDL1", f"collection {cached.collection_id} was dropped, and answers")
+        newest = since.newest.get(cached.collection_id, NO_TIMESTAMP)
+        floor = {
+            ConsistencyLevel.STRONG: newest,
+            ConsistencyLevel.SESSION: session_ts,
+            ConsistencyLevel.BOUNDED: min(newest, minus_ms(since.now, GRACEFUL_MS)),
+        }.get(level, NO_TIMESTAMP)
+        if read_ts < floor:
+            raise InvariantBroken("CON1", f"a {level.name} read at {read_ts} had to see {floor}")
+        for pchannel in cached.view.pchannels:
+            tick = self._truth.tick(pchannel)
+            if read_ts > tick:
+                raise InvariantBroken("TT3", f"a read at {read_ts}, {pchannel} has ticked up to {tick}")
+
+    def check_count(self, cached: CachedCollection, read_ts: Timestamp, count: int) -> None:
+        contents = self._truth.contents(cached.collection_id)
+        alive = contents.alive(read_ts)
+        least = sum(not contents.may_be_gone(row) for row in alive)
+        if count < least:
+            raise InvariantBroken("VIS1", f"{count} rows counted at {read_ts}, {least} are alive")
+        if count > len(alive):
+            raise InvariantBroken("VIS2", f"{count} rows counted at {read_ts}, {len(alive)} are alive")
+
+    def check_rows(
+        self,
+        cached: CachedCollection,
+        read_ts: Timestamp,
+        keys: Sequence[int],
+        values: Sequence[int] | None,
+        value_below: int | None = None,
+    ) -> None:
+        """An answer that holds each key once. ``values`` None: it holds the keys alone."""
+        contents = self._truth.contents(cached.collection_id)
+        wanted: dict[int, list[Row]] = {}
+        for row in contents.alive(read_ts):
+            if value_below is None or row.value < value_below:
+                wanted.setdefault(row.key, []).append(row)
+        if len(set(keys)) != len(keys):
+            twice = tuple(sorted({k for k in keys if list(keys).count(k) > 1}))
+            raise InvariantBroken("VIS2", f"keys twice in the answer at {read_ts}: {twice}", twice)
+        missing = [
+            k for k, rows in wanted.items() if k not in set(keys) and not all(map(contents.may_be_gone, rows))
+        ]
+        if missing:
+            raise InvariantBroken("VIS1", f"missing at {read_ts}: {sorted(missing)}", tuple(sorted(missing)))
+        for number, key in enumerate(keys):
+            value = None if values is None else values[number]
+            if not _is_right(contents, wanted.get(key, []), value):
+                raise _wrong(contents, key, value, read_ts)
+
+
+def _is_right(contents: Contents, rows: list[Row], value: int | None) -> bool:
+    if not rows:
+        return False
+    newest = max(rows, key=lambda row: row.born)
+    if value is None or value == newest.value:
+        return True
+    return contents.may_be_gone(newest) and any(row.value == value for row in rows)
+
+
+def _wrong(contents: Contents, key: int, value: int | None, read_ts: Timestamp) -> InvariantBroken:
+    written = [row for row in contents.of_key(key) if value is None or row.value == value]
+    what = f"key {key} with value {value} at {read_ts}"
+    if any(row.died <= read_ts for row in written):
+        return InvariantBroken("DEL1", f"{what} is deleted", (key,))
+    return InvariantBroken("VIS4", f"{what} is not what was written", (key,))

@@ -1,0 +1,57 @@
+"""A life: one run of a role or process, from its start to its crash.
+
+A crash is not an exception. Code that is killed runs no ``finally`` and hears of nothing; it just never
+goes on. So everything a role can do to the world (log, metadata, calls, answers) passes the gate of its
+life, and a gate that is closed stays closed, with whatever waits in front of it. A stalled process (a long
+pause, a machine cut off) is a gate that opens again later, when its place has been taken: a zombie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Life:
+    """``name`` tells who, and the how-manieth."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gate: asyncio.Future[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody gets an answer from it any more."""
+        return self.ended.done()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Killed, or stalled and not released: it does nothing."""
+        return self._gate is not None
+
+    def retire(self) -> None:
+        """It was stopped in an orderly way; what it left running goes on."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def kill(self) -> None:
+        self._close()
+
+    def stall(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._gate is None:
+            self._gate = asyncio.get_running_loop().create_future()
+        self.retire()
+
+    def release(self) -> None:
+        """A stalled life goes on, too late."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set_result(None)
+
+    async def gate(self) -> None:
+        """Returns while the life goes on; of a killed one, never."""
+        while self._gate is not None:
+            await asyncio.shield(self._gate)

@@ -1,0 +1,168 @@
+"""The log under simulation: `elanus.log.memory` behind a disk that takes its time, fills up, and loses power.
+
+Appends to a pchannel become visible in the order they were made, each after a while, whether or not
+somebody still waits for them. What was not asked to be durable is lost when the power goes, as is
+everything that was on its way. Every entry that becomes visible is shown to an observer: the truth about
+the run is what stands in the log, read by rules of its own (`elanus.sim.truth`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from elanus.core.errors import DiskFull
+from elanus.log.memory import MemoryLog
+from elanus.log.port import LogEntry, LogReader, NewEntry, Position
+from elanus.sim.chance import Chance, Delays
+from elanus.sim.life import Life
+
+Observer = Callable[[str, LogEntry], None]
+
+
+class _Tape(MemoryLog):
+    """A log whose end can be torn off."""
+
+    def last(self, pchannel: str) -> LogEntry:
+        return self._stream(pchannel).entries[-1]
+
+    def cut(self, pchannel: str, end: Position) -> None:
+        """Remove everything from the position on."""
+        stream = self._stream(pchannel)
+        del stream.entries[bisect_left(stream.entries, end, key=lambda entry: entry.position) :]
+        stream.end = max(end, stream.begin)
+
+
+@dataclass(slots=True)
+class _Append:
+    life: Life
+    entries: Sequence[NewEntry]
+    durable: bool
+    done: asyncio.Future[list[Position]]
+
+
+class SimLog:
+    """One per run; roles get a `handle`."""
+
+    def __init__(self, chance: Chance, observe: Observer) -> None:
+        self._chance = chance
+        self._random = chance.stream("log")
+        self._delays = Delays(chance, "log delays", 0.003, 0.5)
+        self._observe = observe
+        self._tape = _Tape()
+        self._queues: dict[str, list[_Append]] = {}
+        self._writers: dict[str, asyncio.Task[None]] = {}
+        self._durable: dict[str, Position] = {}
+
+    def handle(self, life: Life) -> LogHandle:
+        return LogHandle(self, life)
+
+    def durable_end(self, pchannel: str) -> Position:
+        return self._durable.get(pchannel, Position(0))
+
+    def lose_power(self) -> dict[str, Position]:
+        """Everything not durable is gone. Returns where each pchannel ends now."""
+        for writer in self._writers.values():
+            writer.cancel()
+        self._writers.clear()
+        self._queues.clear()
+        for pchannel in self._tape.pchannels():
+            self._tape.cut(pchannel, self.durable_end(pchannel))
+        return {pchannel: self._tape.end(pchannel) for pchannel in self._tape.pchannels()}
+
+    async def append(
+        self, life: Life, pchannel: str, entries: Sequence[NewEntry], durable: bool
+    ) -> Sequence[Position]:
+        if durable and self._random.random() < self._chance.faults.disk_full:
+            raise DiskFull("no room left while writing the log; free disk space, then retry")
+        append = _Append(life, entries, durable, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(pchannel, []).append(append)
+        if pchannel not in self._writers:
+            self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
+        return await asyncio.shield(append.done)
+
+    async def _write(self, pchannel: str) -> None:
+        queue = self._queues[pchannel]
+        while queue:
+            await asyncio.sleep(self._delays.next_s())
+            append = queue.pop(0)
+            if append.life.is_stopped and self._random.random() < 0.5:
+                continue  # it died with its writer
+            positions: list[Position] = []
+            for entry in append.entries:
+                positions += await self._tape.append(pchannel, [entry])
+                self._observe(pchannel, self._tape.last(pchannel))
+            if append.durable:
+                self._durable[pchannel] = self._tape.end(pchannel)
+            if not append.done.done():
+                append.done.set_result(positions)
+        del self._writers[pchannel]
+
+    async def sync(self, pchannel: str) -> Position:
+        await asyncio.sleep(self._delays.next_s())
+        self._durable[pchannel] = await self._tape.sync(pchannel)
+        return self._durable[pchannel]
+
+    @property
+    def tape(self) -> MemoryLog:
+        return self._tape
+
+
+class LogHandle:
+    """`elanus.log.port.Log` for one life."""
+
+    def __init__(self, log: SimLog, life: Life) -> None:
+        self._log = log
+        self._life = life
+
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
+        await self._life.gate()
+        positions = await self._log.append(self._life, pchannel, entries, durable)
+        await self._life.gate()
+        return positions
+
+    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        return _Reader(self._log.tape.open_reader(pchannel, start, headers_only=headers_only), self._life)
+
+    def read_range(self, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
+        return self._log.tape.read_range(pchannel, start, stop)
+
+    def end(self, pchannel: str) -> Position:
+        return self._log.tape.end(pchannel)
+
+    async def sync(self, pchannel: str) -> Position:
+        await self._life.gate()
+        end = await self._log.sync(pchannel)
+        await self._life.gate()
+        return end
+
+    async def trim(self, pchannel: str, before: Position) -> None:
+        await self._life.gate()
+        await self._log.tape.trim(pchannel, before)
+
+    def pchannels(self) -> Sequence[str]:
+        return self._log.tape.pchannels()
+
+    def size_bytes(self) -> int:
+        return self._log.tape.size_bytes()
+
+    async def close(self) -> None:
+        """The log outlives the roles that use it."""
+
+
+class _Reader:
+    def __init__(self, reader: LogReader, life: Life) -> None:
+        self._reader = reader
+        self._life = life
+
+    async def read(self, bytes_max: int = 32 * 1024 * 1024) -> Sequence[LogEntry]:
+        entries = await self._reader.read(bytes_max)
+        await self._life.gate()
+        return entries
+
+    def close(self) -> None:
+        self._reader.close()

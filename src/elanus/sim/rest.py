@@ -1,0 +1,76 @@
+"""Coming to rest: when faults end, everything that was begun must come to its end, and be right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.invariants import InvariantBroken
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.sim.files import check_files
+from elanus.sim.judge import Judge
+from elanus.sim.system import System
+from elanus.sim.workload import SHARDS, Client
+
+TIMEOUT_S = 60.0
+"""How long anything may take once nothing goes wrong."""
+_LOOK_S = 0.2
+_DONE = (SegmentState.FLUSHED, SegmentState.DROPPED)
+
+
+class Rest:
+    def __init__(self, system: System, judge: Judge, client: Client) -> None:
+        self._system = system
+        self._judge = judge
+        self._client = client
+
+    async def come(self) -> None:
+        """Raises `InvariantBroken`, `LIVE1` where something does not come to its end."""
+        await self._in_time("all roles are up", self._system.all_up())
+        for name in SHARDS:
+            await self._in_time(f"{name} is loaded", self._client.set_up(name))
+        await self._read_all()
+        for name in SHARDS:
+            await self._in_time(f"{name} is sealed", self._succeeding("flush", name))
+        await self._in_time("all segments are flushed", self._until(self._is_flushed))
+        await self._in_time("all segments are handed off", self._until(self._is_handed_off))
+        await self._read_all()
+        self._judge.check_all_kept()
+        check_files(self._system.records, self._system.truth, self._system.store)
+
+    async def _read_all(self) -> None:
+        for name in SHARDS:
+            for kind in ("count", "query", "search"):
+                await self._in_time(f"{kind} of {name} is answered", self._succeeding(kind, name))
+
+    async def _succeeding(self, kind: str, name: str) -> None:
+        strictly = () if kind == "flush" else (ConsistencyLevel.STRONG,)
+        while not await self._client.operate(kind, name, *strictly):
+            await asyncio.sleep(_LOOK_S)
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        while not await holds():
+            await asyncio.sleep(_LOOK_S)
+
+    async def _in_time(self, what: str, work: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await work
+        except TimeoutError:
+            raise InvariantBroken("LIVE1", f"not in {TIMEOUT_S:g} s: {what}") from None
+
+    async def _is_flushed(self) -> bool:
+        return all(segment.state in _DONE for segment in self._live_segments())
+
+    def _live_segments(self) -> list[SegmentInfo]:
+        live = {v.collection_id for v in self._system.records.vchannels.values() if not v.dropping}
+        return [s for s in self._system.records.segments.values() if s.collection_id in live]
+
+    async def _is_handed_off(self) -> bool:
+        node = self._system.query_node()
+        if node is None:
+            return False
+        served = {s.segment_id: s.sealed for s in (await node.status()).segments}
+        flushed = [s.segment_id for s in self._live_segments() if s.state is SegmentState.FLUSHED]
+        return all(served.get(segment_id) for segment_id in flushed)

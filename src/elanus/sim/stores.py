@@ -1,0 +1,113 @@
+"""Metadata and objects under simulation: kept in memory, reached through the gate of a life.
+
+A metadata transaction is applied at one moment and answered at a later one; who dies between the two
+never hears whether it counted. What a transaction writes is shown to an observer, which checks the records
+(`elanus.sim.records`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from elanus.core.errors import DiskFull
+from elanus.meta.memory import MemoryMeta
+from elanus.meta.port import Compare, Delete, Put, Versioned
+from elanus.sim.chance import Chance, Delays
+from elanus.sim.life import Life
+from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
+
+MetaObserver = Callable[[Put | Delete], None]
+_EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class SimMeta:
+    """One per run; roles get a `handle`."""
+
+    def __init__(self, chance: Chance, observe: MetaObserver) -> None:
+        self.store = MemoryMeta()
+        self.observe = observe
+        self.delays = Delays(chance, "metadata delays", 0.002, 0.3)
+
+    def handle(self, life: Life) -> MetaHandle:
+        return MetaHandle(self, life)
+
+
+class MetaHandle:
+    """`elanus.meta.port.MetaStore` for one life."""
+
+    def __init__(self, meta: SimMeta, life: Life) -> None:
+        self._meta = meta
+        self._life = life
+
+    async def get(self, key: str) -> Versioned | None:
+        await self._pause()
+        return await self._meta.store.get(key)
+
+    async def list(self, prefix: str) -> Sequence[tuple[str, Versioned]]:
+        await self._pause()
+        return await self._meta.store.list(prefix)
+
+    async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
+        await self._pause()
+        revision = await self._meta.store.txn(operations, compares)
+        for operation in operations:
+            self._meta.observe(operation)
+        await self._pause()
+        return revision
+
+    async def close(self) -> None:
+        """The store outlives the roles that use it."""
+
+    async def _pause(self) -> None:
+        await self._life.gate()
+        await asyncio.sleep(self._meta.delays.next_s())
+        await self._life.gate()
+
+
+class MemoryStore:
+    """`elanus.storage.port.ObjectStore` in memory, on a disk that is full now and then."""
+
+    url = "memory:"
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._random = chance.stream("objects")
+        self._objects: dict[str, pa.Buffer] = {}
+
+    def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        if path in self._objects:
+            raise ObjectExists(path)
+        if self._random.random() < self._chance.faults.disk_full:
+            raise DiskFull(f"no room left while writing {path}; free disk space, then retry")
+        self._objects[path] = pa.py_buffer(bytes(data))
+
+    def put_file(self, path: str, source: Path) -> None:
+        self.put(path, source.read_bytes())
+        source.unlink()
+
+    def get(self, path: str) -> pa.Buffer:
+        try:
+            return self._objects[path]
+        except KeyError:
+            raise ObjectMissing(path) from None
+
+    def local_path(self, path: str, scratch: Path) -> Path:
+        file = scratch / path.replace("/", "-")
+        file.write_bytes(self.get(path))
+        return file
+
+    def head(self, path: str) -> ObjectInfo:
+        return ObjectInfo(path, self.get(path).size, _EPOCH)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        for path in tuple(self._objects):
+            if not prefix or path.startswith(f"{prefix}/"):
+                yield self.head(path)
+
+    def delete(self, path: str) -> None:
+        self._objects.pop(path, None)

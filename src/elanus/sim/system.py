@@ -1,0 +1,376 @@
+"""The whole system in one process: every role's own code, joined by simulated network, log and stores.
+
+What `elanus.server.online` and `elanus.server.pipeline_process` do for real is done here for a run: roles
+are built, supervised, and built anew after they died. Two proxies take part, so that ticks are a minimum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from elanus.core.errors import ElanusError, NotReady
+from elanus.core.ids import NodeID
+from elanus.core.invariants import InvariantBroken
+from elanus.core.sealing import SealPolicy
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaPolicy
+from elanus.datacoord.state import DataState
+from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.state import IndexState
+from elanus.proxy.measures import NoMeasures
+from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.loader import Peers
+from elanus.querycoord.state import LoadState
+from elanus.querynode.node import QueryNode
+from elanus.rootcoord.coord import RootCoord
+from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.indexnode import IndexNodeApi
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.querynode import QueryNodeApi
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.reads import CurrentReads
+from elanus.sim.chance import Chance
+from elanus.sim.life import Life
+from elanus.sim.log import SimLog
+from elanus.sim.loop import VirtualClock
+from elanus.sim.moment import ReadsOfMoments
+from elanus.sim.net import Handle, Network, client
+from elanus.sim.pipeline import Jobs
+from elanus.sim.records import Records
+from elanus.sim.stores import MemoryStore, SimMeta
+from elanus.sim.trace import Trace
+from elanus.sim.truth import Truth
+from elanus.sim.verbs import READ_TIMEOUT_S, Verbs
+
+T = TypeVar("T")
+
+PROXIES = {"proxy-1": NodeID(1), "proxy-2": NodeID(2)}
+QUERY_NODE = NodeID(3)
+ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
+GRACEFUL_MS = 2000
+PCHANNELS_MAX = 2
+_START_AGAIN_S = 0.3
+_PROXY_POLICY = ProxyPolicy(
+    tick_interval_ms=200,
+    tasks_max=64,
+    graceful_time_ms=GRACEFUL_MS,
+    read_timeout_s=READ_TIMEOUT_S,
+    call_timeout_s=READ_TIMEOUT_S,
+    quota_rows=10,
+)
+_DATA_POLICY = DataPolicy(
+    quota=QuotaPolicy(segment_size_max_bytes=3200, expiration_ms=2000),
+    seal=SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0),
+    sync_bytes=12_000,
+    trim_interval_s=5.0,
+)
+_DATANODE_POLICY = DataNodePolicy(
+    report_ms=100, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000
+)
+_INDEX_ROWS_MIN = 1_000_000
+"""No segment gets an index: the simulator is about order and visibility, which an index does not change."""
+
+
+class Role(Protocol):
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class System:
+    """Made and used on one virtual loop. ``scratch``: a directory for files on their way."""
+
+    def __init__(self, chance: Chance, trace: Trace, clock: VirtualClock, scratch: Path) -> None:
+        self.clock = clock
+        self.trace = trace
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._chance = chance
+        self._scratch = scratch
+        self._random = chance.stream("system")
+        self.network = Network(chance)
+        self.truth = Truth(trace.note)
+        self.log = SimLog(chance, self._guarded(self.truth.observe))
+        self.records = Records(self.log.durable_end, trace.note)
+        self.meta = SimMeta(chance, self._guarded(self.records.observe))
+        self.store = MemoryStore(chance)
+        self.handles = {name: Handle(name, self.network) for name in ROLES}
+        self.outside = Life("clients")
+        self.roles_of_clients = Coordinators(
+            self._root(self.outside),
+            self._data(self.outside),
+            self._index(self.outside),
+            self._query(self.outside),
+        )
+        self._lives: dict[str, Life] = {}
+        self._running: dict[str, Role] = {}
+        self._supervisors: list[asyncio.Task[None]] = []
+        self._oracle: TimestampOracle | None = None
+        self._datanodes: dict[str, Handle] = {}
+        self._born = 0
+        self._verbs: dict[str, Verbs] = {}
+        self._ready = {name: asyncio.Event() for name in (*ROLES, "pipeline")}
+
+    async def start(self) -> None:
+        for name in ROLES:
+            self._supervisors.append(asyncio.create_task(self._supervise(name)))
+        self._supervisors.append(asyncio.create_task(self._supervise_pipeline()))
+
+    def fail(self, error: BaseException) -> None:
+        """The run has found something; the first finding is what it tells."""
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    def _guarded(self, observe: Callable[..., None]) -> Callable[..., None]:
+        def watch(*args: Any) -> None:
+            try:
+                observe(*args)
+            except InvariantBroken as error:
+                self.fail(error)
+
+        return watch
+
+    def broken_supervisors(self) -> list[BaseException]:
+        done = [s for s in self._supervisors if s.done() and not s.cancelled()]
+        return [error for s in done if (error := s.exception()) is not None]
+
+    # what clients do
+
+    async def ask(self, proxy: str, what: str, work: Callable[[Verbs], Awaitable[T]]) -> T:
+        """Have a proxy carry out a verb. Raises `ElanusError`."""
+        return await self.handles[proxy].perform(self.outside, what, lambda _: work(self._verbs[proxy]))
+
+    def check_node(self) -> None:
+        """Raises `InvariantBroken` where the query node's state contradicts itself."""
+        node = self.query_node()
+        if node is not None:
+            try:
+                node.invariants()
+            except AssertionError as error:
+                raise InvariantBroken(str(error).partition(":")[0], str(error)) from error
+
+    def reads(self) -> CurrentReads:
+        return CurrentReads(self.query_node)
+
+    def query_node(self) -> QueryNode | None:
+        life = self._lives.get("querynode")
+        if life is None or life.is_over:
+            return None
+        return cast(QueryNode | None, self.handles["querynode"].instance)
+
+    def stamp(self) -> Timestamp:
+        """Raises `NotReady`, `Unavailable`."""
+        life = self._lives.get("rootcoord")
+        if self._oracle is None or life is None or life.is_stopped:
+            raise NotReady("rootcoord is not running; retry when it is back")
+        return self._oracle.allocate()
+
+    # disasters
+
+    def crash(self, name: str) -> None:
+        self.trace.note(f"CRASH of {name}")
+        self._lives[name].kill()
+
+    async def restart(self, name: str) -> None:
+        """Stop a role in an orderly way, as `elanus restart-role` does; its supervisor starts the next."""
+        role = self._running.pop(name, None)
+        if role is None or self._lives[name].is_over:
+            return
+        self.trace.note(f"RESTART of {name}")
+        self.handles[name].down()
+        await role.stop()
+        self._lives[name].retire()
+
+    def crash_all(self) -> None:
+        self.trace.note("CRASH of all roles")
+        for name in ROLES:
+            self._lives[name].kill()
+
+    def lose_power(self) -> None:
+        self.trace.note("POWER LOST")
+        for life in self._lives.values():
+            life.kill()
+        self.truth.cut(self.log.lose_power())
+
+    def crash_pipeline(self) -> None:
+        self.trace.note("CRASH of the pipeline")
+        self._lives["pipeline"].kill()
+
+    def stall_pipeline(self, seconds: float) -> None:
+        """It is taken for dead and replaced; later it goes on where it was."""
+        life = self._lives["pipeline"]
+        if life.is_over:
+            return
+        self.trace.note(f"STALL of {life.name}")
+        life.stall()
+        asyncio.get_running_loop().call_later(seconds, self._wake, life)
+
+    def _wake(self, life: Life) -> None:
+        self.trace.note(f"{life.name} goes on")
+        life.release()
+
+    async def all_up(self) -> None:
+        for ready in self._ready.values():
+            await ready.wait()
+
+    # lives
+
+    async def _supervise(self, name: str) -> None:
+        while True:
+            life = self._new_life(name)
+            role = self._build(name, life)
+            if await self._started(role, life):
+                self._running[name] = role
+                self.handles[name].up(role, life)
+                self.trace.note(f"{life.name} is up")
+                self._ready[name].set()
+                await asyncio.wait([life.ended])
+                self._ready[name].clear()
+                self.handles[name].down()
+            life.retire()
+            await asyncio.sleep(_START_AGAIN_S * (1 + self._random.random()))
+
+    async def _started(self, role: Role, life: Life) -> bool:
+        starting = asyncio.ensure_future(role.start())
+        await asyncio.wait([starting, life.ended], return_when=asyncio.FIRST_COMPLETED)
+        if life.is_over:
+            return False
+        try:
+            starting.result()
+        except ElanusError as error:
+            self.trace.note(f"{life.name} did not start: {type(error).__name__}")
+            life.kill()
+            return False
+        return True
+
+    async def _supervise_pipeline(self) -> None:
+        while True:
+            life = self._new_life("pipeline")
+            node = self._build_datanode(life)
+            handle = Handle(life.name, self.network)
+            handle.up(node, life)
+            self._datanodes[life.name] = handle
+            running = asyncio.ensure_future(node.run())
+            self._ready["pipeline"].set()
+            await asyncio.wait([running, life.ended], return_when=asyncio.FIRST_COMPLETED)
+            self._ready["pipeline"].clear()
+            if running.done():
+                running.result()
+            await asyncio.sleep(_START_AGAIN_S * (1 + 4 * self._random.random()))
+
+    def _new_life(self, name: str) -> Life:
+        self._born += 1
+        life = Life(f"{name}#{self._born}")
+        self._lives[name] = life
+        return life
+
+    # how each role is made
+
+    def _build(self, name: str, life: Life) -> Role:
+        if name in PROXIES:
+            return self._build_proxy(name, life)
+        build: dict[str, Callable[[Life], Role]] = {
+            "rootcoord": self._build_rootcoord,
+            "datacoord": self._build_datacoord,
+            "indexcoord": self._build_indexcoord,
+            "querynode": self._build_querynode,
+            "querycoord": self._build_querycoord,
+        }
+        return build[name](life)
+
+    def _root(self, life: Life) -> RootCoordApi:
+        return client(life, self.handles["rootcoord"], RootCoordApi)
+
+    def _data(self, life: Life) -> DataCoordApi:
+        return client(life, self.handles["datacoord"], DataCoordApi)
+
+    def _index(self, life: Life) -> IndexCoordApi:
+        return client(life, self.handles["indexcoord"], IndexCoordApi)
+
+    def _query(self, life: Life) -> QueryCoordApi:
+        return client(life, self.handles["querycoord"], QueryCoordApi)
+
+    def _proxies(self, life: Life) -> dict[NodeID, ProxyApi]:
+        return {node_id: client(life, self.handles[name], ProxyApi) for name, node_id in PROXIES.items()}
+
+    async def _offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Work that blocks is done at once; what surrounds it goes on in between."""
+        await asyncio.sleep(0.001 * self._random.random())
+        return function(*args, **kwargs)
+
+    def _build_rootcoord(self, life: Life) -> RootCoord:
+        meta = self.meta.handle(life)
+        self._oracle = TimestampOracle(meta, self.clock, window_ms=3000, update_ms=250)
+        return RootCoord(
+            meta,
+            self.log.handle(life),
+            self._oracle,
+            self._data(life),
+            self._index(life),
+            self._query(life),
+            self._proxies(life),
+            pchannels_max=PCHANNELS_MAX,
+        )
+
+    def _build_datacoord(self, life: Life) -> DataCoord:
+        return DataCoord(
+            DataState(self.meta.handle(life)),
+            Manifests(self.store, self._offload),
+            self.log.handle(life),
+            self.clock,
+            self._root(life),
+            self._proxies(life),
+            lambda address: client(life, self._datanodes[address], DataNodeApi),
+            _DATA_POLICY,
+        )
+
+    def _build_indexcoord(self, life: Life) -> IndexCoord:
+        return IndexCoord(
+            IndexState(self.meta.handle(life)),
+            self.clock,
+            self.store,
+            self._offload,
+            self._root(life),
+            self._data(life),
+            self._proxies(life),
+            lambda address: client(life, self._datanodes[address], IndexNodeApi),
+            IndexPolicy(rows_min=_INDEX_ROWS_MIN, builds_max=1),
+        )
+
+    def _build_querynode(self, life: Life) -> QueryNode:
+        return QueryNode(QUERY_NODE, self.log.handle(life), self.store, self._offload, scratch=self._scratch)
+
+    def _build_querycoord(self, life: Life) -> QueryCoord:
+        node = client(life, self.handles["querynode"], QueryNodeApi)
+        peers = Peers(self._root(life), self._data(life), self._index(life), node)
+        return QueryCoord(LoadState(self.meta.handle(life)), peers)
+
+    def _build_proxy(self, name: str, life: Life) -> Proxy:
+        nodes = ReadsOfMoments(self.reads(), self.stamp)
+        coordinators = Coordinators(self._root(life), self._data(life), self._index(life), self._query(life))
+        proxy = Proxy(
+            PROXIES[name],
+            coordinators,
+            nodes,
+            self.log.handle(life),
+            nodes.stamp,
+            self._offload,
+            _PROXY_POLICY,
+            NoMeasures(),
+        )
+        self._verbs[name] = Verbs(proxy, nodes, self.reads())
+        return proxy
+
+    def _build_datanode(self, life: Life) -> DataNode:
+        log = self.log.handle(life)
+        jobs = Jobs(life, log, self.store, self._scratch, self._chance)
+        return DataNode(NodeID(1000 + self._born), life.name, log, self._data(life), jobs, _DATANODE_POLICY)

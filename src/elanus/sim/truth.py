@@ -1,0 +1,183 @@
+"""The truth of a run: what the log says, read by the plainest rules, in a few lines of Python.
+
+Whatever the roles do, the log decides what exists. A message at or below the tick in force where it stands
+is late and does not count; everything else does, at its timestamp. From that follows which rows are alive
+at any timestamp, and every answer of the system is compared with it. Nothing here is shared with the code
+that the roles follow the log with, so a mistake in one shows against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
+from elanus.core.invariants import InvariantBroken
+from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, MsgKind, UpsertMessage
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
+from elanus.log.codec import decode
+from elanus.log.port import LogEntry, Position
+
+KEY, VALUE = "id", "value"
+
+
+@dataclass(slots=True)
+class Row:
+    """``died``: the first delete of its key later than itself."""
+
+    key: int
+    value: int
+    vchannel: str
+    partition_id: PartitionID
+    segment_id: SegmentID
+    born: Timestamp
+    died: Timestamp = MAX_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    key: int
+    vchannel: str
+    partition_id: PartitionID
+    ts: Timestamp
+
+
+@dataclass(slots=True)
+class Contents:
+    """All that was ever written to one collection. ``dropped``: partitions, and when."""
+
+    rows: list[Row] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
+    dropped: dict[PartitionID, Timestamp] = field(default_factory=dict)
+    drop_ts: Timestamp = NO_TIMESTAMP
+    _rows_of: dict[int, list[Row]] = field(default_factory=dict)
+    _deletions_of: dict[int, list[Deletion]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._rows_of.setdefault(row.key, []).append(row)
+        for deletion in self._deletions_of.get(row.key, ()):
+            _apply(deletion, row)
+
+    def delete(self, deletion: Deletion) -> None:
+        self.deletions.append(deletion)
+        self._deletions_of.setdefault(deletion.key, []).append(deletion)
+        for row in self._rows_of.get(deletion.key, ()):
+            _apply(deletion, row)
+
+    def of_key(self, key: int) -> list[Row]:
+        return self._rows_of.get(key, [])
+
+    def has_deletion(self, key: int, ts: Timestamp) -> bool:
+        return any(deletion.ts == ts for deletion in self._deletions_of.get(key, ()))
+
+    def alive(self, ts: Timestamp) -> list[Row]:
+        return [r for r in self.rows if r.born <= ts < r.died and not self._is_dropped(r, ts)]
+
+    def may_be_gone(self, row: Row) -> bool:
+        """Its partition is being dropped: whether an earlier read still finds it is left open."""
+        return row.partition_id in self.dropped
+
+    def _is_dropped(self, row: Row, ts: Timestamp) -> bool:
+        return self.dropped.get(row.partition_id, MAX_TIMESTAMP) <= ts
+
+
+def _apply(deletion: Deletion, row: Row) -> None:
+    if row.born < deletion.ts and deletion.partition_id in (ALL_PARTITIONS, row.partition_id):
+        row.died = min(row.died, deletion.ts)
+
+
+@dataclass(slots=True)
+class _Pchannel:
+    entries: list[LogEntry] = field(default_factory=list)
+    tick: Timestamp = NO_TIMESTAMP
+    epoch: int = 0
+    late: set[Timestamp] = field(default_factory=set)
+
+
+class Truth:
+    """Fed by the log as entries become visible. ``tell`` hears what each entry was."""
+
+    def __init__(self, tell: Callable[[str, list[int]], None]) -> None:
+        self._tell = tell
+        self._pchannels: dict[str, _Pchannel] = {}
+        self._contents: dict[CollectionID, Contents] = {}
+
+    def contents(self, collection_id: CollectionID) -> Contents:
+        return self._contents.setdefault(collection_id, Contents())
+
+    def collections(self) -> Iterator[tuple[CollectionID, Contents]]:
+        return iter(self._contents.items())
+
+    def tick(self, pchannel: str) -> Timestamp:
+        known = self._pchannels.get(pchannel)
+        return NO_TIMESTAMP if known is None else known.tick
+
+    def is_late(self, pchannel: str, ts: Timestamp) -> bool:
+        """Whether a message of that timestamp stood behind its tick."""
+        known = self._pchannels.get(pchannel)
+        return known is not None and ts in known.late
+
+    def observe(self, pchannel: str, entry: LogEntry) -> None:
+        """Raises `InvariantBroken`."""
+        self._pchannels.setdefault(pchannel, _Pchannel()).entries.append(entry)
+        self._read(pchannel, entry, self._tell)
+
+    def cut(self, ends: Mapping[str, Position]) -> None:
+        """The log lost its tail: what stood there never was."""
+        kept = {
+            p: [e for e in known.entries if e.position < ends.get(p, Position(0))]
+            for p, known in self._pchannels.items()
+        }
+        self._pchannels = {p: _Pchannel(entries) for p, entries in kept.items()}
+        self._contents = {}
+        for pchannel, entries in kept.items():
+            for entry in entries:
+                self._read(pchannel, entry, lambda text, keys: None)
+
+    def _read(self, pchannel: str, entry: LogEntry, tell: Callable[[str, list[int]], None]) -> None:
+        known, header = self._pchannels[pchannel], entry.header
+        where = f"{pchannel[-1]}@{entry.position}"
+        if header.kind is MsgKind.EPOCH:
+            if header.epoch <= known.epoch:
+                raise InvariantBroken("TT1", f"{where}: epoch {header.epoch} after {known.epoch}")
+            known.epoch = header.epoch
+            tell(f"{where}: epoch {header.epoch}", [])
+        elif header.kind is MsgKind.TIME_TICK:
+            if header.epoch == known.epoch and header.ts <= known.tick:
+                raise InvariantBroken("TT1", f"{where}: tick {header.ts} after {known.tick}")
+            if header.epoch >= known.epoch:
+                known.tick = max(known.tick, header.ts)
+        elif header.ts <= known.tick:
+            known.late.add(header.ts)
+            tell(f"{where}: {header.kind.name} {header.ts} of segment {header.segment_id} is late", [])
+        else:
+            self._take(entry, where, tell)
+
+    def _take(self, entry: LogEntry, where: str, tell: Callable[[str, list[int]], None]) -> None:
+        message = decode(entry)
+        contents = self.contents(entry.header.collection_id)
+        keys: list[int] = []
+        text = f"{where}: {entry.header.kind.name} {entry.header.ts}"
+        if isinstance(message, InsertMessage | UpsertMessage):
+            keys = message.rows.column(KEY).to_pylist()
+            values = message.rows.column(VALUE).to_pylist()
+            place = (message.vchannel, message.partition_id, message.segment_id, message.ts)
+            if isinstance(message, UpsertMessage):
+                for key in keys:
+                    contents.delete(Deletion(key, message.vchannel, ALL_PARTITIONS, message.ts))
+            for key, value in zip(keys, values, strict=True):
+                contents.add(Row(key, value, *place))
+            text += f" into segment {message.segment_id}: {keys}"
+        elif isinstance(message, DeleteMessage):
+            keys = message.primary_keys.to_pylist()
+            for key in keys:
+                contents.delete(Deletion(key, message.vchannel, message.partition_id, message.ts))
+            text += f": {keys}"
+        elif isinstance(message, DdlMessage):
+            if message.kind is MsgKind.DROP_PARTITION:
+                contents.dropped[message.partition_id] = message.ts
+            if message.kind is MsgKind.DROP_COLLECTION:
+                contents.drop_ts = message.ts
+            text += f" of collection {message.collection_id}, partition {message.partition_id}"
+        tell(text, keys)

@@ -1,0 +1,299 @@
+"""The clients: what they do, and what they make of the answers.
+
+Each client goes on as long as the run lasts, with a pause between two operations. A write that failed may
+have had its effect or not; only what was acknowledged is counted on. Every answer goes to the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.core.consistency import WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
+from elanus.core.errors import CollectionNotFound, ElanusError, Internal, PartitionNotFound
+from elanus.core.ids import CollectionID, FieldID
+from elanus.core.invariants import InvariantBroken
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search
+from elanus.proxy.cache import CachedCollection
+from elanus.rpc.rootcoord import NewCollection
+from elanus.sim.judge import Acknowledged, Judge
+from elanus.sim.system import PROXIES, System
+from elanus.sim.truth import KEY, VALUE
+from elanus.sim.verbs import Verbs
+
+T = TypeVar("T")
+
+SHARDS = {"alpha": 2, "beta": 1}
+"""The collections, and how many shards each has."""
+PARTITION = "p1"
+KEYS = 400
+_ROWS_MAX = 12
+_ALL = 16_384
+_OPERATION_TIMEOUT_S = 20.0
+_LEVELS = (
+    ConsistencyLevel.STRONG,
+    ConsistencyLevel.SESSION,
+    ConsistencyLevel.BOUNDED,
+    ConsistencyLevel.EVENTUALLY,
+)
+_INDEX = {"index_type": "FLAT", "metric_type": "L2"}
+WEIGHTS = {
+    "insert": 30,
+    "upsert": 12,
+    "delete": 10,
+    "delete_where": 3,
+    "flush": 4,
+    "count": 14,
+    "query": 14,
+    "query_where": 5,
+    "search": 6,
+    "renew_partition": 1,
+    "renew_collection": 0.5,
+    "reload": 0.7,
+}
+
+
+def _schema(name: str) -> CollectionSchema:
+    unnumbered = FieldID(0)
+    return CollectionSchema(
+        name,
+        (
+            FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True),
+            FieldSchema(unnumbered, VALUE, DataType.INT64),
+            FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2),
+        ),
+    )
+
+
+class Client:
+    """``values`` gives every row written in the run a value of its own."""
+
+    def __init__(
+        self, name: str, system: System, judge: Judge, random_: random.Random, values: Callable[[], int]
+    ) -> None:
+        self.name = name
+        self.operations = 0
+        self._system = system
+        self._judge = judge
+        self._random = random_
+        self._value = values
+        self._session: dict[str, Timestamp] = {}
+
+    async def run(self, until_s: float, pause_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            await asyncio.sleep(self._random.uniform(0, 2 * pause_s))
+            (kind,) = self._random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))
+            await self.operate(kind, self._random.choice(tuple(SHARDS)))
+
+    async def operate(self, kind: str, collection: str, *how: object) -> bool:
+        """One operation; whether it succeeded. ``how``: its arguments. Raises `InvariantBroken`."""
+        self.operations += 1
+        what = f"{self.name}: {kind} {collection}"
+        self._system.trace.note(f"{what} …")
+        try:
+            async with asyncio.timeout(_OPERATION_TIMEOUT_S):
+                told = await getattr(self, f"_{kind}")(collection, *how)
+        except (Internal, AssertionError) as error:
+            raise InvariantBroken("LIVE2", f"{what}: {error}") from error
+        except (ElanusError, TimeoutError) as error:
+            self._system.trace.note(f"{what}: {type(error).__name__} {error}")
+            return False
+        self._system.trace.note(f"{what}: {told}")
+        return True
+
+    # writes
+
+    async def _insert(self, name: str) -> str:
+        return await self._write(name, replaces=False)
+
+    async def _upsert(self, name: str) -> str:
+        return await self._write(name, replaces=True)
+
+    async def _write(self, name: str, *, replaces: bool) -> str:
+        keys = self._random.sample(range(KEYS), self._random.randint(1, _ROWS_MAX))
+        values = [self._value() for _ in keys]
+        partition = PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
+        rows = _rows(keys, values)
+        self._system.trace.note(f"{self.name}: writes {keys} with {values} into {partition}", keys)
+        cached, ts = await self._system.ask(
+            self._proxy(), "write", lambda verbs: verbs.write(name, partition, rows, replaces=replaces)
+        )
+        self._acknowledge(name, cached, ts, keys, values)
+        return f"acknowledged at {ts}"
+
+    async def _delete(self, name: str) -> str:
+        keys = self._random.sample(range(KEYS), self._random.randint(1, 2 * _ROWS_MAX))
+        return await self._delete_by(name, f"{KEY} in {sorted(keys)}")
+
+    async def _delete_where(self, name: str) -> str:
+        return await self._delete_by(name, f"{VALUE} % 37 == {self._random.randrange(37)}")
+
+    async def _delete_by(self, name: str, text: str) -> str:
+        cached, ts, keys = await self._system.ask(
+            self._proxy(), "delete", lambda verbs: verbs.delete(name, text)
+        )
+        if keys:
+            self._acknowledge(name, cached, ts, keys, [])
+        return f"deleted at {ts}: {keys}"
+
+    def _acknowledge(
+        self, name: str, cached: CachedCollection, ts: Timestamp, keys: list[int], values: list[int]
+    ) -> None:
+        self._judge.acknowledged(
+            Acknowledged(cached.collection_id, cached.view.vchannels, ts, tuple(keys), tuple(values))
+        )
+        self._session[name] = ts
+
+    # reads
+
+    async def _count(self, name: str, level: ConsistencyLevel | None = None) -> str:
+        cached, result = await self._read(name, ("count(*)",), "", level)
+        count = result.fields["count(*)"][0].as_py()
+        self._judge.check_count(cached, result.ts, count)
+        return f"{count} at {result.ts}"
+
+    async def _query(self, name: str, level: ConsistencyLevel | None = None) -> str:
+        cached, result = await self._read(name, (KEY, VALUE), f"{KEY} >= 0", level)
+        keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
+        self._judge.check_rows(cached, result.ts, keys, values)
+        return f"{len(keys)} rows at {result.ts}"
+
+    async def _query_where(self, name: str, level: ConsistencyLevel | None = None) -> str:
+        bound = self._random.randrange(1, 1 + self._value())
+        cached, result = await self._read(name, (KEY, VALUE), f"{VALUE} < {bound}", level)
+        keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
+        self._judge.check_rows(cached, result.ts, keys, values, bound)
+        return f"{len(keys)} rows below {bound} at {result.ts}"
+
+    async def _search(self, name: str, level: ConsistencyLevel | None = None) -> str:
+        level, consistency = self._consistency(name, level)
+        since = self._judge.since(self._now())
+        session = self._session.get(name, NO_TIMESTAMP)
+        query = np.array([[float(self._random.randrange(1000)), 0.0]], dtype=np.float32)
+        request = Search(
+            DEFAULT_DATABASE, name, (), "", query, _ALL, 0, "", "", {}, (VALUE,), -1, consistency
+        )
+        cached, result = await self._system.ask(self._proxy(), "search", lambda verbs: verbs.search(request))
+        self._judge.check_moment(cached, result.ts, level, session, since)
+        self._judge.check_rows(cached, result.ts, result.ids.to_pylist(), None)
+        return f"{len(result.ids)} hits at {result.ts}"
+
+    async def _read(
+        self, name: str, fields: tuple[str, ...], text: str, level: ConsistencyLevel | None
+    ) -> tuple[CachedCollection, QueryResult]:
+        level, consistency = self._consistency(name, level)
+        since = self._judge.since(self._now())
+        session = self._session.get(name, NO_TIMESTAMP)
+        request = Query(DEFAULT_DATABASE, name, (), text, fields, None, 0, consistency)
+        cached, result = await self._system.ask(self._proxy(), "query", lambda verbs: verbs.query(request))
+        self._judge.check_moment(cached, result.ts, level, session, since)
+        self._system.check_node()
+        return cached, result
+
+    def _consistency(
+        self, name: str, level: ConsistencyLevel | None
+    ) -> tuple[ConsistencyLevel, ReadConsistency]:
+        level = self._random.choice(_LEVELS) if level is None else level
+        return level, ReadConsistency(level, self._session.get(name, WIRE_EVENTUALLY))
+
+    def _now(self) -> Timestamp:
+        """As the oracle has it; with the oracle down, a moment long ago, which demands nothing."""
+        try:
+            return self._system.stamp()
+        except ElanusError:
+            return NO_TIMESTAMP
+
+    # definitions
+
+    async def set_up(self, name: str) -> None:
+        """Create, index and load a collection, as often as it takes."""
+        for step in ("_create", "_index", "_load"):
+            while not await self.operate(step.removeprefix("_"), name):
+                await asyncio.sleep(0.5)
+
+    async def _create(self, name: str) -> str:
+        new = NewCollection(DEFAULT_DATABASE, _schema(name), SHARDS[name], ConsistencyLevel.BOUNDED, {})
+        root = self._system.roles_of_clients.root
+        await self._define("create", lambda: root.create_collection(new))
+        await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
+        return "created"
+
+    async def _index(self, name: str) -> str:
+        async def index(verbs: Verbs) -> None:
+            cached = await verbs.collection(name)
+            field = cached.view.schema.field("vector")
+            create = self._system.roles_of_clients.index.create_index
+            await verbs.define("index", lambda: create(cached.collection_id, field, "vector", _INDEX))
+
+        await self._system.ask(self._proxy(), "index", index)
+        return "indexed"
+
+    async def _load(self, name: str) -> str:
+        load = self._system.roles_of_clients.query.load
+        await self._of_collection("load", name, lambda collection_id: load(collection_id, ()))
+        return "loads"
+
+    async def _reload(self, name: str) -> str:
+        release = self._system.roles_of_clients.query.release
+        await self._of_collection("release", name, lambda collection_id: release(collection_id, ()))
+        await self.set_up(name)
+        return "loaded again"
+
+    async def _flush(self, name: str) -> str:
+        flush = self._system.roles_of_clients.data.flush
+        return str(await self._of_collection("flush", name, flush))
+
+    async def _renew_partition(self, name: str) -> str:
+        """Drop a partition and make it anew. Who hears that it is not there has the same certainty."""
+        cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
+        root = self._system.roles_of_clients.root
+        try:
+            await self._define(
+                "drop partition", lambda: root.drop_partition(DEFAULT_DATABASE, name, PARTITION)
+            )
+        except PartitionNotFound:
+            pass
+        if PARTITION in cached.partitions:
+            self._judge.partition_dropped(cached.collection_id, cached.partitions[PARTITION])
+        await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
+        return f"made anew in {cached.collection_id}"
+
+    async def _renew_collection(self, name: str) -> str:
+        cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
+        root = self._system.roles_of_clients.root
+        try:
+            await self._define("drop", lambda: root.drop_collection(DEFAULT_DATABASE, name))
+        except CollectionNotFound:
+            pass
+        self._judge.dropped(cached.collection_id)
+        await self.set_up(name)
+        return f"dropped {cached.collection_id}"
+
+    async def _of_collection(self, what: str, name: str, work: Callable[[CollectionID], Awaitable[T]]) -> T:
+        async def run(verbs: Verbs) -> T:
+            cached = await verbs.collection(name)
+            return await verbs.define(what, lambda: work(cached.collection_id))
+
+        return await self._system.ask(self._proxy(), what, run)
+
+    async def _define(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._system.ask(self._proxy(), what, lambda verbs: verbs.define(what, work))
+
+    def _proxy(self) -> str:
+        return self._random.choice(tuple(PROXIES))
+
+
+def _rows(keys: list[int], values: list[int]) -> pa.RecordBatch:
+    vectors = np.array([[value, key] for key, value in zip(keys, values, strict=True)], dtype=np.float32)
+    schema = _schema("").arrow_schema
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field("vector").type)
+    columns = [pa.array(keys, pa.int64()), pa.array(values, pa.int64()), flat]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
