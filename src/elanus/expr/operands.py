@@ -1,5 +1,6 @@
-"""Binding the parts of a filter that stand for values: names to fields, templates to values, and arithmetic
-on constants to its result.
+"""Binding the parts of a filter that stand for values: names, templates, constant arithmetic.
+
+Names become fields, templates their values, and arithmetic on constants its result.
 
 Constant arithmetic follows the reference: whole numbers divide towards zero and keep a remainder's sign with
 the dividend; a power is always a floating number.

@@ -53,9 +53,13 @@ def test_messages_below_the_level_are_not_shown(stream: io.StringIO) -> None:
 
 def test_the_standard_librarys_messages_look_the_same(stream: io.StringIO) -> None:
     configure_logging(LoggingSettings(level="info"), "pipeline", stream)
-    logging.getLogger("py4j").info("connected to %s", "jvm", extra={"port": 1})
+    logging.getLogger("some.library").info("connected to %s", "jvm", extra={"port": 1})
     (line,) = lines(stream)
-    assert (line["event"], line["logger"], line["process"]) == ("connected to jvm", "py4j", "pipeline")
+    assert (line["event"], line["logger"], line["process"]) == (
+        "connected to jvm",
+        "some.library",
+        "pipeline",
+    )
     assert line["port"] == 1
 
 
