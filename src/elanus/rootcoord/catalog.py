@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 import msgspec
 
 from elanus.core.catalog import Collection, Database
-from elanus.core.errors import (
-    AliasNotFound,
-    CollectionNotFound,
-    DatabaseNotFound,
-)
+from elanus.core.errors import AliasNotFound, CollectionNotFound, DatabaseNotFound
 from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.meta.port import Delete, MetaStore, Put
 
 _DATABASES = "rootcoord/database/"
 _COLLECTIONS = "rootcoord/collection/"
-
-T = TypeVar("T")
 
 
 class Catalog:
@@ -83,10 +76,17 @@ class Catalog:
 
     def find(self, database: Database, name: str) -> Collection | None:
         """By real name or alias."""
-        for collection in self.in_database(database):
-            if collection.name == name or name in collection.aliases:
+        for collection in self.live():
+            if collection.database_id == database.database_id and name in (
+                collection.name,
+                *collection.aliases,
+            ):
                 return collection
         return None
+
+    def record(self, collection_id: CollectionID) -> Collection | None:
+        """Dropped or not."""
+        return self._collections.get(collection_id)
 
     def collection(self, database_name: str, name: str) -> Collection:
         """By real name or alias. Raises `DatabaseNotFound`, `CollectionNotFound`."""
@@ -104,9 +104,9 @@ class Catalog:
 
     def aliased(self, database: Database, alias: str) -> Collection:
         """Raises `AliasNotFound`."""
-        for collection in self.in_database(database):
-            if alias in collection.aliases:
-                return collection
+        found = self.find(database, alias)
+        if found is not None and alias in found.aliases:
+            return found
         raise AliasNotFound(f"alias not found[database={database.name}][alias={alias}]")
 
     async def put(self, *collections: Collection) -> None:

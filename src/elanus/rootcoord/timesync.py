@@ -20,21 +20,30 @@ from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import TickReport
 
 _ROUND_PAUSE_S = 0.002
-"""Between two rounds of reports while an older write keeps the tick back."""
+_ROUND_PAUSE_MAX_S = 0.016
+"""Between two rounds of reports while an older write keeps the tick back: doubled up to the latter."""
 
 
 class TimeSync:
-    """``epoch`` is this root coordinator's: readers ignore ticks of older ones that come after it."""
-
-    def __init__(self, log: Log, epoch: int) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._epoch = epoch
+        self._epoch = 0
         self._barrier = TickBarrier()
         self._proxies: dict[NodeID, ProxyApi] = {}
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
         self._round: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
+
+    def start(self, epoch: int) -> None:
+        """``epoch`` is this root coordinator's: readers ignore ticks of older ones that come after it."""
+        self._epoch = epoch
+
+    async def stop(self) -> None:
+        """No tick is written any more."""
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.gather(self._round, return_exceptions=True)
 
     @property
     def epoch(self) -> int:
@@ -94,13 +103,15 @@ class TimeSync:
         Bounded by the caller: an unfinished older write, or a proxy that does not answer, keeps it waiting.
         """
         wanted = self._in_use.intersection(pchannels)
+        pause_s = _ROUND_PAUSE_S
         while wanted and min(self.tick_of(p) for p in wanted) < at_least:
             if self._round is None or self._round.done():
                 self._round = asyncio.create_task(self._collect(wanted), name="tick round")
             await asyncio.shield(self._round)
             await self.write_ticks(wanted)
             if min(self.tick_of(p) for p in wanted) < at_least:
-                await asyncio.sleep(_ROUND_PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _ROUND_PAUSE_MAX_S)
 
     async def _collect(self, pchannels: set[str]) -> None:
         reports = await asyncio.gather(

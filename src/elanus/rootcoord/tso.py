@@ -59,12 +59,16 @@ class TimestampOracle:
         return ts
 
     async def _run(self) -> None:
+        failing = False
         while True:
             await asyncio.sleep(self._update_s)
             try:
                 await self._extend()
-            except OSError as error:
-                _log.error("cannot persist the timestamp bound", error=str(error))
+                failing = False
+            except Exception as error:  # noqa: BLE001 - whatever it is, it may pass: without a bound all stops
+                if not failing:
+                    _log.error("cannot persist the timestamp bound", error=f"{type(error).__name__}: {error}")
+                failing = True
 
     async def _extend(self) -> None:
         with self._lock:

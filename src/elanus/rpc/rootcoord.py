@@ -51,8 +51,8 @@ class RootCoordApi(Protocol):
     async def unregister_proxy(self, node_id: NodeID) -> None: ...
     async def update_channel_time_tick(self, report: TickReport) -> None: ...
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
-        """Collect the proxies' reports at once and write ticks; returns when the pchannels' ticks reach
-        ``at_least``, or when they cannot yet because an older write is unfinished."""
+        """Collect the proxies' reports at once and write ticks, until those of the pchannels in use reach
+        ``at_least``. Bounded by the caller: an unfinished older write keeps it waiting."""
         ...
 
     async def ticks(self) -> Mapping[str, Timestamp]:

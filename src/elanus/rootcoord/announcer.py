@@ -1,0 +1,81 @@
+"""How a definition enters the channels: in order with the writes.
+
+A definition takes a timestamp and holds the ticks back below it until its message stands in every vchannel
+it concerns. So each reader of a channel meets a collection's creation before its first row and its drop
+after its last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.channels import pchannel_name, pchannel_of, vchannel_name
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID
+from elanus.core.messages import MsgKind
+from elanus.core.timestamps import Timestamp, before
+from elanus.log.port import EntryHeader, Log, NewEntry, Position
+from elanus.rootcoord.timesync import TimeSync
+from elanus.rootcoord.tso import TimestampOracle
+
+
+class Announcer:
+    """``pchannels_max``: how many physical channels the collections share."""
+
+    def __init__(self, log: Log, oracle: TimestampOracle, sync: TimeSync, pchannels_max: int) -> None:
+        self._log = log
+        self._oracle = oracle
+        self._sync = sync
+        self._pchannels_max = pchannels_max
+
+    def place_shards(
+        self, collection_id: CollectionID, shards: int, others: Iterable[Collection]
+    ) -> tuple[str, ...]:
+        """A vchannel per shard: on the pchannels first that carry the fewest of the others' vchannels."""
+        load = {pchannel_name(n): 0 for n in range(self._pchannels_max)}
+        for collection in others:
+            for pchannel in map(pchannel_of, collection.vchannels):
+                if pchannel in load:  # fewer are configured than there once were
+                    load[pchannel] += 1
+        order = sorted(load, key=load.__getitem__)
+        return tuple(vchannel_name(order[n % len(order)], collection_id, n) for n in range(shards))
+
+    async def use(self, vchannels: Iterable[str]) -> None:
+        """Tick the vchannels' pchannels from now on."""
+        await self._sync.use(map(pchannel_of, vchannels), self._oracle.allocate())
+
+    def unuse(self, vchannels: Iterable[str], others: Iterable[Collection]) -> None:
+        """Stop ticking those of the vchannels' pchannels that carry none of the others' vchannels."""
+        used = {pchannel_of(v) for collection in others for v in collection.vchannels}
+        self._sync.unuse(set(map(pchannel_of, vchannels)) - used)
+
+    @asynccontextmanager
+    async def barrier(self) -> AsyncIterator[Timestamp]:
+        """A timestamp that no tick reaches before the block has ended."""
+        ts = self._oracle.allocate()
+        self._sync.begin_ddl(ts)
+        try:
+            yield ts
+        finally:
+            self._sync.end_ddl(ts)
+
+    async def announce(
+        self,
+        kind: MsgKind,
+        ts: Timestamp,
+        collection_id: CollectionID,
+        vchannels: tuple[str, ...],
+        partition_id: PartitionID = ALL_PARTITIONS,
+    ) -> dict[str, Checkpoint]:
+        """Write the message into every vchannel, durably. Returns where it stands in each."""
+
+        async def write(vchannel: str) -> Checkpoint:
+            pchannel = pchannel_of(vchannel)
+            tick = self._sync.tick_of(pchannel)
+            header = EntryHeader(kind, ts, vchannel, collection_id, partition_id)
+            positions = await self._log.append(pchannel, [NewEntry(header)])
+            return Checkpoint(before(ts), Position(positions[0]), tick, self._sync.epoch)
+
+        return dict(zip(vchannels, await asyncio.gather(*map(write, vchannels)), strict=True))

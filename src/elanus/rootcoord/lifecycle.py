@@ -1,0 +1,254 @@
+"""Collections and partitions come and go, in order with the writes (seed 4 for the end of them).
+
+Success is the catalog's write. A creation writes its message first: a crash between the two leaves a
+message of something that does not exist, which every reader ignores. A drop writes the catalog first, and
+what must follow (message, release, indexes, segments) can all be done again; it is, after a restart or an
+error, until it has been done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.catalog import Collection, Partition
+from elanus.core.errors import (
+    CollectionAlreadyExists,
+    CollectionLimitReached,
+    InvalidParameter,
+    PartitionNotFound,
+)
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID
+from elanus.core.limits import COLLECTIONS_MAX, PARTITIONS_MAX, SYSTEM_FIELDS_MAX_ID
+from elanus.core.messages import MsgKind
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import SegmentState
+from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.rootcoord.announcer import Announcer
+from elanus.rootcoord.catalog import Catalog
+from elanus.rootcoord.definitions import Definitions
+from elanus.rootcoord.ids import IdAllocator
+from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.rootcoord import NewCollection
+
+_DEFAULT_PARTITION = "_default"
+_log = structlog.get_logger("rootcoord")
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """The other coordinators, which a collection's beginning and end concern."""
+
+    data: DataCoordApi
+    index: IndexCoordApi
+    query: QueryCoordApi
+
+
+class Lifecycle(Definitions):
+    def __init__(
+        self,
+        catalog: Catalog,
+        ids: IdAllocator,
+        oracle: TimestampOracle,
+        proxies: Mapping[NodeID, ProxyApi],
+        announcer: Announcer,
+        peers: Peers,
+    ) -> None:
+        super().__init__(catalog, ids, oracle, proxies)
+        self._announcer = announcer
+        self._peers = peers
+        self._unfinished = True
+        """Something may be in the catalog that the other coordinators do not know: so after each start."""
+
+    # collections
+
+    async def create_collection(self, request: NewCollection) -> Collection:
+        """Creating it again with the same parameters is no error, and finishes what an error cut off."""
+        async with self._ddl_lock:
+            database = self._catalog.database(request.database)
+            existing = self._catalog.find(database, request.schema.name)
+            if existing is not None:
+                collection = _same_or_conflict(existing, request, database.name)
+            elif sum(1 for _ in self._catalog.live()) >= COLLECTIONS_MAX:
+                raise CollectionLimitReached(
+                    f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]"
+                )
+            else:
+                collection = await self._create(request)
+            with self._or_later():
+                await self._peers.data.watch_channels(collection)
+            return collection
+
+    async def _create(self, request: NewCollection) -> Collection:
+        collection_id = CollectionID(await self._ids.allocate(2))
+        vchannels = self._announcer.place_shards(collection_id, request.shards, self._catalog.everything())
+        await self._announcer.use(vchannels)
+        async with self._announcer.barrier() as ts:
+            starts = await self._announcer.announce(MsgKind.CREATE_COLLECTION, ts, collection_id, vchannels)
+            collection = Collection(
+                collection_id=collection_id,
+                database_id=self._catalog.database(request.database).database_id,
+                name=request.schema.name,
+                schema=_numbered(request.schema),
+                vchannels=vchannels,
+                starts=starts,
+                partitions=(Partition(PartitionID(collection_id + 1), _DEFAULT_PARTITION, ts),),
+                consistency_level=request.consistency_level,
+                created=ts,
+                properties=dict(request.properties),
+            )
+            await self._catalog.put(collection)
+        return collection
+
+    async def drop_collection(self, database: str, name: str) -> None:
+        async with self._ddl_lock:
+            collection = self._catalog.collection(database, name)
+            if collection.name != name:
+                raise InvalidParameter(f"cannot drop the collection via alias = {name}")
+            if collection.aliases:
+                raise InvalidParameter(
+                    f"unable to drop the collection [{name}] because it has associated aliases "
+                    f"{list(collection.aliases)}, please remove all aliases before dropping the collection"
+                )
+            with self._or_later():
+                async with self._announcer.barrier() as ts:
+                    await self._catalog.put(replace(collection, dropped=ts))
+                    await self._announcer.announce(
+                        MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
+                    )
+                await self._let_go(collection.collection_id)
+            await self._invalidate(collection)
+
+    async def _let_go(self, collection_id: CollectionID) -> None:
+        """Memory first, then the definitions, then the data."""
+        await self._peers.query.release(collection_id, ())
+        await self._peers.index.drop_collection(collection_id)
+        await self._peers.data.drop_collection(collection_id)
+
+    async def describe_collection(self, database: str, name: str) -> Collection:
+        return self._catalog.collection(database, name)
+
+    async def collection_by_id(self, collection_id: CollectionID) -> Collection:
+        return self._catalog.by_id(collection_id)
+
+    async def list_collections(self, database: str) -> tuple[Collection, ...]:
+        if not database:
+            return tuple(self._catalog.live())
+        return self._catalog.in_database(self._catalog.database(database))
+
+    # partitions
+
+    async def create_partition(self, database: str, collection: str, partition: str) -> None:
+        async with self._ddl_lock:
+            found = self._catalog.collection(database, collection)
+            if any(p.name == partition for p in found.partitions):
+                return
+            if len(found.partitions) >= PARTITIONS_MAX:
+                raise InvalidParameter(
+                    f"partition number ({len(found.partitions)}) exceeds max configuration ({PARTITIONS_MAX})"
+                )
+            partition_id = PartitionID(await self._ids.allocate(1))
+            async with self._announcer.barrier() as ts:
+                await self._announcer.announce(
+                    MsgKind.CREATE_PARTITION, ts, found.collection_id, found.vchannels, partition_id
+                )
+                added = (*found.partitions, Partition(partition_id, partition, ts))
+                await self._catalog.put(replace(found, partitions=added))
+            await self._invalidate(found)
+
+    async def drop_partition(self, database: str, collection: str, partition: str) -> None:
+        async with self._ddl_lock:
+            if partition == _DEFAULT_PARTITION:
+                raise InvalidParameter("default partition cannot be deleted")
+            found = self._catalog.collection(database, collection)
+            dropped = next((p for p in found.partitions if p.name == partition), None)
+            if dropped is None:
+                raise PartitionNotFound(f"partition not found[partition={partition}]")
+            kept = tuple(p for p in found.partitions if p is not dropped)
+            with self._or_later():
+                await self._end_partition(replace(found, partitions=kept), dropped.partition_id)
+            await self._invalidate(found)
+
+    async def _end_partition(self, kept: Collection, partition_id: PartitionID) -> None:
+        """Make ``kept`` the collection, which lacks the partition, and tell everybody."""
+        async with self._announcer.barrier() as ts:
+            await self._catalog.put(kept)
+            await self._announcer.announce(
+                MsgKind.DROP_PARTITION, ts, kept.collection_id, kept.vchannels, partition_id
+            )
+        await self._peers.query.release(kept.collection_id, (partition_id,))
+        await self._peers.data.drop_partition(kept.collection_id, partition_id)
+
+    # what was cut off
+
+    @contextmanager
+    def _or_later(self) -> Iterator[None]:
+        """The catalog may say what the rest of the block did not come to: it is done at the next tidying."""
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            self._unfinished = self._unfinished or not done
+
+    async def tidy(self) -> None:
+        """Finish what a crash or an error cut off; forget dropped collections when their data is gone."""
+        if self._unfinished:
+            self._unfinished = False
+            with self._or_later():
+                for collection in self._catalog.everything():
+                    async with self._ddl_lock:
+                        await self._finish(collection.collection_id)
+        for collection in self._catalog.dropped():
+            if not await self._peers.data.holds_channels(collection.collection_id):
+                async with self._ddl_lock:
+                    await self._catalog.remove(collection)
+                    self._announcer.unuse(collection.vchannels, self._catalog.everything())
+
+    async def _finish(self, collection_id: CollectionID) -> None:
+        """Everything here may be done any number of times."""
+        collection = self._catalog.record(collection_id)
+        if collection is None:
+            return
+        if collection.dropped != NO_TIMESTAMP:
+            async with self._announcer.barrier() as ts:
+                await self._announcer.announce(
+                    MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
+                )
+            await self._let_go(collection_id)
+            return
+        await self._peers.data.watch_channels(collection)
+        segments = await self._peers.data.segments(collection_id)
+        held = {s.partition_id for s in segments if s.state is not SegmentState.DROPPED}
+        for partition_id in held - {p.partition_id for p in collection.partitions}:
+            _log.info("dropping a partition to the end", collection=collection_id, partition=partition_id)
+            await self._end_partition(collection, partition_id)
+
+
+def _numbered(schema: CollectionSchema) -> CollectionSchema:
+    """Field ids in declared order, from the first that is not a system field's."""
+    fields = tuple(
+        replace(field, field_id=FieldID(SYSTEM_FIELDS_MAX_ID + n)) for n, field in enumerate(schema.fields)
+    )
+    return replace(schema, fields=fields)
+
+
+def _same_or_conflict(existing: Collection, request: NewCollection, database: str) -> Collection:
+    same = (
+        existing.name == request.schema.name
+        and existing.schema == _numbered(request.schema)
+        and len(existing.vchannels) == request.shards
+    )
+    if not same:
+        raise CollectionAlreadyExists(
+            f"create duplicate collection with different parameters, collection: "
+            f"{request.schema.name}[database={database}]"
+        )
+    return existing

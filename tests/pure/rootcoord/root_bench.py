@@ -1,0 +1,95 @@
+"""A root coordinator over memory, and its life and death, for this room's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fakes import FakeData, FakeIndexCoord, FakeProxy, FakeQueryCoord, schema
+from virtual_time import VirtualClock
+
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.messages import MsgKind
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+from elanus.log.memory import MemoryLog
+from elanus.log.port import EntryHeader
+from elanus.meta.memory import MemoryMeta
+from elanus.rootcoord.coord import RootCoord
+from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.rootcoord import NewCollection, TickReport
+
+PCHANNELS = 2
+
+
+class Proxy(FakeProxy):
+    """Reports now, or what it is told to; has no unfinished writes unless told so."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.bench = bench
+        self.unfinished: dict[str, Timestamp] = {}
+
+    async def report_tick(self) -> TickReport:
+        await super().report_tick()
+        return self.report()
+
+    def report(self) -> TickReport:
+        now = self.bench.oracle.allocate()
+        return TickReport(self.node_id, now, {p: Timestamp(ts - 1) for p, ts in self.unfinished.items()})
+
+
+class Bench:
+    """``meta`` and ``log`` outlive the role; `start` makes a new instance of it, as a restart does."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.meta = MemoryMeta()
+        self.log = MemoryLog()
+        self.data = FakeData()
+        self.index = FakeIndexCoord()
+        self.query = FakeQueryCoord()
+        self.proxy = Proxy(self)
+
+    async def start(self) -> RootCoord:
+        self.oracle = TimestampOracle(self.meta, self.clock, window_ms=3000, update_ms=50)
+        self.root = RootCoord(
+            self.meta,
+            self.log,
+            self.oracle,
+            self.data,  # type: ignore[arg-type]
+            self.index,  # type: ignore[arg-type]
+            self.query,  # type: ignore[arg-type]
+            {self.proxy.node_id: self.proxy},
+            pchannels_max=PCHANNELS,
+        )
+        await self.root.start()
+        return self.root
+
+    async def restart(self) -> RootCoord:
+        await self.root.stop()
+        return await self.start()
+
+    async def tick(self) -> None:
+        """The proxy reports, as it does in every interval."""
+        await self.root.update_channel_time_tick(self.proxy.report())
+
+    def headers(self, pchannel: str) -> list[EntryHeader]:
+        return [e.header for e in self.log.read_range(pchannel, 0, self.log.end(pchannel))]
+
+    def all_headers(self) -> list[EntryHeader]:
+        return [header for pchannel in self.log.pchannels() for header in self.headers(pchannel)]
+
+    def ddl(self, kind: MsgKind) -> list[EntryHeader]:
+        return [h for h in self.all_headers() if h.kind is kind]
+
+
+def new(
+    name: str = "c",
+    *,
+    database: str = "default",
+    shards: int = 2,
+    of: CollectionSchema | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> NewCollection:
+    of = of or schema(name, numbered=False)
+    return NewCollection(database, of, shards, ConsistencyLevel.BOUNDED, properties or {})
