@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from harness import Server
 from pymilvus import MilvusClient
 
 SHOWN_CHARACTERS = 6000
+
+# every error the tests provoke would be logged with its traceback, beside what failed
+logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ POLL_S = 0.02
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "proxy")
 
 QUICK: Mapping[str, object] = {
+    "proxy.port": 0,
     "metrics.port": 0,
     "logging.level": "info",
     "pipeline.driver_memory_mb": 512,
@@ -64,18 +65,16 @@ class Server:
         self.settings = {**QUICK, **(settings or {})}
         self.output_file = data_dir.with_name(data_dir.name + ".log")
         self.address = ""
-        self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._clients: list[MilvusClient] = []
 
     # its life
 
     def start(self) -> Server:
-        """Start and wait until it answers. A second start keeps the port of the first."""
+        """Start and wait until it answers."""
         process = self.spawn()
         announced = until(lambda: self._announced(process), START_DEADLINE_S, "the server announces itself")
         self.address = announced.address
-        self._port = int(self.address.rpartition(":")[2])
         return self
 
     def spawn(self) -> subprocess.Popen[bytes]:
@@ -87,10 +86,9 @@ class Server:
         return self._process
 
     def command(self) -> list[str]:
-        """How it is started, with its port if it had one before."""
+        """How it is started."""
         assignments = [part for item in self.settings.items() for part in ("--set", "{}={}".format(*item))]
-        front = ["serve", "--data-dir", str(self.data_dir), "--port", str(self._port)]
-        return [sys.executable, "-m", "elanus", *front, *assignments]
+        return [sys.executable, "-m", "elanus", "serve", "--data-dir", str(self.data_dir), *assignments]
 
     def stop(self, number: int = signal.SIGTERM) -> float:
         """Ask it to stop; it must end with exit code 0 and leave no process. The seconds it took."""
@@ -234,10 +232,20 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 def _expect_gone(family: list[psutil.Process]) -> None:
     """The processes end by themselves; those that do not are ended, and fail the test."""
-    _, alive = psutil.wait_procs(family, timeout=ORPHANS_DEADLINE_S)
+    deadline = time.monotonic() + ORPHANS_DEADLINE_S
+    while (alive := [process for process in family if _lives(process)]) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
     for process in alive:
         process.kill()
     assert not alive, f"outlived its server by {ORPHANS_DEADLINE_S:g} s: {alive}"
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        # one that has ended stays a zombie until whoever inherited it looks
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _end(process: subprocess.Popen[bytes], family: list[psutil.Process]) -> None:

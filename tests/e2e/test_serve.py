@@ -99,9 +99,7 @@ def test_another_format_version_is_refused(new_server: NewServer) -> None:
 def test_a_taken_port_is_named(new_server: NewServer) -> None:
     first = new_server(WITHOUT_SPARK, "first").start()
     port = first.address.rpartition(":")[2]
-    second = new_server(WITHOUT_SPARK, "second")
-    second.address, second._port = first.address, int(port)
-    code, said = outcome(second)
+    code, said = outcome(new_server({**WITHOUT_SPARK, "proxy.port": port}, "second"))
     assert code == 1
     assert port in said
     assert "--port" in said
@@ -213,6 +211,19 @@ def _found(client: MilvusClient) -> int:
         if "not loaded" not in error.message:
             raise
         return 0
+
+
+def test_a_client_lives_on_across_a_kill(new_server: NewServer) -> None:
+    server = new_server(WITHOUT_SPARK).start()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 10))
+    server.settings["proxy.port"] = server.address.rpartition(":")[2]
+    server.kill()
+    server.start()
+    until(lambda: _found(client) == 10, 10 * SLACK, "the same client finds the rows")
+    client.insert("rows", rows(10, 10))
+    assert count(client) == 20
 
 
 def test_nothing_is_announced_before_it_answers(new_server: NewServer) -> None:

@@ -1,0 +1,116 @@
+"""Whatever is killed at whatever moment, what was acknowledged is there, exactly once.
+
+Each seed is a run of its own: writers on a collection of one shard and one of two, flushes beside them,
+and after a seeded number of acknowledged requests a `kill -9` of the online process, the pipeline
+process, or both. CI runs `SEEDS_IN_CI`; ``KILL_SEEDS=20`` runs that many, ``KILL_SEEDS=7,9``
+those.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+from crash_load import Load, create
+from harness import Server, until
+from pymilvus import MilvusClient
+from pymilvus.exceptions import MilvusException
+
+pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
+
+SEEDS_IN_CI = 3
+ROUNDS = 3
+REQUESTS_BEFORE_A_KILL = (10, 250)
+FLUSHED_DEADLINE_S = 120.0
+COLLECTIONS = {"one_shard": 1, "two_shards": 2}
+SMALL = {"indexcoord.index_rows_min": 200}
+
+
+def seeds() -> list[int]:
+    asked = os.environ.get("KILL_SEEDS", str(SEEDS_IN_CI))
+    return [int(seed) for seed in asked.split(",")] if "," in asked else list(range(int(asked)))
+
+
+class Flusher:
+    """Flushes the collections one after the other until told to stop, or until the server is gone."""
+
+    def __init__(self, client: MilvusClient, pause: random.Random) -> None:
+        self.flushes = 0
+        self._client = client
+        self._pause = pause
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(FLUSHED_DEADLINE_S)
+        assert not self._thread.is_alive(), "a flush did not end"
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause.uniform(0.0, 1.5)):
+            for name in COLLECTIONS:
+                try:
+                    self._client.flush(name, timeout=2, retry_times=0)
+                    self.flushes += 1
+                except MilvusException:
+                    continue  # killed, or not flushed in time: both are part of the test
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_acknowledged_writes_survive_kills(seed: int, new_server: Callable[..., Server]) -> None:
+    chance = random.Random(seed)
+    server = new_server(SMALL).start()
+    load = Load(seed, COLLECTIONS)
+    for name, shards in COLLECTIONS.items():
+        create(server.client(), name, shards=shards)
+    for _ in range(ROUNDS):
+        if chance.random() < 0.6:
+            server.wait_for_spark()  # else the kill meets a pipeline that is still coming up
+        kill_under_load(server, load, chance)
+        load.check(server.client())
+    flush_everything(server.client())
+    load.check(server.client())
+    server.restart()
+    load.check(server.client())
+
+
+def kill_under_load(server: Server, load: Load, chance: random.Random) -> None:
+    """One round: load, a kill in the midst of it, and a server that runs again."""
+    victim = chance.choice(["online", "pipeline", "both"])
+    client = server.client()
+    flusher = Flusher(client, random.Random(chance.random()))
+    load.begin(client, until_error=victim != "pipeline")
+    try:
+        load.wait_for(chance.randint(*REQUESTS_BEFORE_A_KILL))
+        if victim == "online":
+            server.kill()
+        elif victim == "both":
+            server.kill_both()
+        else:
+            server.kill_pipeline()
+            load.wait_for(50)
+    finally:
+        load.end()
+        flusher.stop()
+    errors = load.errors()
+    if victim == "pipeline":
+        assert errors == [], "writes go on while the pipeline is away"
+    else:
+        server.start()
+
+
+def flush_everything(client: MilvusClient) -> None:
+    """Until every row is in a flushed segment and every segment is served from its files."""
+    for name in COLLECTIONS:
+        client.flush(name)
+        states = {segment.state_name for segment in client.list_persistent_segments(name)}
+        assert states <= {"Flushed"}
+        until(
+            lambda name=name: {s.state_name for s in client.list_loaded_segments(name)} <= {"Sealed"},
+            FLUSHED_DEADLINE_S,
+            f"{name} is served from sealed segments",
+        )
