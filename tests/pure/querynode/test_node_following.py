@@ -1,0 +1,326 @@
+"""Following the log: what is taken in, what is skipped, partitions that come and go, and failures."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from node_world import COLLECTION, PCHANNEL, VCHANNEL, VECTOR, World, breathe, scenario, schema_of
+
+from elanus.core.errors import (
+    CollectionNotLoaded,
+    DeadlineExceeded,
+    IndexConflict,
+    Internal,
+    PartitionNotLoaded,
+    Unavailable,
+)
+from elanus.core.ids import IndexID, PartitionID, SegmentID
+from elanus.core.messages import DeleteMessage, MsgKind
+from elanus.core.schema import DataType
+from elanus.core.timestamps import Timestamp
+from elanus.index import resolve_index
+from elanus.log.port import EntryHeader, NewEntry
+from elanus.querynode import growing as growing_module
+from elanus.querynode.deletes import deletes_of_messages
+from elanus.querynode.growing import GrowingSegment, NewRows
+from elanus.rpc.querynode import FieldIndexSpec, LoadCollection
+
+ONE, TWO = PartitionID(1), PartitionID(2)
+
+
+def follower(world: World):
+    return world.node._collections[COLLECTION].channels[VCHANNEL].follower
+
+
+@scenario()
+async def test_a_node_that_starts_loads_the_growing_binlogs_first_and_then_the_log(world: World) -> None:
+    await world.insert([(1, 1), (2, 2)])
+    await world.delete([1])
+    await world.tick()
+    world.flush()
+    await world.insert([(3, 3)])
+    await world.delete([2])
+    await world.tick()
+    await world.restart()
+    assert (world.keys(), world.count()) == ([3], 1)
+    assert world.keys(ts=102) == [2]
+
+
+@scenario()
+async def test_what_is_later_than_the_tick_waits_for_the_next(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.insert([(2, 2)])
+    await world.tick(behind=1)
+    assert world.keys() == [1]
+    await world.tick()
+    assert world.keys() == [1, 2]
+
+
+@scenario()
+async def test_late_messages_are_ignored_and_counted(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.tick()
+    await world.insert([(2, 2)], ts=world.tick_ts)
+    await world.delete([1], ts=world.tick_ts)
+    await world.stamp_and_tick()
+    assert world.keys() == [1]
+    assert (await world.node.status()).late_messages == 2
+
+
+@scenario()
+async def test_a_delete_concerns_older_rows_only_and_a_key_may_come_again(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.delete([1])
+    again = await world.insert([(1, 2)])
+    await world.tick()
+    assert world.node.query(world.node_query())["value"].to_pylist() == [2]
+    assert world.keys(ts=again - 1) == []
+    assert world.keys(ts=again - 2) == [1]
+
+
+@scenario()
+async def test_a_delete_may_be_limited_to_a_partition_an_upsert_never_is(world: World) -> None:
+    await world.insert([(1, 1), (2, 2)], partition=1)
+    await world.insert([(1, 3), (2, 4)], partition=2)
+    await world.delete([1], partition=2)
+    await world.insert([(2, 5)], partition=2, upsert=True)
+    await world.tick()
+    values = world.node.query(world.node_query())["value"].to_pylist()
+    assert (world.count(), values) == (2, [1, 5])
+
+
+@scenario()
+async def test_a_dropped_partition_goes_with_its_message(world: World) -> None:
+    await world.insert([(1, 1)], partition=1)
+    await world.insert([(2, 2)], partition=2)
+    await world.tick()
+    world.seal()
+    world.flush()
+    await world.hand_off(world.finished())
+    await world.insert([(3, 3)], partition=1)
+    await world.ddl(MsgKind.DROP_PARTITION, 1)
+    await world.tick()
+    assert world.keys() == [2]
+    dropped = next(s for s, info in world.segments.items() if info.manifest.partition_id == 1)
+    world.build_index(dropped)
+    with pytest.raises(PartitionNotLoaded):  # it may not come back by a load that was under way
+        await world.node.load_segment(world.segment_request(dropped))
+
+
+@scenario()
+async def test_a_dropped_collection_is_released_and_those_who_wait_are_told(world: World) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        wait = threads.submit(world.node.wait_service_time, COLLECTION, Timestamp(world.now + 99), 60)
+        await world.ddl(MsgKind.DROP_COLLECTION)
+        await world.tick()
+        with pytest.raises(CollectionNotLoaded):
+            await asyncio.wrap_future(wait)
+    with pytest.raises(CollectionNotLoaded):
+        world.node.service_time(COLLECTION)
+
+
+@scenario()
+async def test_waiting_for_a_time_that_does_not_come_ends_at_the_deadline(world: World) -> None:
+    with pytest.raises(DeadlineExceeded):
+        world.node.wait_service_time(COLLECTION, Timestamp(world.tick_ts + 1), 0.001)
+
+
+@scenario(partitions=(1,))
+async def test_only_wanted_partitions_are_taken_in(world: World) -> None:
+    await world.insert([(1, 1)], partition=1)
+    await world.insert([(2, 2)], partition=2)
+    await world.insert([(1, 3)], partition=2, upsert=True)  # its deletes concern all partitions
+    await world.tick()
+    assert world.count() == 0
+    assert list(follower(world).growing) == [
+        s for s, i in world.segments.items() if i.manifest.partition_id == 1
+    ]
+    with pytest.raises(PartitionNotLoaded):
+        world.keys(partition_ids=(TWO,))
+
+
+@scenario(partitions=(1,))
+async def test_a_partition_that_is_added_comes_complete(world: World) -> None:
+    """Its rows stood in the log before anybody wanted them: the vchannel is followed anew."""
+    await world.insert([(1, 1)], partition=1)
+    await world.insert([(2, 2), (3, 3)], partition=2)
+    await world.delete([3])
+    await world.tick()
+    with pytest.raises(PartitionNotLoaded):
+        await world.node.set_partitions(COLLECTION, [ONE, TWO])
+    await world.node.load_collection(world.load_request((1, 2)))
+    watching = asyncio.create_task(world.node.watch_vchannel(world.watch_request()))
+    await world.insert([(4, 4)], partition=2)
+    await world.tick()
+    await watching
+    assert world.keys() == [1]
+    await world.node.set_partitions(COLLECTION, [ONE, TWO])
+    assert (world.keys(), world.count()) == ([1, 2, 4], 3)
+    await world.node.watch_vchannel(world.watch_request())  # changes nothing
+    assert world.count() == 3
+
+
+@scenario()
+async def test_a_released_partition_goes_and_can_come_again(world: World) -> None:
+    await world.insert([(1, 1)], partition=1)
+    await world.insert([(2, 2)], partition=2)
+    await world.tick()
+    world.seal()
+    world.flush()
+    await world.hand_off(world.finished())
+    await world.insert([(3, 3)], partition=2)
+    await world.tick()
+    await world.node.load_collection(world.load_request((1,)))
+    await world.node.set_partitions(COLLECTION, [ONE])
+    assert world.keys() == [1]
+    await world.insert([(4, 4)], partition=2)
+    await world.tick()
+
+    await world.node.load_collection(world.load_request(()))
+    await world.node.watch_vchannel(world.watch_request())
+    await world.node.set_partitions(COLLECTION, [ONE, TWO])
+    served = {s.segment_id for s in (await world.node.status()).segments}
+    await world.hand_off([s for s in world.finished() if s not in served])
+    assert (world.keys(), world.count()) == ([1, 2, 3, 4], 4)
+
+
+@scenario()
+async def test_partitions_created_later_are_served_when_the_collection_is_loaded_as_a_whole(
+    world: World,
+) -> None:
+    await world.ddl(MsgKind.CREATE_PARTITION, 9)
+    await world.insert([(1, 1)], partition=9)
+    await world.tick()
+    await world.node.set_partitions(COLLECTION, [ONE])  # decided before the partition was known
+    assert world.keys() == [1]
+
+
+@scenario()
+async def test_a_vchannel_that_cannot_be_followed_says_so_until_it_is_loaded_anew(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.tick()
+    world.flush()
+    header = EntryHeader(
+        MsgKind.INSERT, Timestamp(world.stamp()), VCHANNEL, COLLECTION, ONE, SegmentID(5), rows=1
+    )
+    await world.log.append(PCHANNEL, [NewEntry(header, [b"damaged"])])
+    await world.tick()
+    status = await world.node.status()
+    assert "CorruptLog" in status.failures[VCHANNEL]
+    assert world.node.service_time(COLLECTION) < world.tick_ts
+    with pytest.raises(Unavailable, match="CorruptLog"):
+        await world.node.watch_vchannel(world.watch_request())
+
+
+@scenario()
+async def test_a_binlog_that_cannot_be_read_fails_the_watch_and_leaves_nothing(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.tick()
+    world.flush()
+    await world.node.release_collection(COLLECTION)
+    await world.node.load_collection(world.load_request())
+    path = next(iter(world.segments.values())).manifest.insert_logs[0].path
+    content = bytes(world.store.get(path))
+    world.store.delete(path)
+    world.store.put(path, b"rubbish")
+    with pytest.raises(Exception, match=path):
+        await world.node.watch_vchannel(world.watch_request())
+    world.store.delete(path)
+    world.store.put(path, content)
+    await world.node.watch_vchannel(world.watch_request())
+    world.version = 0
+    await world.announce()
+    await breathe()
+    assert world.keys() == [1]
+
+
+@scenario()
+async def test_loading_again_with_another_index_is_a_conflict(world: World) -> None:
+    request = world.load_request()
+    await world.node.load_collection(request)
+    other = FieldIndexSpec(VECTOR, IndexID(6), {"index_type": "FLAT", "metric_type": "IP"})
+    with pytest.raises(IndexConflict, match="release the collection"):
+        await world.node.load_collection(
+            LoadCollection(COLLECTION, world.schema, (), (other,), request.vchannels, True)
+        )
+
+
+@scenario()
+async def test_a_vchannel_of_another_collection_is_refused(world: World) -> None:
+    request = world.watch_request()
+    with pytest.raises(Internal):
+        await world.node.watch_vchannel(
+            type(request)(COLLECTION, "by-dev-rootcoord-dml_0_8v0", request.checkpoint, (), (), ())
+        )
+
+
+# growing segments by themselves
+
+
+def growing_segment() -> GrowingSegment:
+    schema = schema_of(DataType.INT64)
+    spec = resolve_index({"index_type": "FLAT", "metric_type": "L2"}, DataType.FLOAT_VECTOR, 2)
+    return GrowingSegment(SegmentID(1), ONE, schema, {VECTOR: spec})
+
+
+def arrival(rows: int, ts: int) -> NewRows:
+    schema = schema_of(DataType.INT64)
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.zeros(2 * rows, dtype=np.float32)), type=schema.field("vector").arrow_type
+    )
+    numbers = pa.array(np.arange(rows) + ts)
+    texts = pa.array(["{}"] * rows)
+    batch = pa.record_batch([numbers, numbers, texts, vectors, texts], schema=schema.arrow_schema)
+    return NewRows(batch, np.full(rows, ts, dtype=np.int64))
+
+
+def test_many_small_inserts_leave_few_blocks() -> None:
+    segment = growing_segment()
+    for ts in range(1000):
+        segment.append([arrival(1, ts + 1)])
+    assert segment.rows == 1000
+    assert len(segment.blocks) <= 11
+    stamps = np.concatenate([block.row_ts for block in segment.blocks])
+    assert stamps.tolist() == list(range(1, 1001))
+
+
+def test_rows_that_come_in_bulk_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing_module, "MERGED_BYTES_MAX", 1000)
+    segment = growing_segment()
+    arrivals = [arrival(100, ts) for ts in (1, 200)]
+    for new in arrivals:
+        segment.append([new])
+    assert [block.batch for block in segment.blocks] == [new.batch for new in arrivals]
+    values = arrivals[0].batch.column("vector").values
+    index = segment.blocks[0].vectors[VECTOR].index
+    assert index._exact.stored.ctypes.data == values.buffers()[1].address
+
+
+def test_merged_blocks_keep_their_deletes() -> None:
+    segment = growing_segment()
+    segment.append([arrival(4, 1)])
+    message = DeleteMessage(Timestamp(50), VCHANNEL, COLLECTION, ONE, pa.array([2, 3]))
+    segment.delete(deletes_of_messages([message], "id"))
+    segment.append([arrival(3, 100)])
+    [block] = segment.blocks
+    assert block.deleted_ts is not None
+    assert (block.deleted_ts < 2**62).tolist() == [False, True, True, False, False, False, False]
+
+
+@scenario()
+async def test_rows_do_not_keep_a_large_piece_of_log_alive(world: World) -> None:
+    """A reader hands out views of what it read at once."""
+    await world.insert([(1, 1)])
+    stream = world.log._streams[PCHANNEL]
+    entry = stream.entries[-1]
+    padded = memoryview(bytes(entry.payload) + b"\x00" * 100_000)[: entry.payload_bytes]
+    stream.entries[-1] = type(entry)(entry.position, entry.next, entry.header, padded, entry.payload_bytes)
+    await world.tick()
+    [segment] = follower(world).growing.values()
+    values = segment.blocks[0].batch.column("value")
+    start = np.frombuffer(padded.obj, dtype=np.uint8).ctypes.data
+    assert not start <= values.buffers()[1].address < start + 100_000
