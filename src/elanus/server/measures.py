@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from elanus.metrics import Metrics
+
+
+class RequestMeasures:
+    """Counts answered requests. The labelled children are kept: finding one costs as much as counting."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._count = cache(lambda rpc, code: metrics.requests.labels(rpc, str(code)).inc)
+        self._time = cache(lambda rpc: metrics.request_seconds.labels(rpc).observe)
+
+    def observe(self, rpc: str, code: int, seconds: float) -> None:
+        self._count(rpc, code)()
+        self._time(rpc)(seconds)
 
 
 class MetricMeasures:

@@ -29,7 +29,7 @@ from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.data_dir import DataDir
 from elanus.server.logs import configure_logging
-from elanus.server.measures import MetricMeasures
+from elanus.server.measures import MetricMeasures, RequestMeasures
 from elanus.server.memory import fix_allocator
 from elanus.server.observe import ObservePort
 from elanus.server.online import Online
@@ -131,16 +131,12 @@ def _start_observing(stack: AsyncExitStack, settings: Settings, metrics: Metrics
 
 
 async def _start_front(stack: AsyncExitStack, settings: Settings, online: Online, metrics: Metrics) -> int:
-    def observe(rpc: str, code: int, seconds: float) -> None:
-        metrics.requests.labels(rpc, str(code)).inc()
-        metrics.request_seconds.labels(rpc).observe(seconds)
-
     server = MilvusServer(
         ProxyFront(online.current_proxy, online.pressure(), online.components),
         settings.proxy.host,
         settings.proxy.port,
         max_workers=settings.proxy.workers,
-        observe=observe,
+        observe=RequestMeasures(metrics).observe,
     )
     try:
         port = server.start()
