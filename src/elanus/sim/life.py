@@ -12,10 +12,11 @@ import asyncio
 
 
 class Life:
-    """``name`` tells who, and the how-manieth."""
+    """``name`` tells who, and the how-manieth. ``is_outside``: no part of the system, and never killed."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_outside: bool = False) -> None:
         self.name = name
+        self.is_outside = is_outside
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._gate: asyncio.Future[None] | None = None
 

@@ -48,8 +48,36 @@ REPEATABLE = frozenset(
 """Calls that may arrive twice: they only tell, or ask for what may be had twice."""
 
 
+STRUCK = frozenset(
+    {
+        "announce",
+        "channel_dropped",
+        "commit_range",
+        "create_collection",
+        "create_partition",
+        "drop_collection",
+        "drop_partition",
+        "flush",
+        "give_back_quota",
+        "load",
+        "load_segment",
+        "register_datanode",
+        "release",
+        "watch_channels",
+        "watch_vchannel",
+    }
+)
+"""Calls that change something for good: the moments at which a crash is worth most."""
+_STRIKE = 0.04
+_STRIKE_WITHIN_S = 0.02
+
+
 class Network:
-    def __init__(self, chance: Chance) -> None:
+    """``tell`` hears of the crashes it causes."""
+
+    def __init__(self, chance: Chance, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._strikes = 0
         self._chance = chance
         self._random = chance.stream("network")
         self._delays = Delays(chance, "network delays", 0.002, 0.8)
@@ -62,6 +90,22 @@ class Network:
 
     def doubles(self, method: str) -> bool:
         return method in REPEATABLE and self._random.random() < self._chance.faults.doubled
+
+    def may_strike(self, method: str, caller: Life, callee: Life) -> None:
+        """Now and then kill one of the two, soon: before the call is there, within it, or on its way back."""
+        if method not in STRUCK or self._strikes >= self._chance.faults.strikes:
+            return
+        if self._random.random() >= _STRIKE:
+            return
+        victims = [life for life in (caller, callee) if not life.is_outside]
+        self._strikes += 1
+        life = self._random.choice(victims)
+        delay_s = self._random.random() * _STRIKE_WITHIN_S
+        asyncio.get_running_loop().call_later(delay_s, self._kill, life, method)
+
+    def _kill(self, life: Life, method: str) -> None:
+        self._tell(f"CRASH of {life.name} during {method}")
+        life.kill()
 
     def doubled_after_s(self) -> float:
         return self._random.random() * _DOUBLED_AFTER_S
@@ -108,7 +152,7 @@ class Handle:
         if self._network.doubles(what):
             self._late.append(asyncio.ensure_future(self._again(work)))
         try:
-            answer = await self._executed(what, work)
+            answer = await self._executed(what, work, caller)
         except ElanusError:
             await self._travel_back(caller, what)
             raise
@@ -121,8 +165,12 @@ class Handle:
         if self._network.loses():
             raise Unavailable(f"the answer of {self.name} to {what} was lost")
 
-    async def _executed(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def _executed(
+        self, what: str, work: Callable[[Any], Awaitable[T]], caller: Life | None = None
+    ) -> T:
         instance, life = await self._current()
+        if caller is not None:
+            self._network.may_strike(what, caller, life)
         running = asyncio.ensure_future(work(instance))
         self._calls[running] = None
         running.add_done_callback(lambda done: self._calls.pop(done, None))

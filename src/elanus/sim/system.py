@@ -97,14 +97,14 @@ class System:
         self._chance = chance
         self._scratch = scratch
         self._random = chance.stream("system")
-        self.network = Network(chance)
+        self.network = Network(chance, trace.note)
         self.truth = Truth(trace.note)
         self.log = SimLog(chance, self._guarded(self.truth.observe))
         self.records = Records(self.log.durable_end, trace.note)
         self.meta = SimMeta(chance, self._guarded(self.records.observe))
         self.store = MemoryStore(chance)
         self.handles = {name: Handle(name, self.network) for name in ROLES}
-        self.outside = Life("clients")
+        self.outside = Life("clients", is_outside=True)
         self.roles_of_clients = Coordinators(
             self._root(self.outside),
             self._data(self.outside),

@@ -35,7 +35,8 @@ SHARDS = {"alpha": 2, "beta": 1}
 PARTITION = "p1"
 KEYS = 400
 _ROWS_MAX = 12
-_ALL = 16_384
+_DROP_ATTEMPTS = 20
+_ALL = 2_000
 _OPERATION_TIMEOUT_S = 20.0
 _LEVELS = (
     ConsistencyLevel.STRONG,
@@ -54,7 +55,7 @@ WEIGHTS = {
     "query": 14,
     "query_where": 5,
     "search": 6,
-    "renew_partition": 1,
+    "renew_partition": 2,
     "renew_collection": 0.5,
     "reload": 0.7,
 }
@@ -255,25 +256,34 @@ class Client:
         """Drop a partition and make it anew. Who hears that it is not there has the same certainty."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
-        try:
-            await self._define(
-                "drop partition", lambda: root.drop_partition(DEFAULT_DATABASE, name, PARTITION)
-            )
-        except PartitionNotFound:
-            pass
-        if PARTITION in cached.partitions:
-            self._judge.partition_dropped(cached.collection_id, cached.partitions[PARTITION])
+        for _ in range(_DROP_ATTEMPTS):
+            try:
+                await self._define("drop", lambda: root.drop_partition(DEFAULT_DATABASE, name, PARTITION))
+            except PartitionNotFound:
+                pass
+            except ElanusError:
+                await asyncio.sleep(0.3)
+                continue
+            if PARTITION in cached.partitions:
+                self._judge.partition_dropped(cached.collection_id, cached.partitions[PARTITION])
+            break
         await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
         return f"made anew in {cached.collection_id}"
 
     async def _renew_collection(self, name: str) -> str:
+        """Drop a collection and make it anew. It is dropped when that was said, or when it is not found."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
-        try:
-            await self._define("drop", lambda: root.drop_collection(DEFAULT_DATABASE, name))
-        except CollectionNotFound:
-            pass
-        self._judge.dropped(cached.collection_id)
+        for _ in range(_DROP_ATTEMPTS):
+            try:
+                await self._define("drop", lambda: root.drop_collection(DEFAULT_DATABASE, name))
+            except CollectionNotFound:
+                pass
+            except ElanusError:
+                await asyncio.sleep(0.3)
+                continue
+            self._judge.dropped(cached.collection_id)
+            break
         await self.set_up(name)
         return f"dropped {cached.collection_id}"
 
