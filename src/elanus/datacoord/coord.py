@@ -18,10 +18,11 @@ from elanus.core.change import Changes
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
-from elanus.core.sealing import SealPolicy, may_flush, seal_cause
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
+from elanus.datacoord.commits import Commits
+from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
 from elanus.datacoord.state import DataState, Vchannel
@@ -47,11 +48,10 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class DataPolicy:
-    """``sync_bytes``: how much of a vchannel may lie in the log alone before a range is ordered."""
+    """``trim_interval_s``: how often what is in binlogs is let go from the log."""
 
     quota: QuotaPolicy
-    seal: SealPolicy
-    sync_bytes: int
+    flush: FlushPolicy
     trim_interval_s: float
 
 
@@ -76,16 +76,15 @@ class DataCoord:
         self._manifests = manifests
         self._log = log
         self._rootcoord = rootcoord
-        self._proxies = proxies
         self._dial = dial
         self._policy = policy
         self._desk = QuotaDesk(state, rootcoord, policy.quota)
+        self._flushing = Flushing(state, self._desk, rootcoord, proxies, policy.flush)
+        self._commits = Commits(state, manifests, log, self._desk)
         self._changes = Changes(clock.wall_ms())
         self._lock = asyncio.Lock()
         self._epoch = 0
         self._datanode: DataNodeApi | None = None
-        self._commits = 0
-        self._ordered: set[SegmentID] = set()
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -171,8 +170,7 @@ class DataCoord:
             for s in segments
             if s.state is not SegmentState.DROPPED
         ]
-        for batch in range(0, len(dropped), 100):
-            await self._state.put(dropped[batch : batch + 100])
+        await self._state.put_segments(dropped)
         for segment in dropped:
             self._desk.forget(segment.segment_id)
 
@@ -182,7 +180,7 @@ class DataCoord:
         async with self._lock:
             if not any(not v.dropping for v in self._state.vchannels_of(collection_id)):
                 raise CollectionNotFound(f"collection not found[collection={collection_id}]")
-            flush_ts = await self._seal_all(collection_id)
+            flush_ts = await self._flushing.seal_all(collection_id)
             segments = self._state.segments_of(collection_id)
         pchannels = tuple({pchannel_of(v.vchannel) for v in self._state.vchannels_of(collection_id)})
         self._spawn(self._hurry(pchannels, flush_ts))
@@ -193,31 +191,6 @@ class DataCoord:
             flushed=tuple(s.segment_id for s in segments if s.state is SegmentState.FLUSHED),
             flush_ts=flush_ts,
         )
-
-    async def _seal_all(self, collection_id: CollectionID) -> Timestamp:
-        """Seal the collection's growing segments; returns the seal's timestamp."""
-        growing = [
-            s
-            for s in self._state.unflushed()
-            if s.collection_id == collection_id and s.state is SegmentState.GROWING
-        ]
-        if not growing:
-            return await self._rootcoord.alloc_timestamp(1)
-        answers = await asyncio.gather(
-            *(proxy.give_back_quota(collection_id) for proxy in self._proxies.values()),
-            return_exceptions=True,
-        )
-        sealed_at = await self._rootcoord.alloc_timestamp(1)
-        if any(isinstance(answer, BaseException) for answer in answers):
-            _log.warning(
-                "a proxy did not give its quota back; waiting for its expiry", collection=collection_id
-            )
-            sealed_at = max(sealed_at, *(s.last_expire for s in growing))
-        else:
-            self._desk.give_back(collection_id)
-        for batch in range(0, len(growing), 100):
-            await self._state.put([_sealed(s, sealed_at) for s in growing[batch : batch + 100]])
-        return sealed_at
 
     async def _hurry(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """Do not wait for the next tick interval: a client is waiting for the flush."""
@@ -287,12 +260,7 @@ class DataCoord:
         async with self._lock:
             self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
-            self._ordered.clear()
-            given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
-            for batch in range(0, len(given_up), 100):
-                await self._state.put(
-                    [replace(s, state=SegmentState.SEALED) for s in given_up[batch : batch + 100]]
-                )
+            await self._flushing.give_up()
             channels = tuple(map(_assignment, self._state.vchannels()))
             return DataNodeRegistration(self._epoch, channels)
 
@@ -303,8 +271,11 @@ class DataCoord:
             for tick in reported.values():
                 for segment_id, rows in tick.segment_rows.items():
                     self._desk.show_rows(segment_id, rows)
-            await self._seal_by_policy(reported)
-            orders = await self._flushable(reported)
+            await self._flushing.seal_by_policy(reported)
+            if empty := self._flushing.empty(reported):
+                await self._drop_segments(empty)
+                self._changes.happened()
+            orders = await self._flushing.orders(reported)
         for name, segment_ids in orders.items():
             await self._order(name, segment_ids)
 
@@ -312,43 +283,6 @@ class DataCoord:
         """Whether the report counts from the checkpoint in force: a commit may have passed it."""
         vchannel = self._state.vchannel(tick.vchannel)
         return vchannel is not None and tick.checkpoint_ts == vchannel.checkpoint.ts
-
-    async def _seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
-        sealed = []
-        for info in self._state.unflushed():
-            tick = ticks.get(info.vchannel)
-            if tick is None:
-                continue
-            self._desk.expire(info.segment_id, tick.ts)
-            rows = info.rows + self._desk.seen_rows(info.segment_id)
-            cause = seal_cause(info, rows, self._policy.seal, tick.ts)
-            if cause is not None:
-                _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
-                now = await self._rootcoord.alloc_timestamp(1)
-                sealed.append(_sealed(info, max(now, info.last_expire)))
-        for batch in range(0, len(sealed), 100):
-            await self._state.put(sealed[batch : batch + 100])
-
-    async def _flushable(self, ticks: Mapping[str, DataNodeTick]) -> dict[str, tuple[SegmentID, ...]]:
-        """Per vchannel the segments to flush now (none: only to move its checkpoint on)."""
-        ready = [
-            s for s in self._state.unflushed() if s.vchannel in ticks and may_flush(s, ticks[s.vchannel].ts)
-        ]
-        empty = [s for s in ready if s.rows == 0 and self._desk.seen_rows(s.segment_id) == 0]
-        if empty:
-            await self._drop_segments(empty)
-            self._changes.happened()
-        orders: dict[str, tuple[SegmentID, ...]] = {
-            name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes
-        }
-        flushing = [replace(s, state=SegmentState.FLUSHING) for s in ready if s not in empty]
-        for batch in range(0, len(flushing), 100):
-            await self._state.put(flushing[batch : batch + 100])
-        for info in self._state.unflushed():
-            waits = info.state is SegmentState.FLUSHING and info.segment_id not in self._ordered
-            if waits and info.vchannel in ticks:
-                orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
-        return orders
 
     async def _order(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
         """An order that does not arrive is given again with the next tick."""
@@ -362,52 +296,13 @@ class DataCoord:
         except ElanusError as error:
             _log.warning("data node not reached", error=error.message)
         else:
-            self._ordered.update(segment_ids)
+            self._flushing.delivered(segment_ids)
 
     async def commit_range(self, commit: RangeCommit) -> None:
         async with self._lock:
-            vchannel = self._checked(commit)
-            self._commits += 1
-            name = f"{commit.checkpoint.ts}-{commit.epoch}-{self._commits}"
-            segments = []
-            flushed = set(commit.flushed)
-            for output in commit.segments:
-                info = self._state.segment(output.segment_id)
-                if info.state is not SegmentState.DROPPED:
-                    segments.append(await self._manifests.add_output(info, output, name))
-            touched = {s.segment_id for s in segments}
-            segments += [self._state.segment(s) for s in flushed - touched]
-            segments = [_flushed(s) if s.segment_id in flushed else s for s in segments]
-            moved = replace(vchannel, checkpoint=commit.checkpoint)
-            if commit.delta is not None:
-                moved = await self._manifests.add_delta(moved, commit.delta, name)
-            # A checkpoint must never lie beyond what the log is sure to keep.
-            await self._log.sync(pchannel_of(commit.vchannel))
-            await self._state.put(segments, [moved])
-            for info in self._state.segments_on(commit.vchannel):
-                self._desk.show_rows(info.segment_id, 0)
-            for segment_id in flushed:
-                self._desk.forget(segment_id)
-            self._ordered -= flushed
+            self._check_epoch(commit.epoch)
+            await self._commits.commit(commit)
         self._changes.happened()
-
-    def _checked(self, commit: RangeCommit) -> Vchannel:
-        self._check_epoch(commit.epoch)
-        vchannel = self._state.vchannel(commit.vchannel)
-        if vchannel is None:
-            raise CommitRefused(f"vchannel {commit.vchannel} is dropped")
-        if vchannel.checkpoint != commit.expected:
-            raise CommitRefused(
-                f"the checkpoint of {commit.vchannel} is at {vchannel.checkpoint.ts}, "
-                f"the range began at {commit.expected.ts}"
-            )
-        if commit.checkpoint.ts < commit.expected.ts:
-            raise CommitRefused(f"the range of {commit.vchannel} ends before it begins")
-        for segment_id in commit.flushed:
-            state = self._state.segment(segment_id).state
-            if state not in (SegmentState.FLUSHING, SegmentState.DROPPED):
-                raise CommitRefused(f"segment {segment_id} is {state.name}, not FLUSHING")
-        return vchannel
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._epoch:
@@ -437,13 +332,3 @@ class DataCoord:
 
 def _assignment(vchannel: Vchannel) -> ChannelAssignment:
     return ChannelAssignment(vchannel.vchannel, vchannel.collection_id, vchannel.schema, vchannel.checkpoint)
-
-
-def _sealed(info: SegmentInfo, sealed_at: Timestamp) -> SegmentInfo:
-    return replace(info, state=SegmentState.SEALED, sealed_at=sealed_at)
-
-
-def _flushed(info: SegmentInfo) -> SegmentInfo:
-    if info.state is SegmentState.DROPPED:
-        return info
-    return replace(info, state=SegmentState.FLUSHED)

@@ -21,6 +21,7 @@ from elanus.meta.port import Compare, CompareFailed, Delete, MetaStore, Put
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
+_BATCH = 100
 _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
@@ -116,6 +117,11 @@ class DataState:
         for segment in segments:
             self._show(segment)
         self._vchannels |= {v.vchannel: v for v in vchannels}
+
+    async def put_segments(self, segments: Sequence[SegmentInfo]) -> None:
+        """Persist and show any number of segments, in transactions of bounded size: each one all or none."""
+        for begin in range(0, len(segments), _BATCH):
+            await self.put(segments[begin : begin + _BATCH])
 
     async def remove_vchannel(self, name: str) -> None:
         key = f"{_VCHANNELS}{name}"

@@ -21,6 +21,7 @@ from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import SystemClock
 from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -207,8 +208,9 @@ class Online:
         settings = self._settings.datacoord
         policy = DataPolicy(
             quota=QuotaPolicy(settings.segment_size_max_mb * _MB, settings.assignment_expiration_ms),
-            seal=SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s),
-            sync_bytes=_SYNC_BYTES,
+            flush=FlushPolicy(
+                SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s), _SYNC_BYTES
+            ),
             trim_interval_s=_TRIM_INTERVAL_S,
         )
         return DataCoord(

@@ -1,0 +1,82 @@
+"""The one place where what a job wrote becomes part of a collection.
+
+A commit names the checkpoint it started from. It is refused when that is no longer the vchannel's, so a
+job that ran twice, or woke up after it was given up, changes nothing; its files belong to no manifest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import CommitRefused
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaDesk
+from elanus.datacoord.state import DataState, Vchannel
+from elanus.log.port import Log
+from elanus.rpc.datacoord import RangeCommit
+
+
+class Commits:
+    """Called under the role's lock."""
+
+    def __init__(self, state: DataState, manifests: Manifests, log: Log, desk: QuotaDesk) -> None:
+        self._state = state
+        self._manifests = manifests
+        self._log = log
+        self._desk = desk
+        self._count = 0
+
+    async def commit(self, commit: RangeCommit) -> None:
+        """All of the range or nothing. Raises `CommitRefused`, `SegmentNotFound`, and what storing raises."""
+        vchannel = self._checked(commit)
+        self._count += 1
+        name = f"{commit.checkpoint.ts}-{commit.epoch}-{self._count}"
+        segments = await self._segments(commit, name)
+        moved = replace(vchannel, checkpoint=commit.checkpoint)
+        if commit.delta is not None:
+            moved = await self._manifests.add_delta(moved, commit.delta, name)
+        # A checkpoint must never lie beyond what the log is sure to keep.
+        await self._log.sync(pchannel_of(commit.vchannel))
+        await self._state.put(segments, [moved])
+        for info in self._state.unflushed():
+            if info.vchannel == commit.vchannel:
+                self._desk.show_rows(info.segment_id, 0)
+        for segment_id in commit.flushed:
+            self._desk.forget(segment_id)
+
+    async def _segments(self, commit: RangeCommit, name: str) -> list[SegmentInfo]:
+        """The records that change. What the range has of a dropped segment is left out."""
+        changed = {}
+        for output in commit.segments:
+            info = self._state.segment(output.segment_id)
+            if info.state is not SegmentState.DROPPED:
+                changed[info.segment_id] = await self._manifests.add_output(info, output, name)
+        for segment_id in commit.flushed:
+            info = changed.get(segment_id, self._state.segment(segment_id))
+            if info.state is not SegmentState.DROPPED:
+                changed[segment_id] = replace(info, state=SegmentState.FLUSHED)
+        return list(changed.values())
+
+    def _checked(self, commit: RangeCommit) -> Vchannel:
+        vchannel = self._state.vchannel(commit.vchannel)
+        if vchannel is None:
+            raise CommitRefused(f"vchannel {commit.vchannel} is dropped")
+        if vchannel.checkpoint != commit.expected:
+            raise CommitRefused(
+                f"the checkpoint of {commit.vchannel} is at {vchannel.checkpoint.ts}, "
+                f"the range began at {commit.expected.ts}"
+            )
+        if commit.checkpoint.ts < commit.expected.ts:
+            raise CommitRefused(f"the range of {commit.vchannel} ends before it begins")
+        for segment_id in commit.flushed:
+            info = self._state.segment(segment_id)
+            if info.state not in (SegmentState.FLUSHING, SegmentState.DROPPED):
+                raise CommitRefused(f"segment {segment_id} is {info.state.name}, not FLUSHING")
+            if info.sealed_at > commit.checkpoint.ts:
+                raise CommitRefused(
+                    f"segment {segment_id} is complete at {info.sealed_at}, "
+                    f"the range ends at {commit.checkpoint.ts}"
+                )
+        return vchannel

@@ -1,0 +1,132 @@
+"""From growing to flushing: which segments are sealed, and which may be flushed now (seed 1).
+
+Every method is called under the role's lock and leaves the states persisted. What comes after the order,
+the data node's range and its commit, is `elanus.datacoord.commits`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.sealing import SealPolicy, may_flush, seal_cause
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.quota import QuotaDesk
+from elanus.datacoord.state import DataState
+from elanus.rpc.datacoord import DataNodeTick
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.rootcoord import RootCoordApi
+
+_log = structlog.get_logger("datacoord")
+
+Orders = dict[str, tuple[SegmentID, ...]]
+"""Per vchannel the segments to flush; none: only to move its checkpoint on."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPolicy:
+    """``sync_bytes``: how much of a vchannel may lie in the log alone before a range is ordered."""
+
+    seal: SealPolicy
+    sync_bytes: int
+
+
+class Flushing:
+    def __init__(
+        self,
+        state: DataState,
+        desk: QuotaDesk,
+        rootcoord: RootCoordApi,
+        proxies: Mapping[NodeID, ProxyApi],
+        policy: FlushPolicy,
+    ) -> None:
+        self._state = state
+        self._desk = desk
+        self._rootcoord = rootcoord
+        self._proxies = proxies
+        self._policy = policy
+        self._ordered: set[SegmentID] = set()
+
+    async def seal_all(self, collection_id: CollectionID) -> Timestamp:
+        """Seal the collection's growing segments; returns the seal's timestamp.
+
+        It is stamped after every proxy has given its quota back, so no write above it can carry the
+        id of one of these segments. Where a proxy does not answer, it is put at the quota's expiry.
+        """
+        growing = [
+            s
+            for s in self._state.unflushed()
+            if s.collection_id == collection_id and s.state is SegmentState.GROWING
+        ]
+        if not growing:
+            return await self._rootcoord.alloc_timestamp(1)
+        answers = await asyncio.gather(
+            *(proxy.give_back_quota(collection_id) for proxy in self._proxies.values()),
+            return_exceptions=True,
+        )
+        sealed_at = await self._rootcoord.alloc_timestamp(1)
+        if any(isinstance(answer, BaseException) for answer in answers):
+            _log.warning(
+                "a proxy did not give its quota back; waiting for its expiry", collection=collection_id
+            )
+            sealed_at = max(sealed_at, *(s.last_expire for s in growing))
+        else:
+            self._desk.give_back(collection_id)
+        await self._state.put_segments([_sealed(s, sealed_at) for s in growing])
+        return sealed_at
+
+    async def seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
+        """Seal what is full, old or idle on the vchannels that have reported."""
+        sealed = []
+        for info in self._state.unflushed():
+            tick = ticks.get(info.vchannel)
+            if tick is None:
+                continue
+            self._desk.expire(info.segment_id, tick.ts)
+            rows = info.rows + self._desk.seen_rows(info.segment_id)
+            cause = seal_cause(info, rows, self._policy.seal, tick.ts)
+            if cause is not None:
+                _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
+                now = await self._rootcoord.alloc_timestamp(1)
+                sealed.append(_sealed(info, max(now, info.last_expire)))
+        await self._state.put_segments(sealed)
+
+    def empty(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
+        """Sealed segments that no row has reached, and none will: there is nothing to flush."""
+        return [s for s in self._ready(ticks) if s.rows == 0 and self._desk.seen_rows(s.segment_id) == 0]
+
+    async def orders(self, ticks: Mapping[str, DataNodeTick]) -> Orders:
+        """What to order now. Segments whose time has come become Flushing; orders that did not arrive are
+        among it again until `delivered` says otherwise."""
+        orders: Orders = {name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes}
+        ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
+        await self._state.put_segments(ready)
+        for info in self._state.unflushed():
+            waits = info.state is SegmentState.FLUSHING and info.segment_id not in self._ordered
+            if waits and info.vchannel in ticks:
+                orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
+        return orders
+
+    def delivered(self, segment_ids: tuple[SegmentID, ...]) -> None:
+        """The data node has taken the order."""
+        self._ordered.update(segment_ids)
+
+    async def give_up(self) -> None:
+        """The data node is gone: what it was flushing is sealed again, to be ordered from the next one."""
+        self._ordered.clear()
+        given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
+        await self._state.put_segments([replace(s, state=SegmentState.SEALED) for s in given_up])
+
+    def _ready(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
+        return [
+            s for s in self._state.unflushed() if s.vchannel in ticks and may_flush(s, ticks[s.vchannel].ts)
+        ]
+
+
+def _sealed(info: SegmentInfo, sealed_at: Timestamp) -> SegmentInfo:
+    return replace(info, state=SegmentState.SEALED, sealed_at=sealed_at)
