@@ -98,6 +98,10 @@ class Judge:
 
     # reads
 
+    def ticked(self, cached: CachedCollection) -> Timestamp:
+        """Up to where all pchannels of the collection have ticked, now."""
+        return min(map(self._truth.tick, cached.view.pchannels))
+
     def check_moment(
         self,
         cached: CachedCollection,
@@ -105,8 +109,12 @@ class Judge:
         level: ConsistencyLevel,
         session_ts: Timestamp,
         since: Since,
+        ticked: Timestamp,
     ) -> None:
-        """Raises `InvariantBroken` for a read at a timestamp it should not have been answered at."""
+        """Raises `InvariantBroken` for a read at a timestamp it should not have been answered at.
+
+        ``ticked``: what `ticked` gave when the read was answered.
+        """
         if cached.collection_id in since.dropped:
             raise InvariantBroken("DDL1", f"collection {cached.collection_id} was dropped, and answers")
         newest = since.newest.get(cached.collection_id, NO_TIMESTAMP)
@@ -117,10 +125,8 @@ class Judge:
         }.get(level, NO_TIMESTAMP)
         if read_ts < floor:
             raise InvariantBroken("CON1", f"a {level.name} read at {read_ts} had to see {floor}")
-        for pchannel in cached.view.pchannels:
-            tick = self._truth.tick(pchannel)
-            if read_ts > tick:
-                raise InvariantBroken("TT3", f"a read at {read_ts}, {pchannel} has ticked up to {tick}")
+        if read_ts > ticked:
+            raise InvariantBroken("TT3", f"a read at {read_ts}, and its pchannels had ticked up to {ticked}")
 
     def check_count(self, cached: CachedCollection, read_ts: Timestamp, count: int) -> None:
         contents = self._truth.contents(cached.collection_id)

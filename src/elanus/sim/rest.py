@@ -24,6 +24,7 @@ class Rest:
         self._system = system
         self._judge = judge
         self._client = client
+        self._unfinished: list[SegmentInfo] = []
 
     async def come(self) -> None:
         """Raises `InvariantBroken`, `LIVE1` where something does not come to its end."""
@@ -58,10 +59,12 @@ class Rest:
             async with asyncio.timeout(TIMEOUT_S):
                 await work
         except TimeoutError:
-            raise InvariantBroken("LIVE1", f"not in {TIMEOUT_S:g} s: {what}") from None
+            state = f"{self._system.waiting_for()}; {self._unfinished}"
+            raise InvariantBroken("LIVE1", f"not in {TIMEOUT_S:g} s: {what}; {state}") from None
 
     async def _is_flushed(self) -> bool:
-        return all(segment.state in _DONE for segment in self._live_segments())
+        self._unfinished = [s for s in self._live_segments() if s.state not in _DONE]
+        return not self._unfinished
 
     def _live_segments(self) -> list[SegmentInfo]:
         live = {v.collection_id for v in self._system.records.vchannels.values() if not v.dropping}
@@ -72,5 +75,6 @@ class Rest:
         if node is None:
             return False
         served = {s.segment_id: s.sealed for s in (await node.status()).segments}
-        flushed = [s.segment_id for s in self._live_segments() if s.state is SegmentState.FLUSHED]
-        return all(served.get(segment_id) for segment_id in flushed)
+        flushed = [s for s in self._live_segments() if s.state is SegmentState.FLUSHED]
+        self._unfinished = [s for s in flushed if not served.get(s.segment_id)]
+        return not self._unfinished

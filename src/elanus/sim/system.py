@@ -17,6 +17,7 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -71,8 +72,7 @@ _PROXY_POLICY = ProxyPolicy(
 )
 _DATA_POLICY = DataPolicy(
     quota=QuotaPolicy(segment_size_max_bytes=3200, expiration_ms=2000),
-    seal=SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0),
-    sync_bytes=12_000,
+    flush=FlushPolicy(SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0), 12_000),
     trim_interval_s=5.0,
 )
 _DATANODE_POLICY = DataNodePolicy(
@@ -217,6 +217,10 @@ class System:
     def _wake(self, life: Life) -> None:
         self.trace.note(f"{life.name} goes on")
         life.release()
+
+    def waiting_for(self) -> list[str]:
+        """The roles that are not up."""
+        return [name for name, ready in self._ready.items() if not ready.is_set()]
 
     async def all_up(self) -> None:
         for ready in self._ready.values():

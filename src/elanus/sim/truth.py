@@ -92,6 +92,7 @@ class _Pchannel:
     entries: list[LogEntry] = field(default_factory=list)
     tick: Timestamp = NO_TIMESTAMP
     epoch: int = 0
+    tick_of_epoch: Timestamp = NO_TIMESTAMP
     late: set[Timestamp] = field(default_factory=set)
 
 
@@ -141,13 +142,15 @@ class Truth:
         if header.kind is MsgKind.EPOCH:
             if header.epoch <= known.epoch:
                 raise InvariantBroken("TT1", f"{where}: epoch {header.epoch} after {known.epoch}")
-            known.epoch = header.epoch
+            known.epoch, known.tick_of_epoch = header.epoch, NO_TIMESTAMP
             tell(f"{where}: epoch {header.epoch}", [])
         elif header.kind is MsgKind.TIME_TICK:
-            if header.epoch == known.epoch and header.ts <= known.tick:
-                raise InvariantBroken("TT1", f"{where}: tick {header.ts} after {known.tick}")
-            if header.epoch >= known.epoch:
-                known.tick = max(known.tick, header.ts)
+            if header.epoch < known.epoch:
+                return  # of a root coordinator that has been replaced
+            if header.ts <= known.tick_of_epoch:
+                raise InvariantBroken("TT1", f"{where}: tick {header.ts} after {known.tick_of_epoch}")
+            known.tick_of_epoch = header.ts
+            known.tick = max(known.tick, header.ts)
         elif header.ts <= known.tick:
             known.late.add(header.ts)
             tell(f"{where}: {header.kind.name} {header.ts} of segment {header.segment_id} is late", [])

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.consistency import WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
-from elanus.core.errors import CollectionNotFound, ElanusError, Internal, PartitionNotFound
+from elanus.core.errors import CollectionNotFound, ElanusError, IndexNotFound, Internal, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search
+from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
 from elanus.proxy.cache import CachedCollection
 from elanus.rpc.rootcoord import NewCollection
 from elanus.sim.judge import Acknowledged, Judge
@@ -35,7 +35,7 @@ SHARDS = {"alpha": 2, "beta": 1}
 PARTITION = "p1"
 KEYS = 400
 _ROWS_MAX = 12
-_DROP_ATTEMPTS = 20
+_ATTEMPTS = 40
 _ALL = 2_000
 _OPERATION_TIMEOUT_S = 20.0
 _LEVELS = (
@@ -182,8 +182,13 @@ class Client:
         request = Search(
             DEFAULT_DATABASE, name, (), "", query, _ALL, 0, "", "", {}, (VALUE,), -1, consistency
         )
-        cached, result = await self._system.ask(self._proxy(), "search", lambda verbs: verbs.search(request))
-        self._judge.check_moment(cached, result.ts, level, session, since)
+
+        async def search(verbs: Verbs) -> tuple[CachedCollection, SearchResult, Timestamp]:
+            cached, result = await verbs.search(request)
+            return cached, result, self._judge.ticked(cached)
+
+        cached, result, ticked = await self._system.ask(self._proxy(), "search", search)
+        self._judge.check_moment(cached, result.ts, level, session, since, ticked)
         self._judge.check_rows(cached, result.ts, result.ids.to_pylist(), None)
         return f"{len(result.ids)} hits at {result.ts}"
 
@@ -194,8 +199,13 @@ class Client:
         since = self._judge.since(self._now())
         session = self._session.get(name, NO_TIMESTAMP)
         request = Query(DEFAULT_DATABASE, name, (), text, fields, None, 0, consistency)
-        cached, result = await self._system.ask(self._proxy(), "query", lambda verbs: verbs.query(request))
-        self._judge.check_moment(cached, result.ts, level, session, since)
+
+        async def query(verbs: Verbs) -> tuple[CachedCollection, QueryResult, Timestamp]:
+            cached, result = await verbs.query(request)
+            return cached, result, self._judge.ticked(cached)
+
+        cached, result, ticked = await self._system.ask(self._proxy(), "query", query)
+        self._judge.check_moment(cached, result.ts, level, session, since, ticked)
         self._system.check_node()
         return cached, result
 
@@ -216,9 +226,13 @@ class Client:
 
     async def set_up(self, name: str) -> None:
         """Create, index and load a collection, as often as it takes."""
-        for step in ("_create", "_index", "_load"):
-            while not await self.operate(step.removeprefix("_"), name):
-                await asyncio.sleep(0.5)
+        for _ in range(_ATTEMPTS):
+            for step in ("create", "index", "load"):
+                if not await self.operate(step, name):
+                    await asyncio.sleep(0.3)
+                    break
+            else:
+                return
 
     async def _create(self, name: str) -> str:
         new = NewCollection(DEFAULT_DATABASE, _schema(name), SHARDS[name], ConsistencyLevel.BOUNDED, {})
@@ -238,8 +252,15 @@ class Client:
         return "indexed"
 
     async def _load(self, name: str) -> str:
-        load = self._system.roles_of_clients.query.load
-        await self._of_collection("load", name, lambda collection_id: load(collection_id, ()))
+        load_collection = self._system.roles_of_clients.query.load
+
+        async def load(verbs: Verbs) -> None:
+            cached = await verbs.collection(name)
+            if not cached.indexes:
+                raise IndexNotFound(f"collection {name} has no index")
+            await verbs.define("load", lambda: load_collection(cached.collection_id, ()))
+
+        await self._system.ask(self._proxy(), "load", load)
         return "loads"
 
     async def _reload(self, name: str) -> str:
@@ -256,7 +277,7 @@ class Client:
         """Drop a partition and make it anew. Who hears that it is not there has the same certainty."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
-        for _ in range(_DROP_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             try:
                 await self._define("drop", lambda: root.drop_partition(DEFAULT_DATABASE, name, PARTITION))
             except PartitionNotFound:
@@ -274,7 +295,7 @@ class Client:
         """Drop a collection and make it anew. It is dropped when that was said, or when it is not found."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
-        for _ in range(_DROP_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             try:
                 await self._define("drop", lambda: root.drop_collection(DEFAULT_DATABASE, name))
             except CollectionNotFound:
