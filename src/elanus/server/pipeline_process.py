@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from typing import Any
 
 import structlog
 
@@ -72,15 +73,23 @@ class _Pipeline:
     async def run(self) -> int:
         ended = asyncio.Event()
         _when_parent_ends(asyncio.get_running_loop(), ended)
-        session = await asyncio.to_thread(self._start_spark)
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start_spark))
+        if not await _done_before(ended, starting):
+            # Spark's start cannot be interrupted; its JVM ends with the pipe that this process holds.
+            os._exit(0)
+        session = starting.result()
         self._runner = JobRunner(session)
         channel = RpcChannel(self._online)
         log = FileLogFollower(self._paths.log, poll_ms=_LOG_POLL_MS)
+        serving = asyncio.ensure_future(self._serve(session, self._runner, channel, log))
         try:
-            await channel.ready(_ONLINE_WAIT_S)
-            await self._serve(session, self._runner, channel, log, ended)
-            return 0 if ended.is_set() else 1
+            if not await _done_before(ended, serving):
+                return 0
+            serving.result()
+            return 1
         finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
             await log.close()
             await channel.close()
             await asyncio.to_thread(session.stop)
@@ -100,8 +109,8 @@ class _Pipeline:
         runner: JobRunner,
         channel: RpcChannel,
         log: FileLogFollower,
-        ended: asyncio.Event,
     ) -> None:
+        await channel.ready(_ONLINE_WAIT_S)
         node_id = NodeID(await channel.client(RootCoordApi).alloc_ids(1))
         flushes = SparkFlushes(runner, self._paths.log, self._paths.store_url, session.task_scratch)
         datanode = DataNode(
@@ -118,7 +127,6 @@ class _Pipeline:
             asyncio.ensure_future(datanode.run()),
             asyncio.ensure_future(self._heartbeat(node_id, channel.client(IndexCoordApi))),
             asyncio.ensure_future(_until_dead(session)),
-            asyncio.ensure_future(ended.wait()),
         ]
         try:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
@@ -138,6 +146,16 @@ class _Pipeline:
             except ElanusError as error:
                 _log.info("index coordinator not reached", error=error.message)
             await asyncio.sleep(_HEARTBEAT_S)
+
+
+async def _done_before(ended: asyncio.Event, work: asyncio.Future[Any]) -> bool:
+    """Wait for whichever comes first; whether it was the work."""
+    end = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait((work, end), return_when=asyncio.FIRST_COMPLETED)
+        return not end.done()
+    finally:
+        end.cancel()
 
 
 async def _until_dead(session: PipelineSession) -> None:
