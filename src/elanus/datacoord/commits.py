@@ -2,20 +2,25 @@
 
 A commit names the checkpoint it started from. It is refused when that is no longer the vchannel's, so a
 job that ran twice, or woke up after it was given up, changes nothing; its files belong to no manifest.
+It is refused too when a segment it touches takes no rows any more: readers may hold that one already.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused
+from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk
 from elanus.datacoord.state import DataState, Vchannel
 from elanus.log.port import Log
 from elanus.rpc.datacoord import RangeCommit
+
+_TAKES_ROWS = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
 class Commits:
@@ -29,7 +34,7 @@ class Commits:
         self._count = 0
 
     async def commit(self, commit: RangeCommit) -> None:
-        """All of the range or nothing. Raises `CommitRefused`, `SegmentNotFound`, and what storing raises."""
+        """All of the range or nothing. Raises `CommitRefused`, and what storing raises."""
         vchannel = self._checked(commit)
         self._count += 1
         name = f"{commit.checkpoint.ts}-{commit.epoch}-{self._count}"
@@ -40,21 +45,18 @@ class Commits:
         # A checkpoint must never lie beyond what the log is sure to keep.
         await self._log.sync(pchannel_of(commit.vchannel))
         await self._state.put(segments, [moved])
-        for info in self._state.unflushed():
-            if info.vchannel == commit.vchannel:
-                self._desk.show_rows(info.segment_id, 0)
+        self._desk.show_rows(commit.vchannel, {})
         for segment_id in commit.flushed:
             self._desk.forget(segment_id)
 
     async def _segments(self, commit: RangeCommit, name: str) -> list[SegmentInfo]:
         """The records that change. What the range has of a dropped segment is left out."""
-        changed = {}
-        for output in commit.segments:
-            info = self._state.segment(output.segment_id)
-            if info.state is not SegmentState.DROPPED:
-                changed[info.segment_id] = await self._manifests.add_output(info, output, name)
+        known = [(self._segment(output.segment_id), output) for output in commit.segments]
+        live = [(info, output) for info, output in known if info.state is not SegmentState.DROPPED]
+        written = await asyncio.gather(*(self._manifests.add_output(i, output, name) for i, output in live))
+        changed = {info.segment_id: info for info in written}
         for segment_id in commit.flushed:
-            info = changed.get(segment_id, self._state.segment(segment_id))
+            info = changed.get(segment_id) or self._segment(segment_id)
             if info.state is not SegmentState.DROPPED:
                 changed[segment_id] = replace(info, state=SegmentState.FLUSHED)
         return list(changed.values())
@@ -71,12 +73,30 @@ class Commits:
         if commit.checkpoint.ts < commit.expected.ts:
             raise CommitRefused(f"the range of {commit.vchannel} ends before it begins")
         for segment_id in commit.flushed:
-            info = self._state.segment(segment_id)
-            if info.state not in (SegmentState.FLUSHING, SegmentState.DROPPED):
-                raise CommitRefused(f"segment {segment_id} is {info.state.name}, not FLUSHING")
+            info = self._check_state(segment_id, commit.vchannel, (SegmentState.FLUSHING,))
             if info.sealed_at > commit.checkpoint.ts:
                 raise CommitRefused(
                     f"segment {segment_id} is complete at {info.sealed_at}, "
                     f"the range ends at {commit.checkpoint.ts}"
                 )
+        for output in commit.segments:
+            self._check_state(output.segment_id, commit.vchannel, _TAKES_ROWS)
         return vchannel
+
+    def _check_state(
+        self, segment_id: SegmentID, vchannel: str, allowed: tuple[SegmentState, ...]
+    ) -> SegmentInfo:
+        """Of a dropped segment anything may come; it is ignored."""
+        info = self._segment(segment_id)
+        if info.vchannel != vchannel:
+            raise CommitRefused(f"segment {segment_id} belongs to {info.vchannel}, not to {vchannel}")
+        if info.state not in (*allowed, SegmentState.DROPPED):
+            names = " or ".join(state.name for state in allowed)
+            raise CommitRefused(f"segment {segment_id} is {info.state.name}, not {names}")
+        return info
+
+    def _segment(self, segment_id: SegmentID) -> SegmentInfo:
+        info = self._state.find_segment(segment_id)
+        if info is None:
+            raise CommitRefused(f"segment {segment_id} is not known")
+        return info

@@ -26,7 +26,8 @@ from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
 from elanus.datacoord.state import DataState, Vchannel
-from elanus.log.port import Log, Position
+from elanus.datacoord.trimming import trim_log
+from elanus.log.port import Log
 from elanus.rpc.datacoord import (
     ChannelAssignment,
     DataNodeRegistration,
@@ -43,6 +44,7 @@ from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 
 _RETRY_PAUSE_S = 0.5
+_HURRY_S = 5.0
 _log = structlog.get_logger("datacoord")
 
 
@@ -161,6 +163,7 @@ class DataCoord:
             self._check_epoch(epoch)
             await self._drop_segments(self._state.segments_on(vchannel))
             await self._state.remove_vchannel(vchannel)
+            self._desk.forget_vchannel(vchannel)
         self._changes.happened()
 
     async def _drop_segments(self, segments: list[SegmentInfo]) -> None:
@@ -180,7 +183,8 @@ class DataCoord:
         async with self._lock:
             if not any(not v.dropping for v in self._state.vchannels_of(collection_id)):
                 raise CollectionNotFound(f"collection not found[collection={collection_id}]")
-            flush_ts = await self._flushing.seal_all(collection_id)
+            flush_ts = await self._rootcoord.alloc_timestamp(1)
+            await self._flushing.seal_all(collection_id)
             segments = self._state.segments_of(collection_id)
         pchannels = tuple({pchannel_of(v.vchannel) for v in self._state.vchannels_of(collection_id)})
         self._spawn(self._hurry(pchannels, flush_ts))
@@ -195,9 +199,10 @@ class DataCoord:
     async def _hurry(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """Do not wait for the next tick interval: a client is waiting for the flush."""
         try:
-            await self._rootcoord.tick_now(pchannels, at_least)
-        except ElanusError as error:
-            _log.info("no early tick", error=error.message)
+            async with asyncio.timeout(_HURRY_S):
+                await self._rootcoord.tick_now(pchannels, at_least)
+        except (ElanusError, TimeoutError) as error:
+            _log.info("no early tick", error=str(error))
 
     async def flush_finished(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
@@ -224,7 +229,7 @@ class DataCoord:
         return tuple(self._with_seen_rows(s) for s in found if s is not None)
 
     def _with_seen_rows(self, info: SegmentInfo) -> SegmentInfo:
-        return replace(info, rows=info.rows + self._desk.seen_rows(info.segment_id))
+        return replace(info, rows=info.rows + self._desk.seen_rows(info))
 
     async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo:
         async with self._lock:
@@ -236,7 +241,7 @@ class DataCoord:
             return RecoveryInfo(
                 collection_id,
                 tuple([await self._recovery(v, segments) for v in vchannels]),
-                tuple([await self._manifests.of_segment(s) for s in flushed]),
+                await self._manifests.of_segments(flushed),
             )
 
     async def _recovery(self, vchannel: Vchannel, segments: list[SegmentInfo]) -> VchannelRecovery:
@@ -246,7 +251,7 @@ class DataCoord:
             vchannel.vchannel,
             vchannel.checkpoint,
             await self._manifests.of_vchannel(vchannel),
-            growing=tuple([await self._manifests.of_segment(s) for s in unflushed if s.manifest]),
+            growing=await self._manifests.of_segments([s for s in unflushed if s.manifest]),
             excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
         )
 
@@ -269,33 +274,36 @@ class DataCoord:
             self._check_epoch(epoch)
             reported = {t.vchannel: t for t in ticks if self._is_current(t)}
             for tick in reported.values():
-                for segment_id, rows in tick.segment_rows.items():
-                    self._desk.show_rows(segment_id, rows)
+                self._desk.show_rows(tick.vchannel, tick.segment_rows)
             await self._flushing.seal_by_policy(reported)
             if empty := self._flushing.empty(reported):
                 await self._drop_segments(empty)
                 self._changes.happened()
             orders = await self._flushing.orders(reported)
+            node = self._datanode
         for name, segment_ids in orders.items():
-            await self._order(name, segment_ids)
+            await self._order(node, name, segment_ids)
 
     def _is_current(self, tick: DataNodeTick) -> bool:
         """Whether the report counts from the checkpoint in force: a commit may have passed it."""
         vchannel = self._state.vchannel(tick.vchannel)
         return vchannel is not None and tick.checkpoint_ts == vchannel.checkpoint.ts
 
-    async def _order(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
-        """An order that does not arrive is given again with the next tick."""
-        if self._datanode is None:
+    async def _order(
+        self, node: DataNodeApi | None, vchannel: str, segment_ids: tuple[SegmentID, ...]
+    ) -> None:
+        """An order that does not arrive, or arrives at a node that was replaced, is given again."""
+        if node is None or node is not self._datanode:
             return
         try:
             if segment_ids:
-                await self._datanode.flush_segments(vchannel, segment_ids)
+                await node.flush_segments(vchannel, segment_ids)
             else:
-                await self._datanode.sync_channel(vchannel)
+                await node.sync_channel(vchannel)
         except ElanusError as error:
             _log.warning("data node not reached", error=error.message)
-        else:
+            return
+        if node is self._datanode:
             self._flushing.delivered(segment_ids)
 
     async def commit_range(self, commit: RangeCommit) -> None:
@@ -314,20 +322,9 @@ class DataCoord:
         while True:
             await asyncio.sleep(self._policy.trim_interval_s)
             try:
-                await self._trim()
+                await trim_log(self._state, self._log, self._rootcoord)
             except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds the log only grows
                 _log.exception("trimming the log failed")
-
-    async def _trim(self) -> None:
-        """Let go of what every vchannel of a pchannel has in binlogs."""
-        keep: dict[str, int] = {}
-        for vchannel in self._state.vchannels():
-            pchannel, position = pchannel_of(vchannel.vchannel), vchannel.checkpoint.position
-            keep[pchannel] = min(keep.get(pchannel, position), position)
-        for pchannel in self._log.pchannels():
-            before = keep.get(pchannel)
-            if before is not None:
-                await self._log.trim(pchannel, Position(before))
 
 
 def _assignment(vchannel: Vchannel) -> ChannelAssignment:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.sealing import SealPolicy, may_flush, seal_cause
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -22,6 +23,7 @@ from elanus.rpc.datacoord import DataNodeTick
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 
+_GIVE_BACK_WAIT_S = 1.0
 _log = structlog.get_logger("datacoord")
 
 Orders = dict[str, tuple[SegmentID, ...]]
@@ -52,10 +54,10 @@ class Flushing:
         self._policy = policy
         self._ordered: set[SegmentID] = set()
 
-    async def seal_all(self, collection_id: CollectionID) -> Timestamp:
-        """Seal the collection's growing segments; returns the seal's timestamp.
+    async def seal_all(self, collection_id: CollectionID) -> None:
+        """Seal the collection's growing segments.
 
-        It is stamped after every proxy has given its quota back, so no write above it can carry the
+        The seal is stamped after every proxy has given its quota back, so no write above it can carry the
         id of one of these segments. Where a proxy does not answer, it is put at the quota's expiry.
         """
         growing = [
@@ -64,21 +66,24 @@ class Flushing:
             if s.collection_id == collection_id and s.state is SegmentState.GROWING
         ]
         if not growing:
-            return await self._rootcoord.alloc_timestamp(1)
-        answers = await asyncio.gather(
-            *(proxy.give_back_quota(collection_id) for proxy in self._proxies.values()),
-            return_exceptions=True,
-        )
+            return
+        given_back = await self._give_back(collection_id)
         sealed_at = await self._rootcoord.alloc_timestamp(1)
-        if any(isinstance(answer, BaseException) for answer in answers):
-            _log.warning(
-                "a proxy did not give its quota back; waiting for its expiry", collection=collection_id
-            )
-            sealed_at = max(sealed_at, *(s.last_expire for s in growing))
-        else:
+        if given_back:
             self._desk.give_back(collection_id)
+        else:
+            sealed_at = max(sealed_at, *(s.last_expire for s in growing))
         await self._state.put_segments([_sealed(s, sealed_at) for s in growing])
-        return sealed_at
+
+    async def _give_back(self, collection_id: CollectionID) -> bool:
+        """Whether every proxy has given its quota back. Waits no longer than quota would take to expire."""
+        try:
+            async with asyncio.timeout(_GIVE_BACK_WAIT_S):
+                await asyncio.gather(*(p.give_back_quota(collection_id) for p in self._proxies.values()))
+        except (ElanusError, TimeoutError) as error:
+            _log.warning("quota not given back; its expiry is waited for", error=str(error))
+            return False
+        return True
 
     async def seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
         """Seal what is full, old or idle on the vchannels that have reported."""
@@ -88,7 +93,7 @@ class Flushing:
             if tick is None:
                 continue
             self._desk.expire(info.segment_id, tick.ts)
-            rows = info.rows + self._desk.seen_rows(info.segment_id)
+            rows = info.rows + self._desk.seen_rows(info)
             cause = seal_cause(info, rows, self._policy.seal, tick.ts)
             if cause is not None:
                 _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
@@ -98,7 +103,7 @@ class Flushing:
 
     def empty(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
         """Sealed segments that no row has reached, and none will: there is nothing to flush."""
-        return [s for s in self._ready(ticks) if s.rows == 0 and self._desk.seen_rows(s.segment_id) == 0]
+        return [s for s in self._ready(ticks) if s.rows == 0 and self._desk.seen_rows(s) == 0]
 
     async def orders(self, ticks: Mapping[str, DataNodeTick]) -> Orders:
         """What to order now. Segments whose time has come become Flushing; orders that did not arrive are

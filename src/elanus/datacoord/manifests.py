@@ -6,7 +6,8 @@ immutable objects; the metadata says which is in force.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,9 @@ class Manifests:
         if info.manifest not in self._segments:
             self._segments[info.manifest] = await self._offload(read_manifest, self._store, info.manifest)
         return self._segments[info.manifest]
+
+    async def of_segments(self, infos: Sequence[SegmentInfo]) -> tuple[SegmentManifest, ...]:
+        return tuple(await asyncio.gather(*map(self.of_segment, infos)))
 
     async def of_vchannel(self, vchannel: Vchannel) -> tuple[DeltaLog, ...]:
         if not vchannel.deltas:

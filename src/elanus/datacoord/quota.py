@@ -7,6 +7,7 @@ treats every growing segment as if all its promises expired one full term from n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from elanus.core.errors import CollectionNotFound
@@ -34,14 +35,18 @@ class QuotaDesk:
         self._rootcoord = rootcoord
         self._policy = policy
         self._promises: dict[SegmentID, list[tuple[int, Timestamp]]] = {}
-        self._seen_rows: dict[SegmentID, int] = {}
+        self._seen_rows: dict[str, Mapping[SegmentID, int]] = {}
 
-    def seen_rows(self, segment_id: SegmentID) -> int:
+    def seen_rows(self, info: SegmentInfo) -> int:
         """Rows of the segment that lie in the log beyond its binlogs, as far as its data node has read."""
-        return self._seen_rows.get(segment_id, 0)
+        return self._seen_rows.get(info.vchannel, {}).get(info.segment_id, 0)
 
-    def show_rows(self, segment_id: SegmentID, rows: int) -> None:
-        self._seen_rows[segment_id] = rows
+    def show_rows(self, vchannel: str, rows: Mapping[SegmentID, int]) -> None:
+        """All such rows of a vchannel, by segment."""
+        self._seen_rows[vchannel] = rows
+
+    def forget_vchannel(self, vchannel: str) -> None:
+        self._seen_rows.pop(vchannel, None)
 
     def expire(self, segment_id: SegmentID, tick: Timestamp) -> None:
         """Promises up to the tick can bring no more rows."""
@@ -52,7 +57,6 @@ class QuotaDesk:
     def forget(self, segment_id: SegmentID) -> None:
         """The segment takes no more rows."""
         self._promises.pop(segment_id, None)
-        self._seen_rows.pop(segment_id, None)
 
     def give_back(self, collection_id: CollectionID) -> None:
         """Every proxy has given its quota of the collection back."""
@@ -101,7 +105,7 @@ class QuotaDesk:
 
     def _open(self, info: SegmentInfo) -> OpenSegment:
         promised = sum(rows for rows, _ in self._promises.get(info.segment_id, ()))
-        free = info.max_rows - info.rows - self.seen_rows(info.segment_id) - promised
+        free = info.max_rows - info.rows - self.seen_rows(info) - promised
         return OpenSegment(info.segment_id, free)
 
     async def _open_segment(self, request: QuotaRequest, max_rows: int, expires: Timestamp) -> SegmentID:

@@ -1,0 +1,27 @@
+"""What the log may forget: all that every vchannel of a pchannel has in binlogs."""
+
+from __future__ import annotations
+
+from elanus.core.channels import pchannel_of
+from elanus.datacoord.state import DataState
+from elanus.log.port import Log, Position
+from elanus.rpc.rootcoord import RootCoordApi
+
+
+async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi) -> None:
+    """Trim each pchannel to the lowest checkpoint of its vchannels, and to its end when it has none.
+
+    A pchannel without vchannels is trimmed only when rootcoord does not use it either. The end is looked
+    up first: a collection that is created after that begins behind it.
+    """
+    keep: dict[str, int] = {}
+    for vchannel in state.vchannels():
+        pchannel, position = pchannel_of(vchannel.vchannel), vchannel.checkpoint.position
+        keep[pchannel] = min(keep.get(pchannel, position), position)
+    ends = {pchannel: log.end(pchannel) for pchannel in log.pchannels() if pchannel not in keep}
+    in_use = await rootcoord.ticks() if ends else {}
+    for pchannel, end in ends.items():
+        if pchannel not in in_use:
+            await log.trim(pchannel, end)
+    for pchannel, position in keep.items():
+        await log.trim(pchannel, Position(position))
