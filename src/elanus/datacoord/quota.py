@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from elanus.core.errors import CollectionNotFound
+from elanus.core.errors import CollectionNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.quota import OpenSegment, allocate
 from elanus.core.schema import CollectionSchema
@@ -72,10 +72,13 @@ class QuotaDesk:
                 self._state.touch(replace(info, last_expire=expires))
 
     async def assign(self, request: QuotaRequest) -> list[Quota]:
-        """Raises `CollectionNotFound` for a vchannel that is unknown or being dropped."""
+        """Raises `CollectionNotFound` for a vchannel that is unknown or being dropped; `PartitionNotFound`."""
         vchannel = self._state.vchannel(request.vchannel)
         if vchannel is None or vchannel.dropping:
             raise CollectionNotFound(f"collection not found[collection={request.collection_id}]")
+        if request.partition_id in vchannel.dropped_partitions:
+            # A write that was stamped before the drop would open a segment that nobody drops again.
+            raise PartitionNotFound(f"partition not found[partition={request.partition_id}]")
         max_rows = self.max_rows(vchannel.schema)
         expires = await self._expiry()
         segments = self._state.growing(request.collection_id, request.partition_id, request.vchannel)

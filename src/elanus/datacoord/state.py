@@ -30,6 +30,7 @@ class Vchannel:
     """``deltas``: path of the manifest that lists its delta logs, "" when it has none.
 
     ``dropping``: its collection is dropped, its data node has not read the drop message yet.
+    ``dropped_partitions`` get no quota any more.
     """
 
     vchannel: str
@@ -38,6 +39,7 @@ class Vchannel:
     checkpoint: Checkpoint
     deltas: str = ""
     dropping: bool = False
+    dropped_partitions: tuple[PartitionID, ...] = ()
 
 
 class DataState:
