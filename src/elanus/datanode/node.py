@@ -183,14 +183,14 @@ class DataNode:
             reader.close()
 
     async def _take(self, pchannel: str, pack: Pack[LogEntry]) -> None:
-        dropped = []
+        dropped: dict[str, None] = {}  # a drop may be announced twice
         for entry in pack.entries:
             channel = self._channels.get(entry.header.vchannel)
             if channel is None:
                 continue
             channel.take(entry.header, entry.payload_bytes)
             if entry.header.kind is MsgKind.DROP_COLLECTION:
-                dropped.append(channel.vchannel)
+                dropped[channel.vchannel] = None
         for channel in self._channels.values():
             if pchannel_of(channel.vchannel) == pchannel:
                 channel.reach(pack.seek, pack.next_position)
