@@ -3,7 +3,7 @@
 The oracle hands out timestamps whose physical part stays below a *bound* that was persisted before.
 After a restart it begins at the bound, so nothing handed out before can be handed out again, whatever
 the clock did meanwhile. While it runs, the physical part follows the wall clock forward and never
-moves back; when the logical counter is used up within one millisecond it moves on by one. A clock that
+moves back (how it goes on when the clock has stepped back is `Pace`); when the logical counter is used up within one millisecond it moves on by one. A clock that
 steps ahead of the bound (or a process that was asleep) is followed only as far as the bound, so that
 requests need not wait until the next bound is persisted.
 
@@ -16,6 +16,26 @@ from elanus.core.timestamps import LOGICAL_BITS, LOGICAL_MASK, Timestamp, compos
 
 ALLOCATION_MAX = 1 << (LOGICAL_BITS - 2)
 """The most timestamps one request may ask for."""
+
+
+class Pace:
+    """Time that never stands still, for an oracle: the wall clock, or half speed while that lies behind.
+
+    A clock that was ahead and is set right would otherwise hold time still until it has caught up, a day
+    perhaps, and nothing that waits for a moment to pass (a quota's expiry, a segment's age) would end.
+    ``floor_ms``: where time stood before.
+    """
+
+    def __init__(self, floor_ms: int, monotonic_s: float) -> None:
+        self._now_ms = float(floor_ms)
+        self._looked_s = monotonic_s
+
+    def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
+        """UTC milliseconds; never back."""
+        passed_ms = 1000 * (monotonic_s - self._looked_s)
+        self._looked_s = monotonic_s
+        self._now_ms = max(float(wall_ms), self._now_ms + passed_ms / 2)
+        return int(self._now_ms)
 
 
 class Oracle:

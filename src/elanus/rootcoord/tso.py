@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from elanus.core.errors import Unavailable
-from elanus.core.oracle import Oracle
+from elanus.core.oracle import Oracle, Pace
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import Clock
 from elanus.meta.port import MetaStore, Put
@@ -33,12 +33,15 @@ class TimestampOracle:
         self._update_s = update_ms / 1000
         self._lock = threading.Lock()
         self._oracle = Oracle(0)
+        self._pace = Pace(0, clock.monotonic_s())
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Read the persisted bound and begin above it."""
         saved = await self._meta.get(_KEY)
-        self._oracle = Oracle(msgspec.json.decode(saved.value, type=int) if saved else 0)
+        bound_ms = msgspec.json.decode(saved.value, type=int) if saved else 0
+        self._oracle = Oracle(bound_ms)
+        self._pace = Pace(bound_ms, self._clock.monotonic_s())
         await self._extend()
         self._task = asyncio.create_task(self._run(), name="tso")
 
@@ -53,10 +56,13 @@ class TimestampOracle:
         Raises `Unavailable` when the bound could not be moved in time (the metadata store is stuck).
         """
         with self._lock:
-            ts = self._oracle.allocate(count, self._clock.wall_ms())
+            ts = self._oracle.allocate(count, self._now_ms())
         if ts is None:
             raise Unavailable("the timestamp oracle waits for its metadata store; retry")
         return ts
+
+    def _now_ms(self) -> int:
+        return self._pace.now_ms(self._clock.wall_ms(), self._clock.monotonic_s())
 
     async def _run(self) -> None:
         failing = False
@@ -72,7 +78,7 @@ class TimestampOracle:
 
     async def _extend(self) -> None:
         with self._lock:
-            bound_ms = self._oracle.bound_wanted_ms(self._clock.wall_ms(), self._window_ms)
+            bound_ms = self._oracle.bound_wanted_ms(self._now_ms(), self._window_ms)
         if bound_ms is None:
             return
         await self._meta.txn([Put(_KEY, msgspec.json.encode(bound_ms))])
