@@ -63,8 +63,13 @@ class Rest:
             raise InvariantBroken("LIVE1", f"not in {TIMEOUT_S:g} s: {what}; {state}") from None
 
     async def _is_flushed(self) -> bool:
-        self._unfinished = [s for s in self._live_segments() if s.state not in _DONE]
+        self._unfinished = [s for s in self._live_segments() if s.state not in _DONE and self._has_rows(s)]
         return not self._unfinished
+
+    def _has_rows(self, segment: SegmentInfo) -> bool:
+        """A segment that was opened and never written to is left open."""
+        rows = self._system.truth.contents(segment.collection_id).rows
+        return any(row.segment_id == segment.segment_id for row in rows)
 
     def _live_segments(self) -> list[SegmentInfo]:
         live = {v.collection_id for v in self._system.records.vchannels.values() if not v.dropping}

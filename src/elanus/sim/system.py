@@ -267,8 +267,10 @@ class System:
             self._ready["pipeline"].set()
             await asyncio.wait([running, life.ended], return_when=asyncio.FIRST_COMPLETED)
             self._ready["pipeline"].clear()
-            if running.done():
-                running.result()
+            if running.done() and (error := running.exception()) is not None:
+                died = InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}")
+                self.fail(died)
+                raise died from error
             await asyncio.sleep(_START_AGAIN_S * (1 + 4 * self._random.random()))
 
     def _new_life(self, name: str) -> Life:
