@@ -32,11 +32,19 @@ class ReadConsistency:
     """What a read request carries. ``level`` None: use the collection's own.
 
     ``guarantee_ts`` is the raw value from the wire: 0, 1 and 2 stand for strong, eventually and bounded;
-    larger ones are timestamps (session, customized).
+    larger ones are timestamps (session, customized). ``pinned``: the read is one page of an iterator. All
+    its pages are answered as of one moment, which the first page's answer tells and the others send back
+    as their timestamp.
     """
 
     level: ConsistencyLevel | None = None
     guarantee_ts: int = WIRE_STRONG
+    pinned: bool = False
+
+    @property
+    def moment(self) -> Timestamp | None:
+        """The moment a pinned read is answered as of; ``None`` when the server is to choose it."""
+        return Timestamp(self.guarantee_ts) if self.pinned and self.guarantee_ts > WIRE_BOUNDED else None
 
 
 def guarantee_timestamp(
@@ -46,8 +54,11 @@ def guarantee_timestamp(
 
     ``now`` is a fresh timestamp, taken after the request arrived. Rules of the wire (reference 2.3): a
     level in the request, or the collection's when the request says so, decides; Session and Customized
-    use the timestamp the client sent; with no level at all the special values 0, 1 and 2 count.
+    use the timestamp the client sent; with no level at all the special values 0, 1 and 2 count. A pinned
+    read's is the moment it is pinned to, whatever the level.
     """
+    if read.moment is not None:
+        return Timestamp(min(read.moment, now))
     level = collection_level if read.level is None else read.level
     if level is ConsistencyLevel.STRONG:
         return now

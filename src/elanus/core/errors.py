@@ -15,7 +15,9 @@
     │   ├── MissingParameter         1101   5
     │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
     │   ├── InvalidDimension         1100   7
-    │   └── InvalidTopK              1100  10
+    │   ├── InvalidTopK              1100  10
+    │   ├── InvalidDatabaseName       802   1
+    │   └── InvalidFieldName         1701   1
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
     ├── CollectionAlreadyExists      1100   1
@@ -23,13 +25,15 @@
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
     ├── PartitionNotFound             200   1
     ├── PartitionNotLoaded            201   1
+    ├── ResourceGroupNotFound         300   1
     ├── SegmentNotFound               600   1
     ├── IndexNotFound                 700  25
     ├── IndexConflict                 702   1
     ├── DatabaseNotFound              800   1
     ├── DatabaseLimitReached          801   1
     ├── AliasNotFound                1600   1
-    ├── AliasConflict                1601   1
+    ├── AliasConflict                1601   1   a collection has that name
+    ├── AliasAlreadyExists           1602   1   another collection has that alias
     ├── FieldNotFound                1700   1
     ├── TimestampTooOld              1100   1   a pinned read lies beyond the retention time
     └── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
@@ -118,6 +122,14 @@ class InvalidTopK(InvalidParameter):
     legacy_code = 10
 
 
+class InvalidDatabaseName(InvalidParameter):
+    code, legacy_code = 802, 1
+
+
+class InvalidFieldName(InvalidParameter):
+    code, legacy_code = 1701, 1
+
+
 class CollectionNotFound(ElanusError):
     code, legacy_code = 100, 4
 
@@ -148,6 +160,10 @@ class PartitionNotLoaded(ElanusError):
     code = 201
 
 
+class ResourceGroupNotFound(ElanusError):
+    code = 300
+
+
 class SegmentNotFound(ElanusError):
     code = 600
 
@@ -174,6 +190,10 @@ class AliasNotFound(ElanusError):
 
 class AliasConflict(ElanusError):
     code = 1601
+
+
+class AliasAlreadyExists(ElanusError):
+    code = 1602
 
 
 class FieldNotFound(ElanusError):

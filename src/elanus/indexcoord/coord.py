@@ -96,10 +96,7 @@ class IndexCoord:
             if index.name == name and index.field_id == field.field_id and dict(index.params) == dict(params):
                 return
             if index.name == name or index.field_id == field.field_id:
-                raise IndexConflict(
-                    "at most one distinct index is allowed per field: "
-                    f"index {index.name} exists with {dict(index.params)}; drop it first"
-                )
+                raise _conflict(index, name)
         index_id = IndexID(await self._rootcoord.alloc_ids(1))
         created = await self._rootcoord.alloc_timestamp(1)
         await self._state.put_index(
@@ -280,6 +277,17 @@ class IndexCoord:
         collection = await self._rootcoord.collection_by_id(index.collection_id)
         field = collection.schema.by_id[index.field_id]
         return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest)
+
+
+def _conflict(existing: Index, name: str) -> IndexConflict:
+    """The reference tells a second index under a name of its own from other parameters."""
+    what = (
+        "at most one distinct index is allowed per field"
+        if existing.name == name
+        else "creating multiple indexes on same field is not supported"
+    )
+    known = f"index {existing.name} exists with {dict(existing.params)}"
+    return IndexConflict(f"CreateIndex failed: {what}: {known}; drop it first")
 
 
 def _is_finished(build: Build | None) -> bool:

@@ -146,7 +146,8 @@ class Search:
     """``queries``: float32 (nq, dim), or uint8 (nq, dim / 8) for binary vectors.
 
     ``vector_field`` "" means the only one. ``metric_type`` "" means the index's. ``params`` are the
-    index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``).
+    index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: what the
+    name must still mean (None: anything); pages of an iterator say so.
     """
 
     database: str
@@ -164,6 +165,7 @@ class Search:
     consistency: ReadConsistency
     filter_values: Mapping[str, object] = field(default_factory=dict)
     ignore_growing: bool = False
+    collection_id: CollectionID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,10 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """``ids`` (with an empty filter) asks for those primary keys; ``limit`` None: all rows."""
+    """``ids`` (with an empty filter) asks for those primary keys; ``limit`` None: all rows.
+
+    ``collection_id``: what the name must still mean (None: anything); pages of an iterator say so.
+    """
 
     database: str
     collection: str
@@ -200,6 +205,7 @@ class Query:
     filter_values: Mapping[str, object] = field(default_factory=dict)
     ids: Sequence[int] | Sequence[str] | None = None
     ignore_growing: bool = False
+    collection_id: CollectionID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from elanus.core.errors import (
     DatabaseNotFound,
     IndexNotFound,
     InvalidParameter,
+    PartitionNotFound,
 )
 from elanus.core.ids import CollectionID
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -34,7 +35,15 @@ class Definitions(Verbs):
         self._proxy.define("create database", lambda: self._root.create_database(name, properties))
 
     def drop_database(self, name: str) -> None:
-        self._proxy.define("drop database", lambda: self._root.drop_database(name))
+        """Dropping one that is not there succeeds, as in the reference."""
+
+        async def drop_if_there() -> None:
+            try:
+                await self._root.drop_database(name)
+            except DatabaseNotFound:
+                return
+
+        self._proxy.define("drop database", drop_if_there)
 
     def list_databases(self) -> Sequence[DatabaseView]:
         found = self._proxy.define("list databases", self._root.list_databases)
@@ -49,6 +58,11 @@ class Definitions(Verbs):
     def alter_database(
         self, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
+        if not set_properties and not delete_keys:
+            raise InvalidParameter(
+                "alter database with empty properties and delete keys, "
+                "expected to set either properties or delete keys"
+            )
         self._proxy.define(
             "alter database", lambda: self._root.alter_database(name, set_properties, tuple(delete_keys))
         )
@@ -144,9 +158,23 @@ class Definitions(Verbs):
         )
 
     def drop_partition(self, database: str, collection: str, partition: str) -> None:
-        self._proxy.define(
-            "drop partition", lambda: self._root.drop_partition(database, collection, partition)
-        )
+        """Dropping one that is not there succeeds, as in the reference; a loaded one must be released."""
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+
+        async def drop_if_there() -> None:
+            loads = {load.collection_id: load.percentages for load in await coordinators.query.loads()}
+            if cached.partitions.get(partition) in loads.get(cached.collection_id, {}):
+                raise InvalidParameter(
+                    "partition cannot be dropped, partition is loaded, please release it first: "
+                    f"partition {partition}"
+                )
+            try:
+                await coordinators.root.drop_partition(database, collection, partition)
+            except PartitionNotFound:
+                return
+
+        self._proxy.define("drop partition", drop_if_there)
 
     def has_partition(self, database: str, collection: str, partition: str) -> bool:
         return partition in self._collection(database, collection).partitions
@@ -214,8 +242,8 @@ class Definitions(Verbs):
                     load.collection_id == cached.collection_id for load in await coordinators.query.loads()
                 ):
                     raise InvalidParameter(
-                        "vector index cannot be dropped on loaded collection: "
-                        f"{cached.collection_id}, release the collection first"
+                        f"vector index cannot be dropped on loaded collection: {cached.collection_id}: "
+                        "index cannot be dropped, collection is loaded, please release it first"
                     )
                 await coordinators.index.drop_index(cached.collection_id, index.index_id)
 

@@ -31,8 +31,8 @@ class Loading(Verbs):
         """``refresh`` asks for segments added since the load; those are served anyway."""
         if replicas > 1:
             raise NotSupported(
-                f"replica_number {replicas} needs as many query nodes, and this server has 1: "
-                "use replica_number=1"
+                f"nodes not enough: replica_number {replicas} needs as many query nodes, and this server "
+                "has 1: use replica_number=1"
             )
         cached = self._collection(database, collection)
         wanted = partition_ids(cached, tuple(partitions))

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidFilter, InvalidParameter
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
@@ -47,7 +47,11 @@ class Mutations(Verbs):
         partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
         if not request.filter.strip():
             raise InvalidParameter("delete expression is empty: give a filter, such as pk in [1, 2]")
-        keys = cached.plans.filter(request.filter, request.filter_values).primary_keys()
+        try:
+            keys = cached.plans.filter(request.filter, request.filter_values).primary_keys()
+        except InvalidFilter as error:
+            told = f"failed to create delete plan: {error.message}"
+            raise InvalidFilter(told, error.position) from error
         if keys is None:
             keys = self._proxy.reader.matching_keys(
                 cached, request.filter, request.filter_values, request.partition

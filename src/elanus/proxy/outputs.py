@@ -10,6 +10,11 @@ from elanus.core.schema import CollectionSchema
 COUNT = "count(*)"
 
 
+def asks_for_count(requested: tuple[str, ...]) -> bool:
+    """Whether a query wants the number of rows instead of rows."""
+    return len(requested) == 1 and requested[0].strip().lower() == COUNT
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """``columns`` are read from storage; ``names`` is what the client is told it gets.

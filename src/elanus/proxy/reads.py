@@ -15,14 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency, guarantee_timestamp
-from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.ids import PartitionID
+from elanus.core.errors import FieldNotFound, InvalidFilter, InvalidParameter, PartitionNotFound
+from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter
 from elanus.proxy.api import Query, QueryResult, Search, SearchResult
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.measures import Measures
-from elanus.proxy.outputs import COUNT
+from elanus.proxy.outputs import COUNT, asks_for_count
 from elanus.proxy.queues import DqQueue
 from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
 
@@ -51,13 +52,14 @@ class Reader:
 
     def search(self, cached: CachedCollection, request: Search) -> SearchResult:
         with self._queue.slot():
+            _check_collection(cached, request.collection_id)
             schema = cached.view.schema
             field = _vector_field(schema, request.vector_field)
-            metric = _checked_metric(cached, field, request.metric_type)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
-            bound = cached.plans.filter(request.filter, request.filter_values)
             partitions = _partition_ids(cached, request.partitions)
+            bound = _planned(cached, request.filter, request.filter_values)
             read_ts = self._read_timestamp(cached, request.consistency)
+            metric = _checked_metric(cached, field, request.metric_type)
             hits = self._nodes.search(
                 NodeSearch(
                     collection_id=cached.collection_id,
@@ -81,21 +83,25 @@ class Reader:
 
     def query(self, cached: CachedCollection, request: Query) -> QueryResult:
         with self._queue.slot():
+            _check_collection(cached, request.collection_id)
             schema = cached.view.schema
-            counting = request.output_fields == (COUNT,)
+            counting = asks_for_count(request.output_fields)
             outputs = cached.plans.outputs(() if counting else request.output_fields, with_key=True)
-            bound = cached.plans.filter(request.filter, request.filter_values)
+            partitions = _partition_ids(cached, request.partitions)
+            bound = _planned(cached, request.filter, request.filter_values)
             if bound.matches_all and request.ids is None and request.limit is None and not counting:
                 raise InvalidParameter(
-                    "empty expression should be used with limit: give a filter, ids or a limit"
+                    "empty expression should be used with limit: invalid parameter: "
+                    "give a filter, ids or a limit"
                 )
             if counting and request.limit is not None:
                 raise InvalidParameter(
-                    "count entities with pagination is not allowed: leave limit and offset out"
+                    "count entities with pagination is not allowed: invalid parameter: "
+                    "leave limit and offset out"
                 )
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
-                partition_ids=_partition_ids(cached, request.partitions),
+                partition_ids=partitions,
                 filter=bound,
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
                 output_fields=outputs.columns,
@@ -140,12 +146,21 @@ class Reader:
             consistency, cached.view.consistency_level, self._stamp(), self._graceful_time_ms
         )
         if served >= guarantee:
-            return served
+            return served if consistency.moment is None else guarantee
         began_s = time.perf_counter()
         self._ask_tick(cached.view.pchannels, guarantee)
         self._nodes.wait_service_time(cached.collection_id, guarantee, self._timeout_s)
         self._measures.waited_for_guarantee(time.perf_counter() - began_s)
         return guarantee
+
+
+def _check_collection(cached: CachedCollection, expected: CollectionID | None) -> None:
+    """Raises `InvalidParameter` when the name means another collection than for the pages before."""
+    if expected not in (None, cached.collection_id):
+        raise InvalidParameter(
+            f"alias or database may have been changed: {cached.view.name} is not the collection {expected} "
+            "that this iterator began with"
+        )
 
 
 def _vector_field(schema: CollectionSchema, name: str) -> FieldSchema:
@@ -173,7 +188,20 @@ def _checked_metric(cached: CachedCollection, field: FieldSchema, requested: str
 
 
 def _partition_ids(cached: CachedCollection, names: tuple[str, ...]) -> tuple[PartitionID, ...]:
-    return tuple(dict.fromkeys(cached.partition_id(name) for name in names))
+    """Raises `PartitionNotFound`, in the reference's words for reads."""
+    for name in names:
+        if name not in cached.partitions:
+            raise PartitionNotFound(f"partition name {name} not found")
+    return tuple(dict.fromkeys(cached.partitions[name] for name in names))
+
+
+def _planned(cached: CachedCollection, text: str, values: Mapping[str, object]) -> BoundFilter:
+    """Raises `InvalidFilter`, which says what the filter was for."""
+    try:
+        return cached.plans.filter(text, values)
+    except InvalidFilter as error:
+        told = f"failed to create query plan: {error.message}"
+        raise InvalidFilter(told, error.position) from error
 
 
 def _key_array(schema: CollectionSchema, ids: object) -> pa.Array:

@@ -14,6 +14,7 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
     CollectionNotFound,
     CollectionNotLoaded,
+    DatabaseNotFound,
     ElanusError,
     IndexNotFound,
     InvalidDimension,
@@ -82,6 +83,35 @@ def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
     refused(lambda b: drop(b, aliased), InvalidParameter, "aliases")
 
 
+def test_dropping_a_partition_or_database_that_is_not_there_succeeds() -> None:
+    async def no_partition(*_: str) -> None:
+        raise PartitionNotFound("gone already")
+
+    async def no_database(_name: str) -> None:
+        raise DatabaseNotFound("gone already")
+
+    def drop(bench: Bench) -> None:
+        bench.root.drop_partition = no_partition  # type: ignore[attr-defined]
+        bench.root.drop_database = no_database  # type: ignore[attr-defined]
+        bench.front.drop_partition("default", "c", "nope")
+        bench.front.drop_database("nope")
+
+    asked(drop)
+
+
+def test_a_loaded_partition_is_not_dropped() -> None:
+    def drop(bench: Bench) -> None:
+        bench.query.statuses = [loaded(50, 50)]
+        bench.front.drop_partition("default", "c", "p1")
+
+    told = "partition cannot be dropped, partition is loaded, please release it first"
+    refused(drop, InvalidParameter, told)
+
+
+def test_altering_a_database_names_what_to_alter() -> None:
+    refused(lambda b: b.front.alter_database("default", {}, ()), InvalidParameter, "empty properties")
+
+
 def test_a_partition_count_needs_a_partition_key() -> None:
     request = CreateCollection("default", schema(), 1, ConsistencyLevel.BOUNDED, {}, num_partitions=16)
     refused(lambda b: b.front.create_collection(request), InvalidParameter, "partition key")
@@ -137,7 +167,7 @@ def test_an_index_of_a_loaded_collection_is_not_dropped() -> None:
         bench.query.statuses = [loaded(50, 50)]
         bench.front.drop_index("default", "c", "v0", "")
 
-    assert refused(drop, InvalidParameter, "release the collection first").index.calls.of("drop_index") == []
+    assert refused(drop, InvalidParameter, "please release it first").index.calls.of("drop_index") == []
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,12 @@ from elanus.core.errors import (
     DeadlineExceeded,
     FieldNotFound,
     IndexNotFound,
+    InvalidFilter,
     InvalidParameter,
     PartitionNotFound,
     TaskQueueFull,
 )
+from elanus.core.ids import CollectionID
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import Query, Search
@@ -226,6 +228,47 @@ def test_a_search_that_cannot_be_is_refused_before_the_nodes_hear_of_it(
     assert bench.nodes.asked == []
 
 
+def test_a_search_of_what_is_not_loaded_says_so_even_without_an_index() -> None:
+    bench = Bench(Nodes(served=Timestamp(-1)))
+    with pytest.raises(CollectionNotLoaded):
+        bench.reader.search(cached(indexed=False), search(metric_type="IP"))
+
+
+def test_a_partition_that_is_not_there_is_told_in_the_words_for_reads() -> None:
+    with pytest.raises(PartitionNotFound, match=r"^partition name nope not found$"):
+        Bench().reader.query(cached(), query(partitions=("_default", "nope")))
+
+
+def test_a_bad_filter_is_refused_as_a_query_plan() -> None:
+    with pytest.raises(
+        InvalidFilter, match=r"^failed to create query plan: cannot parse expression: pk inn"
+    ) as e:
+        Bench().reader.query(cached(), query(filter="pk inn [1]"))
+    assert e.value.position == 3
+
+
+@pytest.mark.parametrize("level", list(L))
+def test_pages_of_an_iterator_are_answered_as_of_their_moment(level: ConsistencyLevel) -> None:
+    moment = compose(90_000)
+    page = ReadConsistency(level, moment, pinned=True)
+    bench = Bench()
+    assert bench.reader.search(cached(), search(consistency=page)).ts == moment
+    assert bench.nodes.asked[0].read_ts == moment
+    late = Bench(Nodes(served=compose(80_000)))
+    assert late.reader.query(cached(), query(consistency=page, limit=1)).ts == moment
+    assert [ts for ts, _ in late.nodes.waited] == [moment]
+
+
+def test_an_iterator_ends_when_its_collections_name_means_another_one() -> None:
+    bench = Bench()
+    expected = cached().collection_id
+    bench.reader.query(cached(), query(collection_id=expected))
+    for read in (query(collection_id=CollectionID(expected + 1)), search(collection_id=CollectionID(1))):
+        ask = bench.reader.query if isinstance(read, Query) else bench.reader.search
+        with pytest.raises(InvalidParameter, match="alias or database may have been changed"):
+            ask(cached(), read)  # type: ignore[operator]
+
+
 def test_a_query_asks_for_no_more_rows_than_it_needs_and_cuts_its_offset() -> None:
     bench = Bench()
     result = bench.reader.query(cached(), query(limit=3, offset=1))
@@ -234,9 +277,10 @@ def test_a_query_asks_for_no_more_rows_than_it_needs_and_cuts_its_offset() -> No
     assert result.output_fields == ("pk", "price")
 
 
-def test_a_count_is_one_row_and_asks_for_none() -> None:
+@pytest.mark.parametrize("name", ["count(*)", "Count(*)", " COUNT(*) "])
+def test_a_count_is_one_row_and_asks_for_none(name: str) -> None:
     bench = Bench()
-    result = bench.reader.query(cached(), query(output_fields=("count(*)",), filter=""))
+    result = bench.reader.query(cached(), query(output_fields=(name,), filter=""))
     assert {n: c.to_pylist() for n, c in result.fields.items()} == {"count(*)": [17]}
 
 

@@ -263,14 +263,23 @@ def test_a_client_with_an_old_schema_fetches_the_new_one(client: MilvusClient, p
     assert client.insert("quick", [{"id": 1, "vector": [0.0] * 4}])["insert_count"] == 1
 
 
+def test_a_query_iterator_pins_its_pages_to_the_moment_of_its_first_request(
+    client: MilvusClient, front: FakeFront
+) -> None:
+    client.create_collection("quick", DIM)
+    client.insert("quick", [{"id": n, "vector": [0.0] * DIM} for n in (1, 2)])
+    pages = client.query_iterator("quick", batch_size=2, filter="id > 0")
+    assert [row["id"] for row in pages.next()] == [1, 2]
+    pages.close()
+    began, page = front.queries
+    assert began.consistency.moment is None
+    assert page.consistency.moment is not None
+    assert page.collection_id == client.describe_collection("quick")["collection_id"]
+
+
 @pytest.mark.parametrize(
     ("verb", "text"),
     [
-        (lambda c: c.query_iterator("quick", filter="id > 0").next(), "a query iterator"),
-        (
-            lambda c: c.search_iterator("quick", [[0.0] * DIM], limit=3, batch_size=2).next(),
-            "a search iterator",
-        ),
         (lambda c: c.search("quick", [[0.0] * DIM], group_by_field="id"), "group_by_field"),
         (lambda c: c.compact("quick"), "ManualCompaction"),
         (lambda c: c.create_user("anna", "Secret123!"), "CreateCredential"),

@@ -147,7 +147,7 @@ def test_a_bad_creation_is_refused(
 def test_a_missing_collection_is_told_as_every_client_generation_expects(call: Call) -> None:
     status = call("DescribeCollection", collection_name="nope").status
     assert (status.code, status.error_code) == (100, common_pb2.UnexpectedError)
-    assert status.reason == "can't find collection collection not found[database=default][collection=nope]"
+    assert status.reason == "can't find collection[database=default][collection=nope]"
     assert call("HasCollection", collection_name="nope").value is False
     elsewhere = call("GetCollectionStatistics", collection_name="nope").status
     assert (elsewhere.code, elsewhere.error_code) == (100, common_pb2.CollectionNotExists)

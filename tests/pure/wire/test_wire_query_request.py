@@ -34,6 +34,16 @@ def test_a_query_carries_what_the_client_asked() -> None:
     assert query.consistency.level is ConsistencyLevel.BOUNDED
 
 
+def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_with() -> None:
+    params = {"iterator": "True", "reduce_stop_for_best": "True", "collection_id": "5", "limit": 9}
+    page = decode_query(query_request(params, guarantee_timestamp=10**15), "library")
+    assert (page.consistency.moment, page.collection_id, page.limit) == (10**15, 5, 9)
+    first = decode_query(query_request(params), "library")
+    assert first.consistency.moment is None
+    plain = decode_query(query_request({"limit": 9}, guarantee_timestamp=10**15), "library")
+    assert (plain.consistency.moment, plain.collection_id) == (None, None)
+
+
 def test_without_a_limit_all_rows_are_meant() -> None:
     assert decode_query(query_request(expr="id > 1"), "library").limit is None
 
@@ -43,6 +53,8 @@ def test_without_a_limit_all_rows_are_meant() -> None:
     [
         ({"limit": 0}, "limit [0] is invalid, should be greater than 0"),
         ({"limit": "x"}, "limit [x] is invalid"),
+        ({"ignore_growing": "1.2"}, "parse search growing failed: ignore_growing [1.2] is invalid"),
+        ({"collection_id": "x"}, "collection_id [x] is invalid"),
         ({"limit": 1, "offset": -1}, "offset [-1] is invalid, should be gte than 0"),
         ({"limit": 16384, "offset": 1}, "(offset+limit) should be in range [1, 16384], but got 16385"),
     ],
@@ -56,8 +68,6 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
 @pytest.mark.parametrize(
     ("request_message", "text"),
     [
-        (query_request({"collection_id": "5", "iterator": "True"}), "a query iterator"),
-        (query_request({"reduce_stop_for_best": "True"}), "a query iterator"),
         (query_request({"order_by_fields": "x"}), "the parameter order_by_fields"),
         (query_request(travel_timestamp=4), "travel_timestamp"),
         (query_request(namespace="n"), "the field namespace of a query"),

@@ -55,7 +55,7 @@ def default(**value: Any) -> Message:
         ([KEY, VECTOR, scalar(DataType.VARCHAR, {"max_length": "a"})], "should be in (0, 65535]"),
         ([KEY, VECTOR, scalar(0)], "data type None"),
         ([KEY, VECTOR, scalar(99)], "data type 99"),
-        ([KEY, VECTOR, field_message("1a", DataType.INT64)], "Invalid field name: 1a. the first character"),
+        ([KEY, VECTOR, field_message("1a", DataType.INT64)], "Invalid field name: 1a. The first character"),
         ([KEY, VECTOR, field_message("a-b", DataType.INT64)], "can only contain numbers, letters"),
         ([KEY, VECTOR, field_message("", DataType.INT64)], "field name should not be empty"),
         ([KEY, VECTOR, field_message("a" * 256, DataType.INT64)], "must be less than 255 characters"),
@@ -88,10 +88,17 @@ def test_a_bad_schema_is_refused_in_the_references_words(fields: list[Message], 
     ("vector", "text"),
     [
         (vector_message(dim=1), "invalid dimension: 1. should be in range 2 ~ 32768"),
-        (vector_message(dim=32769), "invalid dimension: 32769. should be in range 2 ~ 32768"),
+        (
+            vector_message(dim=32769),
+            "32769 of field vector. float vector dimension should be in range 2 ~ 32768",
+        ),
         (vector_message(dim="x"), "invalid dimension: x"),
         (field_message("v", DataType.FLOAT_VECTOR), "dimension is not defined in field type params"),
-        (field_message("v", DataType.BINARY_VECTOR, {"dim": 12}), "12. should be multiple of 8"),
+        (field_message("v", DataType.BINARY_VECTOR, {"dim": 12}), "12 of field v. should be multiple of 8"),
+        (
+            field_message("v", DataType.BINARY_VECTOR, {"dim": 8 * 32768 + 8}),
+            "262152 of field v. binary vector dimension should be in range 2 ~ 262144",
+        ),
     ],
 )
 def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:

@@ -125,12 +125,30 @@ def test_a_parameter_given_twice_is_refused() -> None:
     assert "parameter topk is given twice" in refusal(request, InvalidParameter)
 
 
+def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_with() -> None:
+    cache = TemplateCache()
+    asked = {
+        "iterator": "True",
+        "search_iter_v2": "True",
+        "search_iter_batch_size": "7",
+        "collection_id": "5",
+    }
+    page = decode(search_request(params=asked, guarantee_timestamp=10**15), cache=cache)
+    assert (page.consistency.moment, page.collection_id) == (10**15, 5)
+    later = decode(search_request(params=asked, guarantee_timestamp=2 * 10**15), cache=cache)
+    assert later.consistency.moment == 2 * 10**15
+    plain = decode(search_request(guarantee_timestamp=10**15), cache=cache)
+    assert (plain.consistency.moment, plain.collection_id) == (None, None)
+
+
 def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
     missing = search_request(params={"anns_field": "nowhere"})
     assert "fieldName(nowhere) not found" in refusal(missing, FieldNotFound)
     two = schema(field("a", DataType.FLOAT_VECTOR, dim=4), field("b", DataType.FLOAT_VECTOR, dim=4))
     unnamed = search_request(params={"anns_field": None})
-    assert "multiple anns_fields exist (a, b), please specify" in refusal(unnamed, InvalidParameter, two)
+    assert "multiple anns_fields exist, please specify a anns_field in search_params: a, b" in refusal(
+        unnamed, InvalidParameter, two
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,8 +158,7 @@ def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
         ({"search_by_primary_keys": True}, "the field search_by_primary_keys of a search"),
         ({"namespace": "n"}, "the field namespace of a search"),
         ({"search_params": pairs({"topk": 1, "group_by_field": "x"})}, "the parameter group_by_field"),
-        ({"search_params": pairs({"iterator": "True", "topk": 1})}, "a search iterator is not supported"),
-        ({"search_params": pairs({"search_iter_v2": "True", "topk": 1})}, "a search iterator"),
+        ({"search_params": pairs({"search_iter_id": "x", "topk": 1})}, "the parameter search_iter_id"),
         ({"search_params": pairs({"topk": 1, "no_such": "1"})}, "the parameter no_such"),
         ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "the search parameter hints"),
     ],

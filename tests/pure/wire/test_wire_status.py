@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from elanus.core.errors import ElanusError, InvalidFilter, InvalidTopK, SchemaMismatch, all_error_types
+from elanus.core.errors import (
+    ElanusError,
+    InvalidFilter,
+    InvalidParameter,
+    InvalidTopK,
+    SchemaMismatch,
+    all_error_types,
+)
 from elanus.proxy.wire.status import defect, status_field, status_of
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
@@ -16,13 +23,19 @@ def test_every_error_fills_in_both_codes(kind: type[ElanusError]) -> None:
     assert (status.code, status.error_code) == (kind.code, kind.legacy_code)
     assert status.code != 0
     assert status.error_code != 0
-    assert status.reason == status.detail == "what went wrong"
+    named = issubclass(kind, InvalidParameter) and kind.code == InvalidParameter.code
+    assert status.reason == status.detail == "what went wrong" + (": invalid parameter" if named else "")
     assert status.retriable is kind.retriable
 
 
 def test_the_legacy_codes_are_those_that_clients_know() -> None:
     assert status_of(SchemaMismatch("x")).error_code == common_pb2.SchemaMismatch
     assert status_of(InvalidTopK("x")).error_code == common_pb2.IllegalTOPK
+
+
+def test_the_words_invalid_parameter_stand_once_in_a_text() -> None:
+    told = "metric type not match: invalid parameter[expected=L2][actual=IP]"
+    assert status_of(InvalidParameter(told)).reason == told
 
 
 def test_input_errors_are_marked_as_the_callers() -> None:

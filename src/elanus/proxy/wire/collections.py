@@ -21,6 +21,11 @@ class _CollectionNotDescribed(CollectionNotFound):
 
     legacy_code = 1
 
+    @classmethod
+    def telling(cls, error: CollectionNotFound) -> _CollectionNotDescribed:
+        """The error in the words of this one RPC."""
+        return cls(error.message.replace("collection not found", "can't find collection", 1))
+
 
 class Collections:
     def __init__(self, front: Front) -> None:
@@ -60,7 +65,7 @@ class Collections:
         try:
             view = self._front.describe_collection(database, name, request.collectionID)
         except CollectionNotFound as error:
-            raise _CollectionNotDescribed(f"can't find collection {error.message}") from error
+            raise _CollectionNotDescribed.telling(error) from error
         return describe(view, name)
 
     @rpc("type", "collection_names")

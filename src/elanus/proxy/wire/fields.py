@@ -81,7 +81,7 @@ def decode_field(message: Message, collection: str) -> FieldSchema:
         raise InvalidParameter(f"only primary field can speficy AutoID with true, field name = {name}")
     _check_nullable(message, data_type)
     max_length = _max_length(params, name, collection) if data_type is DataType.VARCHAR else 0
-    dim = _dim(params, data_type) if data_type.is_vector else 0
+    dim = _dim(params, name, data_type) if data_type.is_vector else 0
     own = {MAX_LENGTH} if max_length else {DIM} if dim else set()
     return FieldSchema(
         field_id=FieldID(0),
@@ -156,18 +156,29 @@ def _type_params(message: Message) -> dict[str, str]:
     return params
 
 
-def _dim(params: dict[str, str], data_type: DataType) -> int:
+def _dim(params: dict[str, str], field: str, data_type: DataType) -> int:
     if DIM not in params:
         raise InvalidDimension(
             "dimension is not defined in field type params, check type param `dim` for vector field"
         )
     dim = _integer(params[DIM])
-    if dim is None or not DIMENSION_MIN <= dim <= DIMENSION_MAX:
+    if dim is None or dim < DIMENSION_MIN:
         raise InvalidDimension(
-            f"invalid dimension: {params[DIM]}. should be in range {DIMENSION_MIN} ~ {DIMENSION_MAX}"
+            f"invalid dimension: {params[DIM]}. should be in range {DIMENSION_MIN} ~ {DIMENSION_MAX}: "
+            f"field {field}"
         )
-    if data_type is DataType.BINARY_VECTOR and dim % _BITS_PER_BYTE:
-        raise InvalidDimension(f"invalid dimension: {dim}. should be multiple of {_BITS_PER_BYTE}.")
+    binary = data_type is DataType.BINARY_VECTOR
+    dim_max = DIMENSION_MAX * _BITS_PER_BYTE if binary else DIMENSION_MAX
+    if dim > dim_max:
+        kind = "binary" if binary else "float"
+        raise InvalidDimension(
+            f"invalid dimension: {dim} of field {field}. "
+            f"{kind} vector dimension should be in range {DIMENSION_MIN} ~ {dim_max}"
+        )
+    if binary and dim % _BITS_PER_BYTE:
+        raise InvalidDimension(
+            f"invalid dimension: {dim} of field {field}. should be multiple of {_BITS_PER_BYTE}."
+        )
     return dim
 
 
@@ -180,8 +191,8 @@ def _max_length(params: dict[str, str], field: str, collection: str) -> int:
     length = _integer(params[MAX_LENGTH])
     if length is None or not 1 <= length <= VARCHAR_LENGTH_MAX_BYTES:
         raise InvalidParameter(
-            "the maximum length specified for a VarChar should be in "
-            f"(0, {VARCHAR_LENGTH_MAX_BYTES}], but field {field} has {params[MAX_LENGTH]}"
+            f"the maximum length specified for the field({field}) should be in "
+            f"(0, {VARCHAR_LENGTH_MAX_BYTES}], but got {params[MAX_LENGTH]} instead"
         )
     return length
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.proxy.api import Front, IndexView
-from elanus.proxy.wire.names import check_collection_name
+from elanus.proxy.wire.names import check_collection_name, check_index_name
 from elanus.proxy.wire.requests import Context, add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
@@ -21,9 +21,9 @@ class Indexes:
     def CreateIndex(self, request: Message, context: Context) -> Message:
         self._front.create_index(
             database_of(request, context),
-            check_collection_name(request.collection_name),
+            request.collection_name,  # not judged: a name that cannot be is one that is not found
             request.field_name,
-            request.index_name,
+            check_index_name(request.index_name),
             to_dict(request.extra_params),
         )
         return success()

@@ -1,44 +1,72 @@
 """Which names are legal, and what a client is told of one that is not.
 
-The texts are those of the reference, which conformance suites look for.
+The texts are those of the reference, which conformance suites look for. A blank name counts as empty.
 """
 
 from __future__ import annotations
 
 import re
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidDatabaseName, InvalidFieldName, InvalidParameter
 from elanus.core.limits import NAME_LENGTH_MAX_CHARS
 
 _FIRST = re.compile(r"[A-Za-z_]")
 _REST = re.compile(r"[A-Za-z0-9_]*\Z")
+_PARTITION_FIRST = re.compile(r"[A-Za-z0-9_]")
 _PARTITION = re.compile(r"[A-Za-z0-9_$-]+\Z")
 
 
 def check_collection_name(name: str) -> str:
-    """The name itself. Also for aliases. Raises `InvalidParameter`."""
-    return _check(name, "collection")
+    """The name itself. Raises `InvalidParameter`."""
+    if not name.strip():
+        raise InvalidParameter("collection name should not be empty")
+    if problem := _problem(name, "collection"):
+        raise InvalidParameter(f"Invalid collection name: {name}. {problem}")
+    return name
 
 
 def check_alias(name: str) -> str:
-    return _check(name, "collection alias")
+    if not name.strip():
+        raise InvalidParameter("collection alias should not be empty")
+    if problem := _problem(name, "collection alias", "a collection alias"):
+        raise InvalidParameter(f"Invalid collection alias: {name}. {problem}")
+    return name
 
 
 def check_database_name(name: str) -> str:
-    return _check(name, "database")
+    """Raises `InvalidDatabaseName`."""
+    problem = "database name couldn't be empty" if not name else _problem(name, "database")
+    if problem:
+        raise InvalidDatabaseName(f"{problem}: invalid database name[database={name}]")
+    return name
 
 
 def check_field_name(name: str) -> str:
-    return _check(name, "field")
+    """Raises `InvalidFieldName`."""
+    if not name.strip():
+        raise InvalidFieldName(f"field name should not be empty: field name invalid[field={name}]")
+    if problem := _problem(name, "field"):
+        told = f"{problem[0].upper()}{problem[1:]}."
+        raise InvalidFieldName(f"Invalid field name: {name}. {told}: field name invalid[field={name}]")
+    return name
+
+
+def check_index_name(name: str) -> str:
+    """An empty name is legal: the index is then named after its field. Raises `InvalidParameter`."""
+    if name and (problem := _problem(name, "index")):
+        raise InvalidParameter(f"Invalid index name: {name}. {problem[0].upper()}{problem[1:]}.")
+    return name
 
 
 def check_partition_name(name: str) -> str:
-    """Partition names may also start with a digit, and hold ``$`` and ``-``."""
+    """Partition names may also start with a digit, and hold ``$`` and ``-``. Raises `InvalidParameter`."""
     problem = None
-    if not name:
-        problem = "Partition name should not be empty."
-    elif len(name) > NAME_LENGTH_MAX_CHARS:
+    if not name.strip():
+        raise InvalidParameter("Invalid partition name: . Partition name should not be empty.")
+    if len(name) > NAME_LENGTH_MAX_CHARS:
         problem = f"The length of a partition name must be less than {NAME_LENGTH_MAX_CHARS} characters."
+    elif not _PARTITION_FIRST.match(name):
+        problem = "The first character of a partition name must be an underscore or letter."
     elif not _PARTITION.match(name):
         problem = "Partition name can only contain numbers, letters and underscores."
     if problem:
@@ -46,16 +74,13 @@ def check_partition_name(name: str) -> str:
     return name
 
 
-def _check(name: str, kind: str) -> str:
-    if not name:
-        raise InvalidParameter(f"{kind} name should not be empty")
-    problem = None
+def _problem(name: str, kind: str, called: str = "") -> str | None:
+    """What is wrong with a name that is not empty; ``called``: how the kind reads within a sentence."""
+    called = called or f"a {kind} name"
     if len(name) > NAME_LENGTH_MAX_CHARS:
-        problem = f"the length of a {kind} name must be less than {NAME_LENGTH_MAX_CHARS} characters"
-    elif not _FIRST.match(name):
-        problem = f"the first character of a {kind} name must be an underscore or letter"
-    elif not _REST.match(name):
-        problem = f"{kind} name can only contain numbers, letters and underscores"
-    if problem:
-        raise InvalidParameter(f"Invalid {kind} name: {name}. {problem}")
-    return name
+        return f"the length of {called} must be less than {NAME_LENGTH_MAX_CHARS} characters"
+    if not _FIRST.match(name):
+        return f"the first character of {called} must be an underscore or letter"
+    if not _REST.match(name):
+        return f"{called.removeprefix('a ')} can only contain numbers, letters and underscores"
+    return None

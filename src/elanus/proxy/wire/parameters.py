@@ -12,9 +12,13 @@ from typing import Any
 import msgspec
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.ids import CollectionID
 from elanus.proxy.wire.stubs import Message
 from elanus.proxy.wire.unsupported import unsupported
 
+IGNORE_GROWING = "ignore_growing"
+ITERATOR = "iterator"
+COLLECTION_ID = "collection_id"
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE", ""})
 
@@ -37,6 +41,25 @@ def boolean(params: Mapping[str, str], name: str) -> bool:
     if text in _FALSE:
         return False
     raise InvalidParameter(f"{name} [{text}] is invalid, should be true or false")
+
+
+def iterates(params: Mapping[str, str]) -> bool:
+    """Whether a read is a page of an iterator."""
+    return boolean(params, ITERATOR)
+
+
+def expected_collection(params: Mapping[str, str]) -> CollectionID | None:
+    """The collection that a page of an iterator goes on with; ``None`` when the request names none."""
+    number = integer(params, COLLECTION_ID)
+    return None if number is None else CollectionID(number)
+
+
+def ignore_growing(params: Mapping[str, str]) -> bool:
+    """Whether a read leaves growing segments out. False when the parameter is not there."""
+    try:
+        return boolean(params, IGNORE_GROWING)
+    except InvalidParameter as error:
+        raise InvalidParameter(f"parse search growing failed: {error.message}") from error
 
 
 def refuse_unknown(params: Mapping[str, str], understood: frozenset[str], instead: Mapping[str, str]) -> None:

@@ -1,4 +1,8 @@
-"""A ``QueryRequest`` to `elanus.proxy.api.Query`."""
+"""A ``QueryRequest`` to `elanus.proxy.api.Query`.
+
+A query iterator of the client is a series of queries by ranges of the primary key. The server's part in it
+is small: rows in the order of the key, and all pages as of the moment of the first.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,17 @@ from collections.abc import Mapping
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import QUERY_WINDOW_MAX_ROWS
 from elanus.proxy.api import Query
-from elanus.proxy.wire.parameters import boolean, filter_values, integer, refuse_unknown
+from elanus.proxy.wire.parameters import (
+    COLLECTION_ID,
+    IGNORE_GROWING,
+    ITERATOR,
+    expected_collection,
+    filter_values,
+    ignore_growing,
+    integer,
+    iterates,
+    refuse_unknown,
+)
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import Message
@@ -29,9 +43,16 @@ _UNDERSTOOD_FIELDS = frozenset(
         "not_return_all_meta",  # asks for less than what this server sends anyway
     }
 )
-_ITERATOR_PARAMS = ("iterator", "reduce_stop_for_best")
-_UNDERSTOOD_PARAMS = frozenset({"limit", "offset", "ignore_growing", *_ITERATOR_PARAMS})
-_NO_ITERATOR = "page by ranges of the primary key"
+_UNDERSTOOD_PARAMS = frozenset(
+    {
+        "limit",
+        "offset",
+        IGNORE_GROWING,
+        ITERATOR,
+        COLLECTION_ID,
+        "reduce_stop_for_best",  # asks for rows in the order of the primary key, as they always come here
+    }
+)
 _INSTEAD = {
     "order_by_fields": "order the rows in the client",
     "group_by_fields": "group the rows in the client",
@@ -44,9 +65,6 @@ def decode_query(request: Message, database: str) -> Query:
         raise unsupported("travel_timestamp", "leave it out: reads are answered as of now")
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
-    for name in _ITERATOR_PARAMS:
-        if boolean(params, name):
-            raise unsupported("a query iterator", _NO_ITERATOR)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, _INSTEAD)
     limit, offset = _window(params)
     return Query(
@@ -58,10 +76,14 @@ def decode_query(request: Message, database: str) -> Query:
         limit=limit,
         offset=offset,
         consistency=read_consistency(
-            request.use_default_consistency, request.consistency_level, request.guarantee_timestamp
+            request.use_default_consistency,
+            request.consistency_level,
+            request.guarantee_timestamp,
+            pinned=iterates(params),
         ),
         filter_values=filter_values(request.expr_template_values),
-        ignore_growing=boolean(params, "ignore_growing"),
+        ignore_growing=ignore_growing(params),
+        collection_id=expected_collection(params),
     )
 
 

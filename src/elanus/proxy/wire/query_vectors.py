@@ -31,7 +31,7 @@ def decode_queries(placeholder_group: bytes, nq: int, field: FieldSchema) -> Que
     count = len(values)
     if not 1 <= count <= NQ_MAX:
         raise InvalidParameter(
-            "nq (number of search vector per search request) should be in range "
+            f"nq [{count}] is invalid, nq (number of search vector per search request) should be in range "
             f"[1, {NQ_MAX}], but got {count}"
         )
     if nq not in (0, count):

@@ -21,11 +21,13 @@ _LEVEL_OF_OLD_CLIENTS = {
 }
 
 
-def read_consistency(use_default: bool, level: int, guarantee_ts: int) -> ReadConsistency:
-    """Raises `InvalidParameter` for a level that does not exist."""
+def read_consistency(
+    use_default: bool, level: int, guarantee_ts: int, *, pinned: bool = False
+) -> ReadConsistency:
+    """``pinned``: a page of an iterator. Raises `InvalidParameter` for a level that does not exist."""
     if use_default:
-        return ReadConsistency(None, guarantee_ts)
+        return ReadConsistency(None, guarantee_ts, pinned)
     if level == ConsistencyLevel.STRONG and guarantee_ts != WIRE_STRONG:
         said = _LEVEL_OF_OLD_CLIENTS.get(guarantee_ts, ConsistencyLevel.CUSTOMIZED)
-        return ReadConsistency(said, guarantee_ts)
-    return ReadConsistency(consistency_level(level), guarantee_ts)
+        return ReadConsistency(said, guarantee_ts, pinned)
+    return ReadConsistency(consistency_level(level), guarantee_ts, pinned)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import ResourceGroupNotFound
 from elanus.proxy.api import Front
 from elanus.proxy.wire.requests import Context, rpc
 from elanus.proxy.wire.stubs import Message, milvus_pb2
@@ -24,7 +24,7 @@ class ResourceGroups:
     @rpc("resource_group")
     def DescribeResourceGroup(self, request: Message, context: Context) -> Message:
         if request.resource_group != DEFAULT_RESOURCE_GROUP:
-            raise InvalidParameter(f"resource group not found[rg={request.resource_group}]")
+            raise ResourceGroupNotFound(f"resource group not found[rg={request.resource_group}]")
         nodes = [c for c in self._front.components() if c.role == _QUERY_NODE_ROLE]
         response = milvus_pb2.DescribeResourceGroupResponse()
         group = response.resource_group

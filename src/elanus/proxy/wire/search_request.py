@@ -5,6 +5,11 @@ vectors, their number, the guarantee timestamp) are taken out, and the bytes of 
 *template* that was parsed and checked before. A repeated search costs only the split (2 µs) and
 `numpy.frombuffer`.
 
+A search iterator of the client is a series of searches by ranges of the score, all as of the moment of the
+first. Clients since 2.5 first ask for another kind, in which the server continues from a bound: the answer
+holds no token for it, from which they see that there is none, and go on with the first kind. It loses no
+row where many have one score, as the other does.
+
 A template holds while the collection's schema is the very object it was made for: the proxy's cache
 replaces that object whenever the collection changes.
 """
@@ -15,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elanus.core.errors import FieldNotFound, InvalidParameter, InvalidTopK
+from elanus.core.ids import CollectionID
 from elanus.core.limits import (
     QUERY_WINDOW_MAX_ROWS,
     ROUND_DECIMAL_MAX,
@@ -23,7 +29,18 @@ from elanus.core.limits import (
 )
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.api import Search
-from elanus.proxy.wire.parameters import boolean, filter_values, integer, json_object, refuse_unknown
+from elanus.proxy.wire.parameters import (
+    COLLECTION_ID,
+    IGNORE_GROWING,
+    ITERATOR,
+    expected_collection,
+    filter_values,
+    ignore_growing,
+    integer,
+    iterates,
+    json_object,
+    refuse_unknown,
+)
 from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
@@ -49,10 +66,21 @@ _UNDERSTOOD_FIELDS = frozenset(
 _CHANGING_FIELDS = ("placeholder_group", "nq", "guarantee_timestamp")
 
 _TOP_LEVEL_PARAMS = frozenset(
-    {"anns_field", "topk", "params", "metric_type", "round_decimal", "offset", "ignore_growing"}
+    {
+        "anns_field",
+        "topk",
+        "params",
+        "metric_type",
+        "round_decimal",
+        "offset",
+        IGNORE_GROWING,
+        ITERATOR,
+        COLLECTION_ID,
+        "search_iter_v2",
+        "search_iter_batch_size",
+    }
 )
 _RANGE_PARAMS = ("radius", "range_filter")
-_ITERATOR_PARAMS = ("iterator", "search_iter_v2")
 _NO_GROUPING = "group the hits in the client"
 INSTEAD = {
     "group_by_field": _NO_GROUPING,
@@ -62,6 +90,8 @@ INSTEAD = {
     "order_by_fields": "order the hits in the client",
     "page_retain_order": "leave it out",
     "hints": "leave it out; the server chooses how to filter",
+    "search_iter_id": "begin a new iterator",
+    "search_iter_last_bound": "begin a new iterator",
 }
 """What to use instead of search parameters that this release lacks."""
 
@@ -82,6 +112,8 @@ class SearchTemplate:
     output_fields: tuple[str, ...]
     round_decimal: int
     ignore_growing: bool
+    iterates: bool
+    collection_id: CollectionID | None
 
 
 class TemplateCache:
@@ -134,10 +166,14 @@ def decode_search(request: Message, database: str, schema: CollectionSchema, cac
         output_fields=template.output_fields,
         round_decimal=template.round_decimal,
         consistency=read_consistency(
-            request.use_default_consistency, request.consistency_level, guarantee_ts
+            request.use_default_consistency,
+            request.consistency_level,
+            guarantee_ts,
+            pinned=template.iterates,
         ),
         filter_values=template.filter_values,
         ignore_growing=template.ignore_growing,
+        collection_id=template.collection_id,
     )
 
 
@@ -149,9 +185,6 @@ def parse_template(request: Message, schema: CollectionSchema) -> SearchTemplate
     if request.dsl and request.dsl_type != common_pb2.BoolExprV1:
         raise unsupported("a search in the JSON query language (dsl_type Dsl)", "use a boolean expression")
     params = to_dict(request.search_params)
-    for name in _ITERATOR_PARAMS:
-        if boolean(params, name):
-            raise unsupported("a search iterator", "page with offset and limit")
     refuse_unknown(params, _TOP_LEVEL_PARAMS, INSTEAD)
     index_params, metric_type = _index_params(params)
     limit, offset = _window(params)
@@ -167,7 +200,9 @@ def parse_template(request: Message, schema: CollectionSchema) -> SearchTemplate
         params=index_params,
         output_fields=tuple(request.output_fields),
         round_decimal=_round_decimal(params),
-        ignore_growing=boolean(params, "ignore_growing"),
+        ignore_growing=ignore_growing(params),
+        iterates=iterates(params),
+        collection_id=expected_collection(params),
     )
 
 
@@ -176,14 +211,18 @@ def _vector_field(schema: CollectionSchema, name: str) -> FieldSchema:
         if len(schema.vector_fields) > 1:
             names = ", ".join(field.name for field in schema.vector_fields)
             raise InvalidParameter(
-                f"multiple anns_fields exist ({names}), please specify a anns_field in search_params"
+                f"multiple anns_fields exist, please specify a anns_field in search_params: {names}"
             )
         return schema.vector_fields[0]
     field = schema.by_name.get(name)
     if field is None:
-        raise FieldNotFound(f"failed to get field schema by name: fieldName({name}) not found")
+        raise FieldNotFound(
+            f"failed to create query plan: failed to get field schema by name: fieldName({name}) not found"
+        )
     if not field.data_type.is_vector:
-        raise InvalidParameter(f"field ({name}) to search is not of vector data type")
+        raise InvalidParameter(
+            f"failed to create query plan: field ({name}) to search is not of vector data type"
+        )
     return field
 
 

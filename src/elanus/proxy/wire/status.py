@@ -16,21 +16,32 @@ from elanus.proxy.wire.stubs import Message, common_pb2
 
 _log = structlog.get_logger(__name__)
 
+_INVALID_PARAMETER = "invalid parameter"
 _STATUS_FULL_NAME: str = common_pb2.Status.DESCRIPTOR.full_name
 
 
 def status_of(error: ElanusError) -> Message:
     """The status of an error that may reach a client, with its text, both codes and whether to retry."""
+    text = _text(error)
     status = common_pb2.Status(
         error_code=error.legacy_code,
         code=error.code,
-        reason=error.message,
-        detail=error.message,
+        reason=text,
+        detail=text,
         retriable=error.retriable,
     )
     if isinstance(error, InvalidParameter):
         status.extra_info["is_input_error"] = "true"
     return status
+
+
+def _text(error: ElanusError) -> str:
+    """The reference ends the text of a bad parameter with the name of the error; suites look for it."""
+    if error.code != InvalidParameter.code or not isinstance(error, InvalidParameter):
+        return error.message
+    if _INVALID_PARAMETER in error.message:
+        return error.message
+    return f"{error.message}: {_INVALID_PARAMETER}"
 
 
 def defect(rpc: str, error: Exception) -> Internal:

@@ -9,7 +9,7 @@ from elanus.core.errors import MissingParameter, SchemaMismatch
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.proxy.api import CollectionView, Delete, Front, MutationResult
 from elanus.proxy.api import Insert as RowInsert
-from elanus.proxy.wire.names import check_collection_name
+from elanus.proxy.wire.names import check_collection_name, check_partition_name
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import Context, consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids
@@ -45,7 +45,8 @@ class Writes:
         view = self._front.describe_collection(database, name)
         _check_schema_version(view, request.schema_timestamp)
         rows = decode_rows(view.schema, request.fields_data, request.num_rows, with_auto_key=with_auto_key)
-        return RowInsert(database, name, request.partition_name, rows)
+        partition = request.partition_name and check_partition_name(request.partition_name)
+        return RowInsert(database, name, partition, rows)
 
     @rpc(
         "collection_name", "partition_name", "expr", "expr_template_values", "consistency_level", "hash_keys"
