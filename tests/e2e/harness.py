@@ -27,7 +27,7 @@ T = TypeVar("T")
 START_DEADLINE_S = 60.0
 SPARK_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 30.0
-ORPHANS_DEADLINE_S = 30.0
+ORPHANS_DEADLINE_S = 15.0
 POLL_S = 0.02
 
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "proxy")

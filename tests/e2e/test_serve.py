@@ -22,6 +22,8 @@ WITHOUT_SPARK = {"pipeline.enabled": "false"}
 READY_S_MAX = 3.0
 """Within this an idle machine's server answers; tests allow for a busy one."""
 SLACK = 5.0
+STOP_S_MAX = 8.0
+"""Less than the patience of a server whose pipeline does not end."""
 
 
 def outcome(server: Server) -> tuple[int, str]:
@@ -49,20 +51,30 @@ def test_a_signal_stops_it_cleanly(new_server: NewServer, number: int) -> None:
     client = server.client()
     create(client)
     client.insert("rows", rows(0, 10))
-    assert server.stop(number) < SLACK * 3
+    assert server.stop(number) < STOP_S_MAX
     assert not (server.data_dir / "server.json").exists()
     assert count(server.start().client()) == 10
     assert "Traceback" not in server.output()
 
 
 @pytest.mark.jvm
-def test_it_stops_cleanly_while_spark_comes_up_and_when_it_is_up(new_server: NewServer) -> None:
+def test_it_stops_cleanly_and_soon_while_spark_comes_up_and_when_it_is_up(new_server: NewServer) -> None:
     server = new_server().start()
     assert server.pipeline_process().is_running()
-    server.stop()
+    assert server.stop() < STOP_S_MAX
     server.start().wait_for_spark()
-    server.stop()
+    assert server.stop() < STOP_S_MAX
     assert "Traceback" not in server.output()
+
+
+@pytest.mark.jvm
+@pytest.mark.kills
+def test_a_pipeline_that_comes_up_ends_with_its_killed_server(new_server: NewServer) -> None:
+    server = new_server()
+    for pause_s in (0.0, 1.0, 3.0, 5.0):
+        server.start().pipeline_process()
+        time.sleep(pause_s)  # into Spark's start, wherever that is by then
+        server.kill()  # expects its end
 
 
 def test_it_answers_soon_after_its_start(new_server: NewServer) -> None:
