@@ -161,9 +161,9 @@ def _winners(answers: _Answers, merged: Merged) -> _Found:
 
 
 def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool) -> bool:
-    """Whether some block was cut off at a row that is better than the last winner of its query.
+    """Whether some block's last hit is better than the last winner of its query.
 
-    Without duplicates that cannot be: its k rows would all have won.
+    Then it may have more such rows. Without duplicates that cannot be: all its k hits would have won.
     """
     sign = np.float32(-1 if larger_is_better else 1)
     counts = np.diff(merged.offsets)
@@ -171,6 +171,5 @@ def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool)
     complete = counts == k
     last = merged.positions[merged.offsets[1:][complete] - 1]
     worst_won[complete] = sign * answers.scores[complete, last]
-    last_of_block = slice(answers.k - 1, None, answers.k)
-    cut_off = answers.rows[:, last_of_block] >= 0
-    return bool((cut_off & (sign * answers.scores[:, last_of_block] < worst_won[:, None])).any())
+    last_of_block = answers.scores[:, answers.k - 1 :: answers.k]  # padding has the worst score there is
+    return bool((sign * last_of_block < worst_won[:, None]).any())

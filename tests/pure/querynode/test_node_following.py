@@ -188,6 +188,30 @@ async def test_a_released_partition_goes_and_can_come_again(world: World) -> Non
     assert (world.keys(), world.count()) == ([1, 2, 3, 4], 4)
 
 
+@scenario(partitions=(1,))
+async def test_a_vchannel_followed_anew_takes_in_nothing_that_was_handed_off(world: World) -> None:
+    await world.insert([(1, 1)], partition=1)
+    await world.tick()
+    before = world.watch_request()  # as the metadata was before the flush
+    world.seal()
+    world.flush()
+    await world.hand_off(world.finished())
+    await world.node.load_collection(world.load_request((1, 2)))
+    await world.node.watch_vchannel(before)
+    await world.node.set_partitions(COLLECTION, [ONE, TWO])
+    assert world.count() == 1
+
+
+@scenario(partitions=(1, 2))
+async def test_a_partition_that_was_dropped_meanwhile_may_still_be_named(world: World) -> None:
+    await world.ddl(MsgKind.DROP_PARTITION, 2)
+    await world.tick()
+    await world.node.load_collection(world.load_request((1, 2)))
+    await world.node.watch_vchannel(world.watch_request())
+    await world.node.set_partitions(COLLECTION, [ONE, TWO])
+    assert world.count(partition_ids=(TWO,)) == 0
+
+
 @scenario()
 async def test_partitions_created_later_are_served_when_the_collection_is_loaded_as_a_whole(
     world: World,
