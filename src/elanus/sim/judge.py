@@ -9,7 +9,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, before, minus_ms
 from elanus.proxy.cache import CachedCollection
 from elanus.sim.system import GRACEFUL_MS
 from elanus.sim.truth import Contents, Row, Truth
@@ -42,6 +42,7 @@ class Judge:
         self._stamps: set[Timestamp] = set()
         self._newest: dict[CollectionID, Timestamp] = {}
         self._dropped: set[CollectionID] = set()
+        self._dropped_partitions: list[tuple[CollectionID, PartitionID]] = []
 
     def since(self, now: Timestamp) -> Since:
         return Since(dict(self._newest), frozenset(self._dropped), now)
@@ -51,13 +52,17 @@ class Judge:
         self._dropped.add(collection_id)
 
     def partition_dropped(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
-        """A client was told that the partition is gone. Raises `InvariantBroken`."""
-        contents = self._truth.contents(collection_id)
-        if partition_id not in contents.dropped and not contents.drop_ts:
-            raise InvariantBroken(
-                "DDL1",
-                f"partition {partition_id} of {collection_id} is gone, and the log knows nothing of it",
-            )
+        """A client was told that the partition is gone; its rows go at the latest when things come to rest."""
+        self._dropped_partitions.append((collection_id, partition_id))
+
+    def check_dropped_partitions(self) -> None:
+        """Raises `InvariantBroken`."""
+        for collection_id, partition_id in self._dropped_partitions:
+            contents = self._truth.contents(collection_id)
+            alive = contents.alive(before(MAX_TIMESTAMP))
+            left = tuple(row.key for row in alive if row.partition_id == partition_id)
+            if left and not contents.drop_ts:
+                raise InvariantBroken("DDL1", f"partition {partition_id} was dropped, and holds {left}", left)
 
     # writes
 

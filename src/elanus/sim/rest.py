@@ -38,6 +38,7 @@ class Rest:
         await self._in_time("all segments are handed off", self._until(self._is_handed_off))
         await self._read_all()
         self._judge.check_all_kept()
+        self._judge.check_dropped_partitions()
         check_files(self._system.records, self._system.truth, self._system.store)
 
     async def _read_all(self) -> None:
