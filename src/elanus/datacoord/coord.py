@@ -180,7 +180,7 @@ class DataCoord:
             for s in segments
             if s.state is not SegmentState.DROPPED
         ]
-        await self._state.put_segments(dropped)
+        await self._state.put(dropped)
         for segment in dropped:
             self._desk.forget(segment.segment_id)
 

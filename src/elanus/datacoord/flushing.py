@@ -73,7 +73,7 @@ class Flushing:
             self._desk.give_back(collection_id)
         else:
             sealed_at = max(sealed_at, *(s.last_expire for s in growing))
-        await self._state.put_segments([_sealed(s, sealed_at) for s in growing])
+        await self._state.put([_sealed(s, sealed_at) for s in growing])
 
     async def _give_back(self, collection_id: CollectionID) -> bool:
         """Whether every proxy has given its quota back. Waits no longer than quota would take to expire."""
@@ -99,7 +99,7 @@ class Flushing:
                 _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
                 now = await self._rootcoord.alloc_timestamp(1)
                 sealed.append(_sealed(info, max(now, info.last_expire)))
-        await self._state.put_segments(sealed)
+        await self._state.put(sealed)
 
     def empty(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
         """Sealed segments that no row has reached, and none will: there is nothing to flush."""
@@ -110,7 +110,7 @@ class Flushing:
         among it again until `delivered` says otherwise."""
         orders: Orders = {name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes}
         ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
-        await self._state.put_segments(ready)
+        await self._state.put(ready)
         for info in self._state.unflushed():
             waits = info.state is SegmentState.FLUSHING and info.segment_id not in self._ordered
             if waits and info.vchannel in ticks:
@@ -125,7 +125,7 @@ class Flushing:
         """The data node is gone: what it was flushing is sealed again, to be ordered from the next one."""
         self._ordered.clear()
         given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
-        await self._state.put_segments([replace(s, state=SegmentState.SEALED) for s in given_up])
+        await self._state.put([replace(s, state=SegmentState.SEALED) for s in given_up])
 
     def _ready(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
         return [

@@ -2,7 +2,7 @@
 
 One key a segment, one a vchannel. A vchannel's record points to a manifest object with its delta logs, a
 segment's to its own manifest, so that records stay small however much there is. Changes are persisted
-first, in one transaction that compares the revision of every record it touches, then shown.
+first, as a whole (`elanus.datacoord.records`), then shown.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import msgspec
 
 from elanus.core.catalog import Checkpoint
-from elanus.core.errors import CommitRefused, SegmentNotFound
+from elanus.core.errors import SegmentNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.meta.port import Compare, CompareFailed, Delete, MetaStore, Put
+from elanus.datacoord.records import Records
+from elanus.meta.port import MetaStore
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
-_BATCH = 100
 _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
@@ -44,21 +44,18 @@ class Vchannel:
 
 class DataState:
     def __init__(self, meta: MetaStore) -> None:
-        self._meta = meta
+        self._records = Records(meta)
         self._segments: dict[SegmentID, SegmentInfo] = {}
         self._vchannels: dict[str, Vchannel] = {}
-        self._revisions: dict[str, int] = {}
         self._unflushed: dict[SegmentID, None] = {}
 
     async def start(self) -> None:
-        for key, stored in await self._meta.list(_SEGMENTS):
-            segment = msgspec.json.decode(stored.value, type=SegmentInfo)
-            self._show(segment)
-            self._revisions[key] = stored.revision
-        for key, stored in await self._meta.list(_VCHANNELS):
-            vchannel = msgspec.json.decode(stored.value, type=Vchannel)
+        await self._records.start()
+        for stored in await self._records.load(_SEGMENTS):
+            self._show(msgspec.json.decode(stored, type=SegmentInfo))
+        for stored in await self._records.load(_VCHANNELS):
+            vchannel = msgspec.json.decode(stored, type=Vchannel)
             self._vchannels[vchannel.vchannel] = vchannel
-            self._revisions[key] = stored.revision
 
     # reading
 
@@ -107,29 +104,23 @@ class DataState:
     # writing
 
     async def put(self, segments: Sequence[SegmentInfo] = (), vchannels: Sequence[Vchannel] = ()) -> None:
-        """Persist and show records, all or none. Raises `CommitRefused` when one changed meanwhile."""
+        """Persist and show any number of records, all or none.
+
+        Raises `CommitRefused` when one changed meanwhile.
+        """
         records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
-        compares = [Compare(key, self._revisions.get(key, 0)) for key in records]
-        try:
-            revision = await self._meta.txn([Put(k, v) for k, v in records.items()], compares)
-        except CompareFailed as error:
-            raise CommitRefused(f"another coordinator changed {', '.join(error.keys)}") from error
-        self._revisions |= dict.fromkeys(records, revision)
+        if not records:
+            return
+        await self._records.put(records)
         for segment in segments:
             self._show(segment)
         self._vchannels |= {v.vchannel: v for v in vchannels}
-
-    async def put_segments(self, segments: Sequence[SegmentInfo]) -> None:
-        """Persist and show any number of segments, in transactions of bounded size: each one all or none."""
-        for begin in range(0, len(segments), _BATCH):
-            await self.put(segments[begin : begin + _BATCH])
+        await self._records.finish()
 
     async def remove_vchannel(self, name: str) -> None:
-        key = f"{_VCHANNELS}{name}"
-        await self._meta.txn([Delete(key)])
+        await self._records.delete(f"{_VCHANNELS}{name}")
         self._vchannels.pop(name, None)
-        self._revisions.pop(key, None)
 
     def touch(self, segment: SegmentInfo) -> None:
         """Show a change that need not outlive this process (the latest quota's expiry)."""

@@ -1,0 +1,92 @@
+"""Records in the metadata that change together, however many they are.
+
+A transaction of the store is small (etcd's is 128 operations), and a range may touch the segments of a
+thousand partitions. So a change that does not fit is first written down as a whole, under one key: with
+that it is decided. Then its records are written in batches, and the key is deleted. Whoever finds the key,
+after a crash or after an error, goes on where the writing ended before doing anything else.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from elanus.core.errors import CommitRefused
+from elanus.meta.port import Compare, CompareFailed, Delete, MetaStore, Put
+
+_BATCH = 100
+_DECIDED = "datacoord/decided"
+
+
+class Records:
+    """Remembers the revision of each record it read or wrote, and changes none that somebody else did."""
+
+    def __init__(self, meta: MetaStore) -> None:
+        self._meta = meta
+        self._revisions: dict[str, int] = {}
+        self._unwritten: dict[str, bytes] = {}
+        self._decided = False
+
+    async def start(self) -> None:
+        """Finish what was decided before a crash."""
+        decided = await self._meta.get(_DECIDED)
+        if decided is None:
+            return
+        self._decided = True
+        self._unwritten = msgspec.msgpack.decode(zlib.decompress(decided.value), type=dict[str, bytes])
+        for key in self._unwritten:
+            stored = await self._meta.get(key)
+            self._revisions[key] = stored.revision if stored else 0
+        await self._write_out()
+
+    async def load(self, prefix: str) -> Sequence[bytes]:
+        """The values of all records with the prefix."""
+        found = await self._meta.list(prefix)
+        self._revisions |= {key: stored.revision for key, stored in found}
+        return [stored.value for _, stored in found]
+
+    async def put(self, records: Mapping[str, bytes]) -> None:
+        """All or none. Raises `CommitRefused` when one changed meanwhile, and what the store raises."""
+        await self._write_out()
+        if len(records) <= _BATCH:
+            await self._write(records)
+            return
+        first = self._unchanged(islice(records, _BATCH))
+        whole = Put(_DECIDED, zlib.compress(msgspec.msgpack.encode(dict(records))))
+        await self._transact([whole], [Compare(_DECIDED, 0), *first])
+        self._decided, self._unwritten = True, dict(records)
+
+    async def finish(self) -> None:
+        """Write what a large change has left unwritten. The next `put` does it as well."""
+        await self._write_out()
+
+    async def delete(self, key: str) -> None:
+        await self._write_out()
+        await self._meta.txn([Delete(key)])
+        self._revisions.pop(key, None)
+
+    async def _write_out(self) -> None:
+        while self._unwritten:
+            batch = dict(islice(self._unwritten.items(), _BATCH))
+            await self._write(batch)
+            for key in batch:
+                del self._unwritten[key]
+        if self._decided:
+            await self._meta.txn([Delete(_DECIDED)])
+            self._decided = False
+
+    async def _write(self, records: Mapping[str, bytes]) -> None:
+        revision = await self._transact([Put(k, v) for k, v in records.items()], self._unchanged(records))
+        self._revisions |= dict.fromkeys(records, revision)
+
+    def _unchanged(self, keys: Iterable[str]) -> list[Compare]:
+        return [Compare(key, self._revisions.get(key, 0)) for key in keys]
+
+    async def _transact(self, operations: Sequence[Put | Delete], compares: Sequence[Compare]) -> int:
+        try:
+            return await self._meta.txn(operations, compares)
+        except CompareFailed as error:
+            raise CommitRefused(f"another coordinator changed {', '.join(error.keys)}") from error

@@ -1,0 +1,188 @@
+"""A data coordinator over memory, its data node and proxies, for this room's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fakes import CID, DEFAULT, Calls, FakeProxy, FakeRoot, binlog, collection, inline
+from virtual_time import VirtualClock
+
+from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.sealing import SealPolicy
+from elanus.core.segments import BinlogFile, SegmentInfo
+from elanus.core.timestamps import Timestamp, compose, physical_ms
+from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaPolicy
+from elanus.datacoord.state import DataState
+from elanus.log.memory import MemoryLog
+from elanus.meta.memory import MemoryMeta
+from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
+from elanus.storage.objects import open_store
+
+MAX_ROWS = 1000
+ROW_BYTES = 16 + 8 + 8 + 8  # of `fakes.schema`
+SYNC_BYTES = 10_000
+EXPIRATION_MS = 2000
+
+
+class FakeNode:
+    """A data node that notes its orders."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.calls = Calls()
+
+    async def watch_channels(self, channels: tuple[ChannelAssignment, ...]) -> None:
+        self.calls.note("watch_channels", tuple(c.vchannel for c in channels))
+
+    async def flush_segments(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
+        self.calls.note("flush_segments", (vchannel, segment_ids))
+
+    async def sync_channel(self, vchannel: str) -> None:
+        self.calls.note("sync_channel", vchannel)
+
+
+class Bench:
+    """``meta``, ``log`` and the object store outlive the role; `start` makes a new instance of it."""
+
+    def __init__(self, directory: Path, *collections: Collection) -> None:
+        self.collections = collections or (collection(),)
+        self.clock = VirtualClock()
+        self.meta = MemoryMeta()
+        self.log = MemoryLog()
+        self.store = open_store(directory.as_uri())
+        self.root = FakeRoot(*self.collections, now_ms=100_000)
+        self.proxies = {NodeID(1): FakeProxy()}
+        self.nodes: list[FakeNode] = []
+        self.epoch = 0
+
+    async def start(self) -> DataCoord:
+        def dial(address: str) -> FakeNode:
+            self.nodes.append(FakeNode(address))
+            return self.nodes[-1]
+
+        self.coord = DataCoord(
+            DataState(self.meta),
+            Manifests(self.store, inline),
+            self.log,
+            self.clock,
+            self.root,  # type: ignore[arg-type]
+            self.proxies,
+            dial,
+            DataPolicy(
+                quota=QuotaPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
+                flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
+                trim_interval_s=10,
+            ),
+        )
+        await self.coord.start()
+        return self.coord
+
+    async def restart(self) -> DataCoord:
+        await self.coord.stop()
+        return await self.start()
+
+    async def watched(self) -> DataCoord:
+        """Started, with its collections' vchannels known and a data node registered."""
+        await self.start()
+        for known in self.collections:
+            await self.coord.watch_channels(known)
+        await self.register()
+        return self.coord
+
+    async def register(self) -> tuple[ChannelAssignment, ...]:
+        registration = await self.coord.register_datanode(NodeID(9), f"unix:/node-{len(self.nodes)}")
+        self.epoch = registration.epoch
+        return registration.channels
+
+    @property
+    def node(self) -> FakeNode:
+        return self.nodes[-1]
+
+    @property
+    def vchannel(self) -> str:
+        return self.collections[0].vchannels[0]
+
+    async def write(
+        self,
+        rows: int = 10,
+        partition_id: PartitionID = DEFAULT,
+        vchannel: str = "",
+        collection_id: CollectionID = CID,
+    ) -> SegmentID:
+        """Quota for a small write: the segment its rows go to."""
+        request = QuotaRequest(collection_id, partition_id, vchannel or self.vchannel, rows)
+        (quota,) = await self.coord.assign_quota((request,))
+        return quota.segment_id
+
+    async def report(
+        self,
+        rows: Mapping[SegmentID, int] | None = None,
+        *,
+        ts: Timestamp | None = None,
+        size_bytes: int = 0,
+        vchannel: str = "",
+        checkpoint_ts: Timestamp | None = None,
+    ) -> None:
+        """The data node has followed the vchannel up to now."""
+        name = vchannel or self.vchannel
+        known = (await self.recovery(name)).ts if checkpoint_ts is None else checkpoint_ts
+        tick = DataNodeTick(name, ts or self.root.stamp(), known, rows or {}, size_bytes)
+        await self.coord.report_ticks(self.epoch, (tick,))
+
+    async def recovery(self, vchannel: str = "") -> Checkpoint:
+        """The vchannel's checkpoint."""
+        name = vchannel or self.vchannel
+        found = self.coord._state.vchannel(name)
+        assert found is not None
+        return found.checkpoint
+
+    async def commit(
+        self,
+        outputs: Mapping[SegmentID, int] | None = None,
+        flushed: Iterable[SegmentID] = (),
+        *,
+        vchannel: str = "",
+        expected: Checkpoint | None = None,
+        checkpoint: Checkpoint | None = None,
+        delta: BinlogFile | None = None,
+        epoch: int | None = None,
+    ) -> Checkpoint:
+        """The data node's job has written ``outputs`` (rows by segment), up to now."""
+        name = vchannel or self.vchannel
+        now = self.root.stamp()
+        made = RangeCommit(
+            epoch=self.epoch if epoch is None else epoch,
+            vchannel=name,
+            expected=expected or await self.recovery(name),
+            checkpoint=checkpoint or Checkpoint(now, physical_ms(now), now, 1),
+            segments=tuple(
+                SegmentOutput(s, (binlog(f"insert_log/{s}-{now}", rows),), (f"stats_log/{s}-{now}",))
+                for s, rows in (outputs or {}).items()
+            ),
+            delta=delta,
+            flushed=tuple(flushed),
+        )
+        await self.coord.commit_range(made)
+        return made.checkpoint
+
+    async def segment(self, segment_id: SegmentID) -> SegmentInfo:
+        (found,) = await self.coord.segments_by_id((segment_id,))
+        return found
+
+    def later(self, milliseconds: int) -> None:
+        """Time passes, for the oracle too."""
+        self.root.now_ms += milliseconds
+
+    async def snapshot(self) -> tuple[object, ...]:
+        """Everything that is persisted."""
+        return tuple(await self.meta.list(""))
+
+
+def moved(checkpoint: Checkpoint, ms: int) -> Checkpoint:
+    return replace(checkpoint, ts=compose(physical_ms(checkpoint.ts) + ms))

@@ -1,0 +1,163 @@
+"""Quota is a promise with an end, and a segment is sealed for a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from data_bench import EXPIRATION_MS, MAX_ROWS, Bench
+from fakes import CID, DEFAULT, OTHER, collection
+
+from elanus.core.errors import CollectionNotFound
+from elanus.core.ids import CollectionID
+from elanus.core.segments import SegmentState
+from elanus.core.timestamps import compose, physical_ms
+from elanus.rpc.datacoord import QuotaRequest
+
+S = SegmentState
+
+
+async def test_quota_of_one_partition_and_vchannel_is_for_it_alone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection(shards=2, partitions=(DEFAULT, OTHER)))
+    await bench.watched()
+    one, two = bench.collections[0].vchannels
+    segments = [
+        await bench.write(10, DEFAULT, one),
+        await bench.write(10, DEFAULT, two),
+        await bench.write(10, OTHER, one),
+    ]
+    assert len(set(segments)) == 3
+    assert await bench.write(10, DEFAULT, one) == segments[0], "there is room in it"
+    await bench.coord.stop()
+
+
+async def test_a_promise_expires_and_says_when(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    (quota,) = await bench.coord.assign_quota((QuotaRequest(CID, DEFAULT, bench.vchannel, 10),))
+    assert physical_ms(quota.expires) == bench.root.now_ms + EXPIRATION_MS
+    assert (await bench.segment(quota.segment_id)).last_expire == quota.expires
+    await bench.coord.stop()
+
+
+async def test_no_more_is_promised_than_fits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    first = await bench.write(600)
+    second = await bench.write(600)
+    assert second != first
+    assert await bench.write(400) == first
+    assert await bench.write(1) == second
+    await bench.coord.stop()
+
+
+async def test_a_promise_that_has_expired_makes_room_less_what_was_written(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    first = await bench.write(600)
+    bench.later(EXPIRATION_MS + 1)
+    await bench.report({first: 250})
+    assert await bench.write(700) == first
+    await bench.coord.stop()
+
+
+async def test_a_large_request_fills_whole_segments(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    request = QuotaRequest(CID, DEFAULT, bench.vchannel, 2 * MAX_ROWS + 5)
+    quotas = await bench.coord.assign_quota((request,))
+    assert [q.rows for q in quotas] == [MAX_ROWS, MAX_ROWS, 5]
+    assert len({q.segment_id for q in quotas}) == 3
+    await bench.coord.stop()
+
+
+async def test_there_is_no_quota_for_what_is_not_there_or_dropped(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    with pytest.raises(CollectionNotFound):
+        await bench.write(vchannel="by-dev-rootcoord-dml_0_999v0", collection_id=CollectionID(999))
+    await bench.coord.drop_collection(CID)
+    with pytest.raises(CollectionNotFound):
+        await bench.write()
+    await bench.coord.stop()
+
+
+@pytest.mark.parametrize(
+    ("rows", "later_ms", "sealed"),
+    [
+        (749, 100, False),
+        (750, 100, True),
+        (1, EXPIRATION_MS + 599_000, False),
+        (1, EXPIRATION_MS + 601_000, True),
+        (0, 10_000_000, False),
+    ],
+)
+async def test_segments_are_sealed_by_size_and_idleness(
+    tmp_path: Path, rows: int, later_ms: int, sealed: bool
+) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    segment = await bench.write(800)
+    bench.later(later_ms)
+    await bench.report({segment: rows} if rows else {})
+    assert ((await bench.segment(segment)).state is not S.GROWING) is sealed
+    await bench.coord.stop()
+
+
+async def test_a_segment_in_use_is_sealed_when_it_is_old(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    segment = await bench.write(1)
+    for _ in range(7):
+        bench.later(550_000)
+        await bench.report({segment: 1})
+        if (await bench.segment(segment)).state is S.GROWING:
+            assert await bench.write(1) == segment
+    assert (await bench.segment(segment)).state is not S.GROWING
+    assert await bench.write(1) != segment
+    await bench.coord.stop()
+
+
+async def test_a_seal_by_policy_waits_for_quota_that_is_still_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    segment = await bench.write(800)
+    expires = (await bench.segment(segment)).last_expire
+    await bench.report({segment: 800})
+    info = await bench.segment(segment)
+    assert (info.state, info.sealed_at) == (S.SEALED, expires)
+    await bench.report({segment: 800}, ts=compose(physical_ms(expires) - 1))
+    assert bench.node.calls.of("flush_segments") == []
+    await bench.report({segment: 800}, ts=expires)
+    assert bench.node.calls.of("flush_segments") == [(bench.vchannel, (segment,))]
+    await bench.coord.stop()
+
+
+async def test_a_restarted_coordinator_counts_on_promises_it_no_longer_knows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    segment = await bench.write(800)
+    bench.later(1000)
+    coord = await bench.restart()
+    info = await bench.segment(segment)
+    assert info.state is S.GROWING
+    assert physical_ms(info.last_expire) == bench.root.now_ms + EXPIRATION_MS
+    await coord.stop()
+
+
+async def test_rows_are_those_in_binlogs_and_those_seen_in_the_log(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    segment = await bench.write(100)
+    assert (await bench.segment(segment)).rows == 0
+    await bench.report({segment: 30})
+    assert (await bench.segment(segment)).rows == 30
+    await bench.commit({segment: 25})
+    assert (await bench.segment(segment)).rows == 25
+    await bench.report({segment: 5})
+    assert (await bench.segment(segment)).rows == 30
+    await bench.report({segment: 30}, checkpoint_ts=compose(1))
+    assert (await bench.segment(segment)).rows == 30, "that report counts from before the commit"
+    await bench.report({})
+    assert (await bench.segment(segment)).rows == 25
+    await bench.coord.stop()
