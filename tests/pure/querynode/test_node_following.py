@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pytest
-from node_world import COLLECTION, PCHANNEL, VCHANNEL, VECTOR, World, breathe, scenario, schema_of
+from node_rows import VECTOR, schema_of
+from node_world import COLLECTION, PCHANNEL, VCHANNEL, World, breathe, scenario
 
 from elanus.core.errors import (
     CollectionNotLoaded,

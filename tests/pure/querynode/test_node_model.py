@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from node_world import Row, World
+from node_rows import Row
+from node_world import World
 
 from elanus.core.schema import DataType
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from node_world import COLLECTION, VECTOR, World, breathe, inline, scenario
+from node_rows import VECTOR
+from node_world import COLLECTION, World, breathe, inline, scenario
 
 from elanus.core.errors import (
     CollectionNotLoaded,
