@@ -1,0 +1,115 @@
+"""Changes of any size are one change: seen whole or not at all, whatever ends the writing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from elanus.core.errors import CommitRefused, DiskFull
+from elanus.datacoord.records import Records
+from elanus.meta.memory import MemoryMeta
+from elanus.meta.port import TXN_OPERATIONS_MAX, Compare, Delete, Put
+
+MANY = 3 * TXN_OPERATIONS_MAX
+
+
+class DyingMeta(MemoryMeta):
+    """Fails after a number of transactions, for as long as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 2**31
+
+    async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise DiskFull("no room")
+        return await super().txn(operations, compares)
+
+
+def change(value: str, count: int = MANY) -> dict[str, bytes]:
+    return {f"datacoord/segment/{n:04}": value.encode() for n in range(count)}
+
+
+async def opened(meta: MemoryMeta) -> Records:
+    records = Records(meta)
+    await records.start()
+    await records.load("datacoord/segment/")
+    return records
+
+
+async def held(meta: MemoryMeta) -> set[bytes]:
+    return {stored.value for _, stored in await meta.list("datacoord/segment/")}
+
+
+@pytest.mark.parametrize("count", [1, 100, 101, TXN_OPERATIONS_MAX + 1, MANY])
+async def test_a_change_of_any_size_is_written(count: int) -> None:
+    meta = DyingMeta()
+    records = await opened(meta)
+    for value in ("a", "b"):
+        await records.put(change(value, count))
+        await records.finish()
+        assert await held(meta) == {value.encode()}
+    assert len(await meta.list("")) == count, "nothing else is left behind"
+
+
+@pytest.mark.parametrize("transactions", range(7))
+async def test_a_crash_at_any_moment_leaves_all_or_nothing(transactions: int) -> None:
+    meta = DyingMeta()
+    records = await opened(meta)
+    await records.put(change("a"))
+    await records.finish()
+    meta.left = transactions
+    decided = False
+    try:
+        await records.put(change("b"))
+        decided = True
+        await records.finish()
+    except DiskFull:
+        pass
+    meta.left = 2**31
+    again = await opened(meta)  # the process has died and come back
+    assert await held(meta) == {b"b" if decided else b"a"}
+    assert decided is (transactions > 0)
+    await again.put(change("c"))
+    await again.finish()
+    assert await held(meta) == {b"c"}
+
+
+async def test_after_an_error_the_next_change_comes_after_the_one_that_was_decided() -> None:
+    meta = DyingMeta()
+    records = await opened(meta)
+    meta.left = 2
+    await records.put(change("a"))
+    with pytest.raises(DiskFull):
+        await records.finish()
+    with pytest.raises(DiskFull):
+        await records.put(change("b", 1))
+    meta.left = 2**31
+    await records.put(change("b", 1))
+    assert await held(meta) == {b"a", b"b"}
+    again = await opened(meta)
+    assert await held(meta) == {b"a", b"b"}, "the older change is not repeated over the newer one"
+    await again.put(change("c", 1))
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+async def test_a_record_that_somebody_else_changed_is_not_overwritten(count: int) -> None:
+    meta = DyingMeta()
+    records, other = await opened(meta), await opened(meta)
+    await records.put(change("a", count))
+    await records.finish()
+    with pytest.raises(CommitRefused, match="another coordinator changed datacoord/segment/0000"):
+        await other.put(change("b", count))
+    assert await held(meta) == {b"a"}
+
+
+async def test_a_deleted_record_is_gone_and_may_come_again() -> None:
+    meta = DyingMeta()
+    records = await opened(meta)
+    await records.put(change("a", 1))
+    await records.delete("datacoord/segment/0000")
+    assert await held(meta) == set()
+    await records.put(change("b", 1))
+    assert await held(meta) == {b"b"}
