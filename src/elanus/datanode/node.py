@@ -25,7 +25,7 @@ from elanus.core.packs import Pack, PackAssembler
 from elanus.core.timestamps import physical_ms
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.port import CorruptLog, LogEntry, LogReader, Position, TrimmedLog
-from elanus.pipeline.port import JobFailed
+from elanus.pipeline.port import JobCancelled, JobFailed
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.rpc.datacoord import ChannelAssignment, DataCoordApi, RangeCommit
 
@@ -102,10 +102,7 @@ class DataNode:
     # orders of datacoord
 
     async def watch_channels(self, channels: tuple[ChannelAssignment, ...]) -> None:
-        for assignment in channels:
-            if assignment.vchannel not in self._channels:
-                self._channels[assignment.vchannel] = ChannelProgress(assignment)
-                self._follow_anew(pchannel_of(assignment.vchannel))
+        self._own(tuple(c for c in channels if c.vchannel not in self._channels))
 
     async def flush_segments(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
         self._orders.setdefault(vchannel, set()).update(segment_ids)
@@ -121,19 +118,21 @@ class DataNode:
         while True:
             try:
                 await self._serve()
-            except (ElanusError, CorruptLog, TrimmedLog, JobFailed, OSError) as error:
+            except (ElanusError, CorruptLog, TrimmedLog, JobFailed, JobCancelled, OSError) as error:
                 _log.warning("registering again", error=f"{type(error).__name__}: {error}")
             await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def _serve(self) -> None:
-        registration = await self._datacoord.register_datanode(self.node_id, self._address)
-        self._epoch = registration.epoch
+        # Forget before registering: what datacoord tells the new owner may arrive before its answer does.
         self._channels.clear()
         self._orders.clear()
         self._failed = asyncio.get_running_loop().create_future()
-        loops = [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_on())]
+        loops: list[asyncio.Future[None]] = []
         try:
-            await self.watch_channels(registration.channels)
+            registration = await self._datacoord.register_datanode(self.node_id, self._address)
+            self._epoch = registration.epoch
+            self._own(registration.channels)
+            loops += [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_on())]
             await asyncio.wait([*loops, self._failed], return_when=asyncio.FIRST_COMPLETED)
             for done in (*loops, self._failed):
                 if done.done():
@@ -147,6 +146,11 @@ class DataNode:
             self._failed.cancel()
 
     # following
+
+    def _own(self, assignments: tuple[ChannelAssignment, ...]) -> None:
+        self._channels |= {a.vchannel: ChannelProgress(a) for a in assignments}
+        for pchannel in dict.fromkeys(pchannel_of(a.vchannel) for a in assignments):
+            self._follow_anew(pchannel)
 
     def _follow_anew(self, pchannel: str) -> None:
         """Read the pchannel from the oldest checkpoint of its vchannels on."""
@@ -183,22 +187,24 @@ class DataNode:
             reader.close()
 
     async def _take(self, pchannel: str, pack: Pack[LogEntry]) -> None:
-        dropped: dict[str, None] = {}  # a drop may be announced twice
+        dropped: dict[str, ChannelProgress] = {}  # a drop may be announced twice
         for entry in pack.entries:
             channel = self._channels.get(entry.header.vchannel)
             if channel is None:
                 continue
             channel.take(entry.header, entry.payload_bytes)
             if entry.header.kind is MsgKind.DROP_COLLECTION:
-                dropped[channel.vchannel] = None
+                dropped[channel.vchannel] = channel
         for channel in self._channels.values():
             if pchannel_of(channel.vchannel) == pchannel:
                 channel.reach(pack.seek, pack.next_position)
         self._news.set()
-        for vchannel in dropped:
+        for vchannel, channel in dropped.items():
+            channel.ended = True
+            await self._datacoord.channel_dropped(self._epoch, vchannel)
+            # Only now: a reader that is given up in between is followed by one that reads the drop again.
             del self._channels[vchannel]
             self._orders.pop(vchannel, None)
-            await self._datacoord.channel_dropped(self._epoch, vchannel)
 
     # reporting (DataNodeTtMsg)
 
@@ -216,6 +222,8 @@ class DataNode:
             await asyncio.sleep(self._policy.report_ms / 1000)
 
     def _is_due(self, channel: ChannelProgress, last: tuple[int, float] | None, now_ms: float) -> bool:
+        if channel.ended:
+            return False
         if last is None:
             return True
         tick, reported_ms = last
@@ -230,11 +238,11 @@ class DataNode:
             await self._ordered.wait()
             self._ordered.clear()
             orders, self._orders = self._orders, {}
-            await self._flush({v: ids for v, ids in orders.items() if v in self._channels})
+            await self._flush(orders)
 
     async def _flush(self, orders: dict[str, set[SegmentID]]) -> None:
         async with self._flushing:
-            ranges = {v: _Range.of(self._channels[v]) for v in orders if v in self._channels}
+            ranges = {v: _Range.of(self._channels[v]) for v in orders if self._goes_on(v)}
             plans = [self._flushes.plan(self._channels[v]) for v, r in ranges.items() if r.has_rows]
             outcomes: list[RangeOutcome] = []
             if plans:
@@ -259,12 +267,16 @@ class DataNode:
         try:
             await self._datacoord.commit_range(commit)
         except CommitRefused:
-            if vchannel in self._channels:
+            if self._goes_on(vchannel):
                 raise
             return  # its collection was dropped meanwhile
         if vchannel in self._channels:
             self._channels[vchannel].committed(range_.end)
             self._news.set()
+
+    def _goes_on(self, vchannel: str) -> bool:
+        channel = self._channels.get(vchannel)
+        return channel is not None and not channel.ended
 
     async def _move_on(self) -> None:
         """Checkpoints follow the tick, so that the log can be trimmed behind them.
@@ -273,8 +285,12 @@ class DataNode:
         """
         while True:
             await asyncio.sleep(self._policy.idle_checkpoint_ms / 2000)
-            for channel in tuple(self._channels.values()):
-                behind_ms = physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts)
-                idle = not channel.has_pending() and behind_ms >= self._policy.idle_checkpoint_ms
-                if idle or channel.waiting_ms() >= self._policy.sync_age_ms:
-                    await self._flush({channel.vchannel: set()})
+            due = {c.vchannel: set[SegmentID]() for c in self._channels.values() if self._is_behind(c)}
+            if due:
+                await self._flush(due)
+
+    def _is_behind(self, channel: ChannelProgress) -> bool:
+        if channel.has_pending():
+            return channel.waiting_ms() >= self._policy.sync_age_ms
+        behind_ms = physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts)
+        return behind_ms >= self._policy.idle_checkpoint_ms

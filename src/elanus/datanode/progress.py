@@ -26,13 +26,17 @@ class _Write:
 
 
 class ChannelProgress:
-    """One vchannel. Counts what lies beyond its checkpoint, from the entries' headers alone."""
+    """One vchannel. Counts what lies beyond its checkpoint, from the entries' headers alone.
+
+    ``ended``: its collection's drop has been read.
+    """
 
     def __init__(self, assignment: ChannelAssignment) -> None:
         self.assignment = assignment
         self._pending: deque[_Write] = deque()
         self._rows: Counter[SegmentID] = Counter()
         self._bytes = 0
+        self.ended = False
         self.seek = assignment.checkpoint
         self.stop = assignment.checkpoint.position
 
