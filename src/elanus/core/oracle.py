@@ -3,9 +3,10 @@
 The oracle hands out timestamps whose physical part stays below a *bound* that was persisted before.
 After a restart it begins at the bound, so nothing handed out before can be handed out again, whatever
 the clock did meanwhile. While it runs, the physical part follows the wall clock forward and never
-moves back (how it goes on when the clock has stepped back is `Pace`); when the logical counter is used up within one millisecond it moves on by one. A clock that
-steps ahead of the bound (or a process that was asleep) is followed only as far as the bound, so that
-requests need not wait until the next bound is persisted.
+moves back (how it goes on when the clock has stepped back is `Pace`); when the logical counter is used
+up within one millisecond it moves on by one. A clock that steps ahead of the bound (or a process that
+was asleep) is followed only as far as the bound, so that requests need not wait until the next bound is
+persisted.
 
 Pure: no clock, no storage. `elanus.rootcoord.tso` brings both.
 """

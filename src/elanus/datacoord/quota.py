@@ -72,7 +72,7 @@ class QuotaDesk:
                 self._state.touch(replace(info, last_expire=expires))
 
     async def assign(self, request: QuotaRequest) -> list[Quota]:
-        """Raises `CollectionNotFound` for a vchannel that is unknown or being dropped; `PartitionNotFound`."""
+        """Raises `CollectionNotFound` for a vchannel that is unknown or dropping, and `PartitionNotFound`."""
         vchannel = self._state.vchannel(request.vchannel)
         if vchannel is None or vchannel.dropping:
             raise CollectionNotFound(f"collection not found[collection={request.collection_id}]")

@@ -142,8 +142,9 @@ class Reader:
         Raises `CollectionNotLoaded`, `DeadlineExceeded`.
         """
         served = self._nodes.service_time(cached.collection_id)
+        now = self._stamp()
         guarantee = guarantee_timestamp(
-            consistency, cached.view.consistency_level, self._stamp(), self._graceful_time_ms
+            consistency, cached.view.consistency_level, now, self._graceful_time_ms
         )
         if served >= guarantee:
             return served if consistency.moment is None else guarantee
@@ -151,7 +152,10 @@ class Reader:
         self._ask_tick(cached.view.pchannels, guarantee)
         self._nodes.wait_service_time(cached.collection_id, guarantee, self._timeout_s)
         self._measures.waited_for_guarantee(time.perf_counter() - began_s)
-        return guarantee
+        if consistency.moment is not None:
+            return guarantee
+        # A load may have been waited for: then what is served by now is what a weak guarantee gets.
+        return max(guarantee, min(self._nodes.service_time(cached.collection_id), now))
 
 
 def _check_collection(cached: CachedCollection, expected: CollectionID | None) -> None:

@@ -152,6 +152,8 @@ class CollectionLoader:
                     self.collection_id, version + 1, tuple(m.segment_id for m in online), offline
                 )
             )
+        # Only now: a partition that was added is complete when the version names its segments.
+        await self._peers.node.set_partitions(self.collection_id, target.partition_ids)
         for vchannel in target.recovery.vchannels:
             await self._peers.node.forget_deletes(
                 self.collection_id, vchannel.vchannel, vchannel.checkpoint.ts
@@ -199,7 +201,6 @@ class CollectionLoader:
                     vchannel.delta_logs,
                 )
             )
-        await node.set_partitions(self.collection_id, target.partition_ids)
 
     async def _load(self, target: _Target, segments: list[SegmentManifest]) -> None:
         vchannels = {v.vchannel: v for v in target.recovery.vchannels}
