@@ -314,10 +314,12 @@ class DataCoord:
             self._flushing.delivered(segment_ids)
 
     async def commit_range(self, commit: RangeCommit) -> None:
-        async with self._lock:
-            self._check_epoch(commit.epoch)
-            await self._commits.commit(commit)
-        self._changes.happened()
+        try:
+            async with self._lock:
+                self._check_epoch(commit.epoch)
+                await self._commits.commit(commit)
+        finally:
+            self._changes.happened()  # a caller that was cancelled has committed all the same
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._epoch:

@@ -48,6 +48,16 @@ class Records:
         self._revisions |= {key: stored.revision for key, stored in found}
         return [stored.value for _, stored in found]
 
+    async def reload(self, keys: Iterable[str]) -> Sequence[tuple[str, bytes]]:
+        """These records as they are, with their values, of those that exist."""
+        found = []
+        for key in keys:
+            stored = await self._meta.get(key)
+            self._revisions[key] = stored.revision if stored else 0
+            if stored is not None:
+                found.append((key, stored.value))
+        return found
+
     async def put(self, records: Mapping[str, bytes]) -> None:
         """All or none. Raises `CommitRefused` when one changed meanwhile, and what the store raises."""
         await self._write_out()

@@ -8,17 +8,18 @@ first, as a whole (`elanus.datacoord.records`), then shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from elanus.core.catalog import Checkpoint
-from elanus.core.errors import SegmentNotFound
+from elanus.core.errors import CommitRefused, SegmentNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.records import Records
 from elanus.meta.port import MetaStore
+from elanus.meta.whole import whole
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
@@ -103,21 +104,38 @@ class DataState:
 
     # writing
 
+    @whole
     async def put(self, segments: Sequence[SegmentInfo] = (), vchannels: Sequence[Vchannel] = ()) -> None:
         """Persist and show any number of records, all or none.
 
-        Raises `CommitRefused` when one changed meanwhile.
+        Raises `CommitRefused` when one changed meanwhile; what it changed to is shown then.
         """
         records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
         if not records:
             return
-        await self._records.put(records)
+        try:
+            await self._records.put(records)
+        except CommitRefused:
+            await self._look_again(records)
+            raise
         for segment in segments:
             self._show(segment)
         self._vchannels |= {v.vchannel: v for v in vchannels}
         await self._records.finish()
 
+    async def _look_again(self, keys: Iterable[str]) -> None:
+        """Somebody else changed a record (the coordinator before this one, at its end): learn what it is."""
+        for key, stored in await self._records.reload(keys):
+            if key.startswith(_SEGMENTS):
+                found = msgspec.json.decode(stored, type=SegmentInfo)
+                known = self._segments.get(found.segment_id, found)
+                self._show(replace(found, last_expire=max(found.last_expire, known.last_expire)))
+            else:
+                vchannel = msgspec.json.decode(stored, type=Vchannel)
+                self._vchannels[vchannel.vchannel] = vchannel
+
+    @whole
     async def remove_vchannel(self, name: str) -> None:
         await self._records.delete(f"{_VCHANNELS}{name}")
         self._vchannels.pop(name, None)

@@ -11,6 +11,7 @@ from elanus.core.catalog import Index
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import IndexFile
 from elanus.meta.port import Delete, MetaStore, Put
+from elanus.meta.whole import whole
 from elanus.rpc.indexcoord import BuildState
 
 _INDEXES = "indexcoord/index/"
@@ -65,18 +66,22 @@ class IndexState:
     def builds(self) -> tuple[Build, ...]:
         return tuple(self._builds.values())
 
+    @whole
     async def put_index(self, index: Index) -> None:
         await self._meta.txn([Put(f"{_INDEXES}{index.index_id}", msgspec.json.encode(index))])
         self._indexes[index.index_id] = index
 
+    @whole
     async def put_build(self, build: Build) -> None:
         await self._meta.txn([Put(f"{_BUILDS}{build.build_id}", msgspec.json.encode(build))])
         self._builds[(build.index_id, build.segment_id)] = build
 
+    @whole
     async def remove_build(self, build: Build) -> None:
         await self._meta.txn([Delete(f"{_BUILDS}{build.build_id}")])
         self._builds.pop((build.index_id, build.segment_id), None)
 
+    @whole
     async def remove_index(self, index: Index) -> None:
         """The definition goes first: builds without one are leftovers, and `leftovers` names them."""
         await self._meta.txn([Delete(f"{_INDEXES}{index.index_id}")])

@@ -16,6 +16,7 @@ from elanus.core.errors import AliasNotFound, CollectionNotFound, DatabaseNotFou
 from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.meta.port import Delete, MetaStore, Put
+from elanus.meta.whole import whole
 
 _DATABASES = "rootcoord/database/"
 _COLLECTIONS = "rootcoord/collection/"
@@ -50,10 +51,12 @@ class Catalog:
                 return database
         raise DatabaseNotFound(f"database not found[database={name}]")
 
+    @whole
     async def put_database(self, database: Database) -> None:
         await self._meta.txn([Put(f"{_DATABASES}{database.database_id}", msgspec.json.encode(database))])
         self._databases[database.database_id] = database
 
+    @whole
     async def remove_database(self, database: Database) -> None:
         await self._meta.txn([Delete(f"{_DATABASES}{database.database_id}")])
         del self._databases[database.database_id]
@@ -109,6 +112,7 @@ class Catalog:
             return found
         raise AliasNotFound(f"alias not found[database={database.name}][alias={alias}]")
 
+    @whole
     async def put(self, *collections: Collection) -> None:
         """Persist and show collections, in one transaction."""
         await self._meta.txn(
@@ -117,6 +121,7 @@ class Catalog:
         for collection in collections:
             self._collections[collection.collection_id] = collection
 
+    @whole
     async def remove(self, collection: Collection) -> None:
         await self._meta.txn([Delete(f"{_COLLECTIONS}{collection.collection_id}")])
         del self._collections[collection.collection_id]
