@@ -52,7 +52,7 @@ class Judge:
         self._dropped.add(collection_id)
 
     def partition_dropped(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
-        """A client was told that the partition is gone; its rows go at the latest when things come to rest."""
+        """A client was told that the partition is gone; its rows are so when things have come to rest."""
         self._dropped_partitions.append((collection_id, partition_id))
 
     def check_dropped_partitions(self) -> None:
