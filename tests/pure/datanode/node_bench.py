@@ -1,0 +1,190 @@
+"""A data node over a log in memory, with jobs that read it as Spark jobs would, for this room's tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from fakes import Calls, binlog, schema, settle
+
+from elanus.core.catalog import Checkpoint
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import CommitRefused
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.messages import (
+    DdlMessage,
+    DeleteMessage,
+    EpochMark,
+    InsertMessage,
+    Message,
+    MsgKind,
+    TimeTick,
+)
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
+from elanus.datanode.flushes import SparkFlushes
+from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.log.codec import encode
+from elanus.log.memory import MemoryLog
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
+from elanus.rpc.datacoord import (
+    ChannelAssignment,
+    DataNodeRegistration,
+    DataNodeTick,
+    RangeCommit,
+    SegmentOutput,
+)
+
+V0, V1 = "by-dev-rootcoord-dml_0_400v0", "by-dev-rootcoord-dml_0_500v0"
+W0 = "by-dev-rootcoord-dml_1_400v1"
+POLICY = DataNodePolicy(report_ms=50, idle_report_ms=1000, idle_checkpoint_ms=60_000, sync_age_ms=300_000)
+
+
+class Coordinator:
+    """What datacoord answers a data node; commits are compared as it compares them."""
+
+    def __init__(self, *vchannels: str) -> None:
+        self.calls = Calls()
+        self.epoch = 0
+        self.assignments = {v: assignment(v) for v in vchannels}
+        self.reports: list[DataNodeTick] = []
+        self.commits: list[RangeCommit] = []
+
+    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
+        self.calls.note("register_datanode", (node_id, address))
+        self.epoch += 1
+        return DataNodeRegistration(self.epoch, tuple(self.assignments.values()))
+
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
+        self.calls.note("report_ticks", ticks)
+        self._check(epoch)
+        self.reports += ticks
+
+    async def commit_range(self, commit: RangeCommit) -> None:
+        self.calls.note("commit_range", commit)
+        self._check(commit.epoch)
+        known = self.assignments.get(commit.vchannel)
+        if known is None or known.checkpoint != commit.expected:
+            raise CommitRefused("the checkpoint is elsewhere")
+        self.assignments[commit.vchannel] = assignment(commit.vchannel, commit.checkpoint)
+        self.commits.append(commit)
+
+    async def channel_dropped(self, epoch: int, vchannel: str) -> None:
+        self.calls.note("channel_dropped", vchannel)
+        self._check(epoch)
+        self.assignments.pop(vchannel, None)
+
+    def _check(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise CommitRefused("replaced")
+
+    def last(self, vchannel: str) -> DataNodeTick:
+        return [r for r in self.reports if r.vchannel == vchannel][-1]
+
+
+class Jobs(SparkFlushes):
+    """Runs each plan at once, over the log in memory; or waits, or fails, when told to."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        super().__init__(None, Path("log"), "file:///store", Path("scratch"))  # type: ignore[arg-type]
+        self.log = log
+        self.runs: list[tuple[str, tuple[str, ...]]] = []
+        self.error: Exception | None = None
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]:
+        self.runs.append((cause, tuple(p.vchannel for p in plans)))
+        await self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        return [self._outcome(plan) for plan in plans]
+
+    def _outcome(self, plan: FlushPlan) -> RangeOutcome:
+        rows: Counter[SegmentID] = Counter()
+        deleted = 0
+        entries = self.log.read_range(plan.pchannel, plan.start.position, plan.stop)  # type: ignore[arg-type]
+        for message in writes_in_range(entries, plan):
+            if isinstance(message, DeleteMessage):
+                deleted += len(message.primary_keys)
+            else:
+                rows[message.segment_id] += message.rows.num_rows
+        outputs = tuple(SegmentOutput(s, (binlog(f"{s}", n),), ()) for s, n in sorted(rows.items()))
+        return RangeOutcome(plan.vchannel, outputs, binlog("delta", deleted) if deleted else None)
+
+
+def assignment(vchannel: str, checkpoint: Checkpoint | None = None) -> ChannelAssignment:
+    collection_id = CollectionID(int(vchannel.rsplit("_", 1)[1].split("v")[0]))
+    begin = Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0)
+    return ChannelAssignment(vchannel, collection_id, schema(), checkpoint or begin)
+
+
+IDLE_S = POLICY.idle_report_ms / 1000
+
+
+class Bench:
+    def __init__(self, *vchannels: str, policy: DataNodePolicy = POLICY) -> None:
+        self.log = MemoryLog()
+        self.coord = Coordinator(*vchannels)
+        self.jobs = Jobs(self.log)
+        self.node = DataNode(NodeID(9), "unix:/node", self.log, self.coord, self.jobs, policy)  # type: ignore[arg-type]
+        self.ms = 1000
+        self.running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self.running = asyncio.create_task(self.node.run())
+        await settle()
+
+    async def stop(self) -> None:
+        assert self.running is not None
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+
+    def stamp(self) -> Timestamp:
+        self.ms += 1
+        return compose(self.ms)
+
+    async def write(self, *messages: Message, pchannel: str = "") -> None:
+        for message in messages:
+            name = pchannel or pchannel_of(getattr(message, "vchannel", V0))
+            await self.log.append(name, [encode(message)])
+
+    async def insert(
+        self, segment_id: int, rows: int = 10, vchannel: str = V0, ts: Timestamp | None = None
+    ) -> Timestamp:
+        ts = ts or self.stamp()
+        batch = pa.RecordBatch.from_pydict({"pk": pa.array(range(rows))})
+        cid = CollectionID(400)
+        await self.write(InsertMessage(ts, vchannel, cid, PartitionID(1), SegmentID(segment_id), 0, batch))
+        return ts
+
+    async def delete(self, keys: int = 3, vchannel: str = V0) -> None:
+        await self.write(
+            DeleteMessage(self.stamp(), vchannel, CollectionID(400), PartitionID(0), pa.array(range(keys)))
+        )
+
+    async def drop(self, vchannel: str = V0) -> None:
+        await self.write(
+            DdlMessage(MsgKind.DROP_COLLECTION, self.stamp(), vchannel, CollectionID(400), PartitionID(0))
+        )
+
+    async def tick(
+        self, pchannel: str = pchannel_of(V0), ts: Timestamp | None = None, epoch: int = 1
+    ) -> Timestamp:
+        """A tick, and time enough for the node to report it."""
+        ts = ts or self.stamp()
+        await self.write(TimeTick(ts, epoch), pchannel=pchannel)
+        await asyncio.sleep(0.2)
+        return ts
+
+    async def epoch(self, number: int) -> None:
+        await self.write(EpochMark(self.stamp(), number), pchannel=pchannel_of(V0))
+
+    def committed_rows(self) -> dict[SegmentID, int]:
+        rows: Counter[SegmentID] = Counter()
+        for commit in self.coord.commits:
+            for output in commit.segments:
+                rows[output.segment_id] += sum(f.rows for f in output.insert_logs)
+        return dict(rows)

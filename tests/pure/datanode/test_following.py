@@ -1,0 +1,209 @@
+"""A data node follows ticks by headers alone, and tells how far it has come and what it has seen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fakes import settle
+from node_bench import IDLE_S, POLICY, V0, V1, W0, Bench, assignment
+
+from elanus.core.catalog import Checkpoint
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID, SegmentID
+from elanus.core.messages import TimeTick
+from elanus.core.timestamps import compose
+from elanus.log.port import LogReader, Position
+from elanus.rpc.datacoord import DataNodeRegistration
+
+
+async def test_it_reports_the_tick_and_the_rows_beyond_the_checkpoint() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    for segment_id, rows in ((1, 10), (2, 5), (1, 3)):
+        await bench.insert(segment_id, rows)
+    await bench.delete(7)
+    assert bench.coord.reports == [], "nothing is complete before a tick"
+    tick = await bench.tick()
+    report = bench.coord.last(V0)
+    assert (report.ts, dict(report.segment_rows), report.checkpoint_ts) == (tick, {1: 13, 2: 5}, 0)
+    assert report.bytes == bench.log.size_bytes()
+    await bench.stop()
+
+
+async def test_it_reads_no_payload() -> None:
+    bench = Bench(V0)
+    opened: list[bool] = []
+    open_reader = bench.log.open_reader
+
+    def noting(pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        opened.append(headers_only)
+        return open_reader(pchannel, start, headers_only=headers_only)
+
+    bench.log.open_reader = noting  # type: ignore[method-assign]
+    await bench.start()
+    assert opened == [True]
+    await bench.stop()
+
+
+async def test_rows_later_than_the_tick_wait_for_a_later_one() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    early, late = bench.stamp(), compose(5000)
+    await bench.insert(1, 10, ts=late)
+    await bench.insert(1, 4, ts=early)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 4}
+    await bench.tick(ts=compose(6000))
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 14}
+    await bench.stop()
+
+
+async def test_a_message_behind_its_tick_counts_for_nobody() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    late = bench.stamp()
+    await bench.tick()
+    await bench.insert(1, 10, ts=late)
+    await bench.insert(1, 4)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 4}
+    await bench.stop()
+
+
+async def test_ticks_of_an_older_epoch_are_nobodys() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    first = await bench.tick()
+    await bench.epoch(2)
+    await bench.tick(epoch=1)
+    await asyncio.sleep(IDLE_S)
+    assert bench.coord.last(V0).ts == first
+    second = await bench.tick(epoch=2)
+    assert bench.coord.last(V0).ts == second
+    await bench.stop()
+
+
+async def test_vchannels_of_one_pchannel_are_counted_apart() -> None:
+    bench = Bench(V0, V1, W0)
+    await bench.start()
+    await bench.insert(1, 10, V0)
+    await bench.insert(2, 20, V1)
+    await bench.insert(3, 30, W0)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 10}
+    assert dict(bench.coord.last(V1).segment_rows) == {2: 20}
+    assert [r for r in bench.coord.reports if r.vchannel == W0 and r.segment_rows] == [], "another pchannel"
+    await bench.tick(pchannel_of(W0))
+    assert dict(bench.coord.last(W0).segment_rows) == {3: 30}
+    await bench.stop()
+
+
+async def test_what_lies_before_a_vchannels_checkpoint_is_not_counted_again() -> None:
+    bench = Bench(V0, V1)
+    await bench.insert(1, 10, V0)
+    await bench.insert(2, 20, V1)
+    done = bench.stamp()
+    await bench.write(pchannel=pchannel_of(V0))
+    await bench.start()
+    await bench.tick(ts=done)
+    await bench.stop()
+
+    # V1 has been committed up to there, V0 has not: one reader serves both
+    end = bench.log.end(pchannel_of(V0))
+    bench.coord.assignments[V1] = assignment(V1, Checkpoint(done, end, done, 1))
+    await bench.insert(2, 5, V1)
+    await bench.start()
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 10}
+    assert dict(bench.coord.last(V1).segment_rows) == {2: 5}
+    await bench.stop()
+
+
+async def test_many_ticks_are_few_reports() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    for _ in range(200):
+        await bench.insert(1, 1)
+        await bench.write(TimeTick(bench.stamp(), 1), pchannel=pchannel_of(V0))
+        await asyncio.sleep(POLICY.report_ms / 20_000)
+    await asyncio.sleep(0.2)
+    assert 10 <= len(bench.coord.reports) <= 12
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 200}
+    await bench.stop()
+
+
+async def test_an_idle_vchannel_is_reported_seldom() -> None:
+    bench = Bench(V0, V1)
+    await bench.start()
+    await bench.insert(1, 1, V0)
+    for _ in range(50):
+        await bench.tick()
+    reports = [len([r for r in bench.coord.reports if r.vchannel == v]) for v in (V0, V1)]
+    assert reports[0] == 50, "what waits is reported at every tick"
+    assert reports[1] <= 50 * 0.2 / (POLICY.idle_report_ms / 1000) + 2
+    await bench.stop()
+
+
+async def test_a_collection_that_comes_later_is_followed_from_its_start() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    await bench.insert(1, 10, V0)
+    await bench.tick()
+    start = bench.log.end(pchannel_of(V1))
+    await bench.insert(2, 20, V1)
+    began = Checkpoint(compose(bench.ms - 1), start, compose(1), 1)
+    await bench.node.watch_channels((assignment(V1, began),))
+    await bench.node.watch_channels((assignment(V1, began),))  # said twice
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 10}, "reading anew has doubled nothing"
+    assert dict(bench.coord.last(V1).segment_rows) == {2: 20}
+    await bench.stop()
+
+
+async def test_a_collection_created_while_it_registers_is_followed() -> None:
+    bench = Bench(V0)
+    register = bench.coord.register_datanode
+
+    async def overtaken(node_id: NodeID, address: str) -> DataNodeRegistration:
+        answer = await register(node_id, address)
+        bench.coord.assignments[W0] = assignment(W0)
+        await bench.node.watch_channels((assignment(W0),))
+        await bench.node.flush_segments(W0, (SegmentID(3),))
+        await settle()
+        return answer
+
+    bench.coord.register_datanode = overtaken  # type: ignore[method-assign]
+    await bench.start()
+    await bench.insert(3, 30, W0)
+    await bench.tick(pchannel_of(W0))
+    assert dict(bench.coord.last(W0).segment_rows) == {3: 30}
+    assert bench.coord.commits[0].flushed == (3,), "an order that came then is carried out"
+    await bench.stop()
+
+
+async def test_when_datacoord_is_not_there_it_goes_on_trying() -> None:
+    bench = Bench(V0)
+    bench.coord.calls.failing["register_datanode"] = Unavailable("not yet")
+    await bench.start()
+    await asyncio.sleep(3)
+    bench.coord.calls.failing.clear()
+    await asyncio.sleep(1)
+    tick = await bench.tick()
+    assert bench.coord.last(V0).ts == tick
+    await bench.stop()
+
+
+async def test_a_log_that_was_trimmed_behind_its_back_makes_it_register_again() -> None:
+    bench = Bench(V0)
+    await bench.insert(1, 10)
+    await bench.log.trim(pchannel_of(V0), bench.log.end(pchannel_of(V0)))
+    await bench.start()
+    await asyncio.sleep(3)
+    assert len(bench.coord.calls.of("register_datanode")) >= 3
+    end = bench.log.end(pchannel_of(V0))
+    bench.coord.assignments[V0] = assignment(V0, Checkpoint(compose(900), end, compose(900), 1))
+    await asyncio.sleep(1)
+    tick = await bench.tick()
+    assert bench.coord.last(V0).ts == tick
+    await bench.stop()

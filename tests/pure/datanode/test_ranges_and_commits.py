@@ -1,0 +1,331 @@
+"""On order a range becomes a job, the job a commit; whatever goes wrong, no row is lost or written twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from fakes import settle
+from node_bench import IDLE_S, POLICY, V0, V1, Bench, assignment
+
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import CommitRefused, Unavailable
+from elanus.core.ids import SegmentID
+from elanus.core.timestamps import compose
+from elanus.pipeline.port import JobCancelled, JobFailed
+
+S1, S2 = SegmentID(1), SegmentID(2)
+P0 = pchannel_of(V0)
+
+
+async def started(*vchannels: str) -> Bench:
+    bench = Bench(*(vchannels or (V0,)))
+    await bench.start()
+    return bench
+
+
+async def test_an_order_brings_everything_up_to_the_tick_into_binlogs() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    await bench.delete(3)
+    await bench.insert(2, 5)
+    tick = await bench.tick()
+    await bench.insert(1, 99)  # behind the tick
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    (commit,) = bench.coord.commits
+    assert bench.committed_rows() == {1: 10, 2: 5}, "a range holds the rows of every segment"
+    assert (commit.flushed, commit.checkpoint.ts, commit.expected.ts) == ((1,), tick, 0)
+    assert commit.delta is not None
+    assert commit.delta.rows == 3
+    assert bench.jobs.runs == [("flush", (V0,))]
+    await bench.tick()
+    report = bench.coord.last(V0)
+    assert (report.checkpoint_ts, dict(report.segment_rows)) == (tick, {1: 99})
+    await bench.stop()
+
+
+async def test_ranges_join_without_gap_and_overlap() -> None:
+    bench = await started()
+    chance, written = random.Random(7), {}
+    for _ in range(40):
+        segment_id, rows = chance.randint(1, 5), chance.randint(1, 9)
+        later = compose(bench.ms + chance.randint(1, 4))  # may be later than the next tick
+        await bench.insert(segment_id, rows, ts=later)
+        written[segment_id] = written.get(segment_id, 0) + rows
+        if chance.random() < 0.4:
+            await bench.tick()
+        if chance.random() < 0.3:
+            await bench.node.sync_channel(V0)
+            await settle()
+    bench.ms += 10
+    await bench.tick()
+    await bench.node.sync_channel(V0)
+    await settle()
+    assert len(bench.coord.commits) > 5
+    assert bench.committed_rows() == written
+    for before, after in zip(bench.coord.commits, bench.coord.commits[1:], strict=False):
+        assert after.expected == before.checkpoint
+    await bench.stop()
+
+
+async def test_an_order_without_new_rows_needs_no_job() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    await bench.tick()
+    await bench.node.sync_channel(V0)
+    await settle()
+    tick = await bench.tick()
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    assert len(bench.jobs.runs) == 1
+    last = bench.coord.commits[-1]
+    assert (last.flushed, last.segments, last.delta, last.checkpoint.ts) == ((1,), (), None, tick)
+    await bench.stop()
+
+
+async def test_orders_that_come_together_are_one_job() -> None:
+    bench = await started(V0, V1)
+    await bench.insert(1, 10, V0)
+    await bench.insert(2, 20, V1)
+    await bench.tick()
+    for vchannel, segment in ((V0, S1), (V1, S2), (V0, SegmentID(3))):
+        await bench.node.flush_segments(vchannel, (segment,))
+    await settle()
+    assert bench.jobs.runs == [("flush", (V0, V1))]
+    assert {c.vchannel: c.flushed for c in bench.coord.commits} == {V0: (1, 3), V1: (2,)}
+    await bench.stop()
+
+
+async def test_rows_that_come_during_a_job_are_left_to_the_next() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    tick = await bench.tick()
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await bench.insert(2, 5)
+    await bench.tick()
+    await bench.node.flush_segments(V0, (S2,))
+    bench.jobs.go_on.set()
+    await settle()
+    assert [(c.flushed, c.checkpoint.ts > tick) for c in bench.coord.commits] == [((1,), False), ((2,), True)]
+    assert bench.committed_rows() == {1: 10, 2: 5}
+    await bench.stop()
+
+
+async def test_a_collection_that_comes_during_a_job_disturbs_it_not() -> None:
+    bench = await started(V0)
+    await bench.insert(1, 10)
+    await bench.tick()
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    bench.coord.assignments[V1] = assignment(V1)
+    await bench.node.watch_channels((assignment(V1),))  # the pchannel is read anew
+    bench.jobs.go_on.set()
+    await bench.insert(1, 4)
+    await bench.tick()
+    assert bench.committed_rows() == {1: 10}
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 4}
+    await bench.node.sync_channel(V0)
+    await settle()
+    assert bench.committed_rows() == {1: 14}
+    await bench.stop()
+
+
+@pytest.mark.parametrize(
+    "error", [JobFailed("the disk"), JobCancelled("by hand"), Unavailable("lost"), OSError("io")]
+)
+async def test_after_a_job_that_failed_it_begins_where_the_last_commit_was(error: Exception) -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    await bench.tick()
+    bench.jobs.error = error
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    bench.jobs.error = None
+    await asyncio.sleep(1)
+    assert bench.coord.epoch == 2, "it has registered again"
+    assert bench.coord.commits == []
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 10}
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    assert bench.committed_rows() == {1: 10}
+    await bench.stop()
+
+
+async def test_a_refused_commit_makes_it_give_up_what_it_holds_and_register_again() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    tick = await bench.tick()
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    position = bench.log.end(P0)
+    moved = assignment(V0).checkpoint.__class__(tick, position, tick, 1)
+    bench.coord.assignments[V0] = assignment(V0, moved)  # somebody else has committed the range
+    bench.jobs.go_on.set()
+    await asyncio.sleep(1)
+    assert bench.coord.epoch == 2
+    await bench.insert(1, 4)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 4}, "it goes on from the checkpoint in force"
+    await bench.stop()
+
+
+async def test_one_that_was_replaced_stops_reporting_and_registers_again() -> None:
+    bench = await started()
+    bench.coord.epoch += 1
+    await bench.tick()
+    await asyncio.sleep(1)
+    assert len(bench.coord.calls.of("register_datanode")) == 2
+    await asyncio.sleep(IDLE_S)
+    tick = await bench.tick()
+    assert bench.coord.last(V0).ts == tick
+    await bench.stop()
+
+
+async def test_orders_of_before_do_not_outlive_a_registration() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    await bench.tick()
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    await bench.node.flush_segments(V0, (S2,))
+    bench.jobs.error = JobFailed("the disk")
+    bench.jobs.go_on.set()
+    await settle()
+    bench.jobs.error = None
+    await asyncio.sleep(2)
+    assert bench.coord.commits == []
+    await bench.stop()
+
+
+# checkpoints move on
+
+
+async def test_an_idle_checkpoint_follows_the_tick_without_a_job() -> None:
+    bench = await started()
+    bench.ms += POLICY.idle_checkpoint_ms + 1
+    tick = await bench.tick()
+    await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
+    (commit,) = bench.coord.commits
+    assert (commit.checkpoint.ts, commit.segments, commit.flushed) == (tick, (), ())
+    assert commit.checkpoint.position == bench.log.end(P0)
+    assert bench.jobs.runs == []
+    await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
+    assert len(bench.coord.commits) == 1, "and stands while no tick comes"
+    await bench.stop()
+
+
+async def test_a_waiting_message_holds_the_seek_position_not_the_checkpoint() -> None:
+    bench = await started()
+    position = bench.log.end(P0)
+    await bench.insert(1, 10, ts=compose(10_000_000))
+    bench.ms += POLICY.idle_checkpoint_ms + 1
+    tick = await bench.tick()
+    await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
+    (commit,) = bench.coord.commits
+    assert commit.checkpoint.ts == tick
+    assert position <= commit.checkpoint.position < bench.log.end(P0)
+    bench.ms = 10_000_001
+    await bench.tick()
+    await bench.node.sync_channel(V0)
+    await settle()
+    assert bench.committed_rows() == {1: 10}
+    await bench.stop()
+
+
+async def test_writes_do_not_lie_in_the_log_alone_for_ever() -> None:
+    bench = await started(V0, V1)
+    await bench.insert(1, 10, V0)
+    await bench.insert(2, 20, V1)
+    bench.ms += POLICY.sync_age_ms + 1
+    await bench.tick()
+    await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
+    assert bench.jobs.runs == [("backlog", (V0, V1))], "what is due is one job"
+    assert bench.committed_rows() == {1: 10, 2: 20}
+    await bench.stop()
+
+
+# the end of a collection
+
+
+async def test_a_drop_is_told_once_and_ends_the_vchannel() -> None:
+    bench = await started(V0, V1)
+    await bench.insert(1, 10, V0)
+    await bench.drop(V0)
+    await bench.drop(V0)
+    await bench.tick()
+    assert bench.coord.calls.of("channel_dropped") == [V0]
+    before = len([r for r in bench.coord.reports if r.vchannel == V0])
+    await bench.insert(2, 20, V1)
+    await bench.tick()
+    assert len([r for r in bench.coord.reports if r.vchannel == V0]) == before
+    assert dict(bench.coord.last(V1).segment_rows) == {2: 20}
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    assert bench.coord.commits == []
+    await bench.stop()
+
+
+async def test_a_drop_that_could_not_be_told_is_told_again() -> None:
+    bench = await started()
+    bench.coord.calls.failing["channel_dropped"] = Unavailable("restarting")
+    await bench.drop()
+    await bench.tick()
+    bench.coord.calls.failing.clear()
+    await asyncio.sleep(2)
+    assert bench.coord.assignments == {}
+    await bench.stop()
+
+
+async def test_a_drop_whose_telling_is_cut_off_by_a_new_collection_is_told_again() -> None:
+    bench = await started(V0)
+    channel_dropped, go_on = bench.coord.channel_dropped, asyncio.Event()
+
+    async def lost(epoch: int, vchannel: str) -> None:
+        await go_on.wait()
+        await channel_dropped(epoch, vchannel)
+
+    bench.coord.channel_dropped = lost  # type: ignore[method-assign]
+    await bench.drop()
+    await bench.tick()
+    bench.coord.assignments[V1] = assignment(V1)
+    await bench.node.watch_channels((assignment(V1),))
+    await settle()
+    go_on.set()
+    await bench.tick()
+    assert set(bench.coord.assignments) == {V1}
+    await bench.stop()
+
+
+async def test_a_job_whose_collection_is_dropped_meanwhile_ends_quietly() -> None:
+    bench = await started(V0, V1)
+    await bench.insert(1, 10, V0)
+    await bench.insert(2, 20, V1)
+    await bench.tick()
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await bench.node.flush_segments(V1, (S2,))
+    await settle()
+    await bench.drop(V0)
+    await bench.tick()
+    bench.jobs.go_on.set()
+    await settle()
+    assert bench.coord.epoch == 1, "no reason to register again"
+    assert bench.committed_rows() == {2: 20}
+    await bench.stop()
+
+
+async def test_commit_refused_reaches_nobody_else() -> None:
+    bench = await started()
+    bench.coord.calls.failing["report_ticks"] = CommitRefused("replaced")
+    await bench.tick()
+    await asyncio.sleep(5)
+    assert bench.running is not None
+    assert not bench.running.done()
+    await bench.stop()
