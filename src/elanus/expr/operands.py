@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elanus.core.errors import InvalidFilter
+from elanus.core.limits import FILTER_DEPTH_MAX
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
@@ -127,6 +128,9 @@ class OperandBinder:
         return Value(value, node.name)
 
     def _name(self, node: syntax.Name) -> Column:
+        if len(node.path) > FILTER_DEPTH_MAX:
+            what = f"the path has more than {FILTER_DEPTH_MAX} steps"
+            raise self._source.error(what, node.start, "documents are not that deep")
         field = self._schema.by_name.get(node.name)
         if field is None:
             return self._dynamic_key(node)

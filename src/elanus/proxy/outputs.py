@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from elanus.core.errors import FieldNotFound
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
 
 COUNT = "count(*)"
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED_KEY = re.compile(rf"""{re.escape(DYNAMIC_FIELD)}\[(?P<quote>["'])(?P<key>.+)(?P=quote)\]""")
 
 
 def asks_for_count(requested: tuple[str, ...]) -> bool:
@@ -30,7 +33,8 @@ class Outputs:
 def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
     """``*`` is every field. With ``with_key`` the primary key is always among them (queries).
 
-    Raises `FieldNotFound` for a name that is neither a field nor, without a dynamic field, anything.
+    With a dynamic field any identifier is the name of a key. Raises `FieldNotFound` for a name that is
+    neither a field nor could be a key.
     """
     columns: dict[str, None] = {}
     keys: list[str] = []
@@ -45,7 +49,7 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
             whole_meta = whole_meta or schema.by_name[name].is_dynamic
         elif schema.dynamic_field is not None:
             columns[schema.dynamic_field.name] = None
-            keys.append(_dynamic_key(name, schema.dynamic_field.name))
+            keys.append(_dynamic_key(name))
         else:
             raise FieldNotFound(f"field {name} not exist")
     if with_key:
@@ -57,10 +61,12 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
     return Outputs(tuple(columns), (*names, *(keys if not whole_meta else ())), dynamic)
 
 
-def _dynamic_key(name: str, dynamic_field: str) -> str:
+def _dynamic_key(name: str) -> str:
     """``$meta["k"]`` and ``k`` name the same key."""
-    for quote in ('"', "'"):
-        head = f"{dynamic_field}[{quote}"
-        if name.startswith(head) and name.endswith(f"{quote}]"):
-            return name[len(head) : -2]
-    return name
+    if _IDENTIFIER.fullmatch(name):
+        return name
+    if quoted := _QUOTED_KEY.fullmatch(name):
+        return quoted["key"]
+    raise FieldNotFound(
+        f"parse output field name failed: {name}: field {name} not exist, and it is no name of a dynamic key"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from filter_schemas import DYNAMIC, PLAIN
 
@@ -194,6 +195,14 @@ def test_a_long_filter_is_shown_in_short() -> None:
 )
 def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack(text: str) -> None:
     assert f"nested deeper than {limits.FILTER_DEPTH_MAX} levels" in refused(text).message
+
+
+@pytest.mark.parametrize("text", ["meta" + "['a']" * 201 + " == 1", "extra" + "[0]" * 3000 + " == 1"])
+def test_a_path_has_so_many_steps(text: str) -> None:
+    assert f"the path has more than {limits.FILTER_DEPTH_MAX} steps" in refused(text, DYNAMIC).message
+    longest = "meta" + "['a']" * limits.FILTER_DEPTH_MAX
+    found = compile_filter(f"{longest} == 1", DYNAMIC).evaluate({"meta": pa.array(['{"a":1}'])}, 1)
+    assert not found.any()
 
 
 def test_parentheses_and_chains_of_one_operator_are_not_deep() -> None:

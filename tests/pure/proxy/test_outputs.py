@@ -48,6 +48,12 @@ def test_without_a_dynamic_field_an_unknown_name_is_an_error() -> None:
         resolve_outputs(PLAIN, ("color",), with_key=False)
 
 
+@pytest.mark.parametrize("name", ["*%", "**", "@", "count(*)", "a b", '$meta["', "j['k']", "", "$meta['']"])
+def test_what_could_be_no_dynamic_key_is_an_error_with_a_dynamic_field_too(name: str) -> None:
+    with pytest.raises(FieldNotFound, match="parse output field name failed"):
+        resolve_outputs(DYNAMIC, ("pk", name), with_key=True)
+
+
 def test_the_same_filter_text_is_the_same_plan() -> None:
     """Query nodes know a filter again by its identity, and use the masks they have."""
     plans = Plans(PLAIN)

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 from fake_front import FakeFront
 from google.protobuf import message_factory
 from wire_messages import Call
@@ -18,6 +19,16 @@ from elanus.proxy.wire.stubs import SERVICE, Message
 @pytest.fixture
 def front() -> FakeFront:
     return FakeFront()
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Any]]:
+    """What was logged, at any level."""
+    quiet = structlog.get_config()
+    structlog.reset_defaults()
+    with structlog.testing.capture_logs() as logs:
+        yield logs
+    structlog.configure(**quiet)
 
 
 @pytest.fixture

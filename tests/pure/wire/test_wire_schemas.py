@@ -59,7 +59,9 @@ def default(**value: Any) -> Message:
         ([KEY, VECTOR, field_message("a-b", DataType.INT64)], "can only contain numbers, letters"),
         ([KEY, VECTOR, field_message("", DataType.INT64)], "field name should not be empty"),
         ([KEY, VECTOR, field_message("a" * 256, DataType.INT64)], "must be less than 255 characters"),
-        ([KEY, VECTOR, field_message("$meta", DataType.JSON)], "schema contains system field"),
+        ([KEY, VECTOR, field_message("$meta", DataType.JSON)], "Invalid field name: $meta. The first"),
+        ([KEY, VECTOR, field_message("Timestamp", DataType.INT64)], "schema contains system field"),
+        ([KEY, VECTOR, field_message("LIKE", DataType.INT64)], "LIKE is a keyword of filters"),
         ([KEY, VECTOR, field_message("RowID", DataType.INT64)], "schema contains system field"),
         ([KEY, VECTOR, scalar(DataType.JSON, is_dynamic=True)], "cannot explicitly set a field as a dynamic"),
         (

@@ -86,11 +86,11 @@ def test_parameters_that_newer_clients_repeat_among_the_indexes_are_taken_once()
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        ({"topk": 0}, "topk [0] is invalid, top k should be in range [1, 16384], but got 0"),
+        ({"topk": 0}, "topk [0] is invalid, it should be in range [1, 16384], but got 0"),
         ({"topk": 16385}, "topk [16385] is invalid"),
         ({"topk": None}, "topk not found in search_params"),
         ({"offset": -1}, "offset [-1] is invalid"),
-        ({"offset": 16384}, "offset+topk [16387] is invalid, top k should be in range [1, 16384]"),
+        ({"offset": 16384}, "offset+topk [16387] is invalid, it should be in range [1, 16384]"),
     ],
 )
 def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
@@ -123,6 +123,12 @@ def test_a_parameter_given_twice_is_refused() -> None:
     request = search_request()
     request.search_params.extend(pairs({"topk": 4}))
     assert "parameter topk is given twice" in refusal(request, InvalidParameter)
+
+
+@pytest.mark.parametrize("text", ["\uff11", "1_0", " 1", "1.0", "1e3", "", "9" * 5000])
+def test_a_number_is_written_in_digits(text: str) -> None:
+    told = refusal(search_request(params={"topk": text}), InvalidParameter)
+    assert told == f"topk [{text}] is invalid"
 
 
 def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_with() -> None:

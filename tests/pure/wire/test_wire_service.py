@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 import pytest
 from fake_front import FakeFront
-from structlog.testing import capture_logs
 from wire_messages import Call
 
 from elanus.core.errors import NotSupported
@@ -128,17 +127,16 @@ def test_a_request_field_that_is_not_understood_is_refused(call: Call, front: Fa
 
 
 def test_a_defect_becomes_a_status_and_a_log_entry(
-    call: Call, front: FakeFront, monkeypatch: pytest.MonkeyPatch
+    call: Call, front: FakeFront, monkeypatch: pytest.MonkeyPatch, heard: list[Any]
 ) -> None:
     def broken() -> None:
         raise ZeroDivisionError("inner detail")
 
     monkeypatch.setattr(front, "list_databases", broken)
-    with capture_logs() as logs:
-        status = call("ListDatabases").status
+    status = call("ListDatabases").status
     assert (status.code, status.error_code) == (5, 1)
     assert "inner detail" not in status.reason
-    assert [entry["rpc"] for entry in logs if entry["log_level"] == "error"] == ["ListDatabases"]
+    assert [entry["rpc"] for entry in heard if entry["log_level"] == "error"] == ["ListDatabases"]
 
 
 def test_the_observer_is_told_each_answer(call: Call, answers: list[tuple[str, int]]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from structlog.testing import capture_logs
 
 from elanus.core.errors import (
     ElanusError,
@@ -38,22 +39,28 @@ def test_the_words_invalid_parameter_stand_once_in_a_text() -> None:
     assert status_of(InvalidParameter(told)).reason == told
 
 
+def test_a_text_stays_in_bounds_and_keeps_both_ends() -> None:
+    told = status_of(InvalidParameter(f"Invalid name: {'x' * 10**6}. too long")).reason
+    assert len(told) < 5000
+    assert told.startswith("Invalid name: xxx")
+    assert told.endswith("xxx. too long: invalid parameter")
+
+
 def test_input_errors_are_marked_as_the_callers() -> None:
     assert status_of(InvalidFilter("x", 3)).extra_info["is_input_error"] == "true"
     assert not status_of(SchemaMismatch("x")).extra_info
 
 
-def test_a_defect_is_logged_in_full_and_told_in_general() -> None:
-    with capture_logs() as logs:
-        try:
-            raise KeyError("secret inner name")
-        except KeyError as error:
-            told = defect("Search", error)
+def test_a_defect_is_logged_in_full_and_told_in_general(heard: list[Any]) -> None:
+    try:
+        raise KeyError("secret inner name")
+    except KeyError as error:
+        told = defect("Search", error)
     assert "secret" not in told.message
     assert "Search" in told.message
-    assert logs[0]["error_id"] in told.message
-    assert logs[0]["exc_info"] is True
-    assert "secret inner name" in logs[0]["error"]
+    assert heard[0]["error_id"] in told.message
+    assert heard[0]["exc_info"] is True
+    assert "secret inner name" in heard[0]["error"]
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,7 @@ def _dim(params: dict[str, str], field: str, data_type: DataType) -> int:
 def _max_length(params: dict[str, str], field: str, collection: str) -> int:
     if MAX_LENGTH not in params:
         raise InvalidParameter(
-            "type param(max_length) should be specified for varChar field of collection "
-            f"{collection}: field {field}"
+            f"type param(max_length) should be specified for the field({field}) of collection {collection}"
         )
     length = _integer(params[MAX_LENGTH])
     if length is None or not 1 <= length <= VARCHAR_LENGTH_MAX_BYTES:

@@ -12,6 +12,27 @@ from elanus.core.limits import NAME_LENGTH_MAX_CHARS
 
 _FIRST = re.compile(r"[A-Za-z_]")
 _REST = re.compile(r"[A-Za-z0-9_]*\Z")
+_EITHER_CASE = (
+    "like",
+    "exists",
+    "and",
+    "or",
+    "not",
+    "in",
+    "json_contains",
+    "json_contains_all",
+    "json_contains_any",
+    "array_contains",
+    "array_contains_all",
+    "array_contains_any",
+    "array_length",
+    "true",
+    "false",
+    "text_match",
+    "phrase_match",
+    "random_sample",
+)
+_KEYWORDS = frozenset({*_EITHER_CASE, *(word.upper() for word in _EITHER_CASE), "True", "False"})
 _PARTITION_FIRST = re.compile(r"[A-Za-z0-9_]")
 _PARTITION = re.compile(r"[A-Za-z0-9_$-]+\Z")
 
@@ -42,12 +63,23 @@ def check_database_name(name: str) -> str:
 
 
 def check_field_name(name: str) -> str:
-    """Raises `InvalidFieldName`."""
+    """A word of the filter language is none, either: filters could not name the field.
+
+    Raises `InvalidFieldName`.
+    """
+    problem = None
     if not name.strip():
         raise InvalidFieldName(f"field name should not be empty: field name invalid[field={name}]")
-    if problem := _problem(name, "field"):
-        told = f"{problem[0].upper()}{problem[1:]}."
-        raise InvalidFieldName(f"Invalid field name: {name}. {told}: field name invalid[field={name}]")
+    if len(name) > NAME_LENGTH_MAX_CHARS:
+        problem = f"The length of a field name must be less than {NAME_LENGTH_MAX_CHARS} characters."
+    elif not _FIRST.match(name):
+        problem = "The first character of a field name must be an underscore or letter."
+    elif not _REST.match(name):
+        problem = "Field name can only contain numbers, letters, and underscores."
+    elif name in _KEYWORDS:
+        problem = f"{name} is a keyword of filters."
+    if problem:
+        raise InvalidFieldName(f"Invalid field name: {name}. {problem}: field name invalid[field={name}]")
     return name
 
 

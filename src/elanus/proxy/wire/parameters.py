@@ -6,6 +6,7 @@ and what it got, in the reference's words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from elanus.proxy.wire.unsupported import unsupported
 IGNORE_GROWING = "ignore_growing"
 ITERATOR = "iterator"
 COLLECTION_ID = "collection_id"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE", ""})
 
@@ -27,10 +29,9 @@ def integer(params: Mapping[str, str], name: str) -> int | None:
     """``None`` when the parameter is not there."""
     if name not in params:
         return None
-    try:
-        return int(params[name])
-    except ValueError:
-        raise InvalidParameter(f"{name} [{params[name]}] is invalid") from None
+    if not _INTEGER.fullmatch(params[name]):
+        raise InvalidParameter(f"{name} [{params[name]}] is invalid")
+    return int(params[name])
 
 
 def boolean(params: Mapping[str, str], name: str) -> bool:

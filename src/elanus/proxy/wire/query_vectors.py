@@ -60,7 +60,8 @@ def _placeholder_values(placeholder_group: bytes, field: FieldSchema) -> Any:
         raise InvalidParameter(f"a search needs one placeholder with its vectors, got {len(placeholders)}")
     placeholder = placeholders[0]
     if placeholder.type != _PLACEHOLDER_TYPE[field.data_type]:
-        sent = common_pb2.PlaceholderType.Name(placeholder.type)
+        known = common_pb2.PlaceholderType.values()
+        sent = common_pb2.PlaceholderType.Name(placeholder.type) if placeholder.type in known else "unknown"
         raise InvalidParameter(
             f"vector type must be the same, field {field.name} - type {field.data_type.name}, "
             f"search info type {sent}"

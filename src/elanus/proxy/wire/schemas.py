@@ -113,11 +113,12 @@ def _dynamic_field() -> FieldSchema:
 
 
 def _check_reserved_names(names: Sequence[str]) -> None:
-    reserved = (*SYSTEM_FIELDS, DYNAMIC_FIELD)
     for name in names:
-        if name in reserved:
+        if name in SYSTEM_FIELDS:
             raise InvalidParameter(
-                f"schema contains system field: {', '.join(reserved)}: rename field {name}"
+                f"schema contains system field: {', '.join((*SYSTEM_FIELDS, DYNAMIC_FIELD))}: "
+                "invalid parameter[expected=schema don't contains system field][actual=contains]: "
+                f"rename field {name}"
             )
 
 

@@ -235,13 +235,13 @@ def _window(params: Mapping[str, str]) -> tuple[int, int]:
     for name, value, low in (("topk", limit, 1), ("offset", offset, 0)):
         if not low <= value <= TOP_K_MAX:
             raise InvalidTopK(
-                f"{name} [{value}] is invalid, top k should be in range [1, {TOP_K_MAX}], but got {value}"
+                f"{name} [{value}] is invalid, it should be in range [1, {TOP_K_MAX}], but got {value}"
             )
     if limit + offset > QUERY_WINDOW_MAX_ROWS:
         both = limit + offset
         raise InvalidTopK(
             f"offset+topk [{both}] is invalid, "
-            f"top k should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {both}"
+            f"it should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {both}"
         )
     return limit, offset
 

@@ -17,6 +17,7 @@ from elanus.proxy.wire.stubs import Message, common_pb2
 _log = structlog.get_logger(__name__)
 
 _INVALID_PARAMETER = "invalid parameter"
+_TEXT_MAX_CHARS = 4096
 _STATUS_FULL_NAME: str = common_pb2.Status.DESCRIPTOR.full_name
 
 
@@ -36,12 +37,18 @@ def status_of(error: ElanusError) -> Message:
 
 
 def _text(error: ElanusError) -> str:
-    """The reference ends the text of a bad parameter with the name of the error; suites look for it."""
-    if error.code != InvalidParameter.code or not isinstance(error, InvalidParameter):
-        return error.message
-    if _INVALID_PARAMETER in error.message:
-        return error.message
-    return f"{error.message}: {_INVALID_PARAMETER}"
+    """What the client is told, in bounds even where it sent a name of megabytes.
+
+    The reference ends the text of a bad parameter with the name of the error; suites look for it.
+    """
+    text = error.message
+    named = error.code == InvalidParameter.code and isinstance(error, InvalidParameter)
+    if named and _INVALID_PARAMETER not in text:
+        text = f"{text}: {_INVALID_PARAMETER}"
+    if len(text) > _TEXT_MAX_CHARS:
+        half = _TEXT_MAX_CHARS // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return text
 
 
 def defect(rpc: str, error: Exception) -> Internal:
