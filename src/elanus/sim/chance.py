@@ -20,7 +20,7 @@ class Faults:
     disk_full: float = 0.003
     job_failed: float = 0.05
     disasters: int = 6
-    strikes: int = 4
+    strikes: int = 5
 
 
 NO_FAULTS = Faults(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)

@@ -44,7 +44,7 @@ def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: Objec
     contents = truth.contents(vchannel.collection_id)
     checkpoint_ts = vchannel.checkpoint.ts
     there: Counter[tuple[int, ...]] = Counter()
-    gone: set[PartitionID] = set(contents.dropped)
+    gone: set[PartitionID] = {partition_id for _, partition_id in contents.dropped}
     for info in records.segments.values():
         if info.vchannel == vchannel.vchannel and info.manifest and info.partition_id not in gone:
             if info.state is SegmentState.DROPPED:

@@ -19,6 +19,8 @@ from elanus.log.port import LogEntry, LogReader, NewEntry, Position
 from elanus.sim.chance import Chance, Delays
 from elanus.sim.life import Life
 
+_ARRIVES, _STRAGGLES = 0.3, 0.8
+_STRAGGLES_FOR_S = 2.0
 Observer = Callable[[str, LogEntry], None]
 
 
@@ -41,6 +43,7 @@ class _Append:
     entries: Sequence[NewEntry]
     durable: bool
     done: asyncio.Future[list[Position]]
+    straggles: bool = False
 
 
 class SimLog:
@@ -55,6 +58,7 @@ class SimLog:
         self._queues: dict[str, list[_Append]] = {}
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._durable: dict[str, Position] = {}
+        self._outages = 0
 
     def handle(self, life: Life) -> LogHandle:
         return LogHandle(self, life)
@@ -67,6 +71,7 @@ class SimLog:
         for writer in self._writers.values():
             writer.cancel()
         self._writers.clear()
+        self._outages += 1
         self._queues.clear()
         for pchannel in self._tape.pchannels():
             self._tape.cut(pchannel, self.durable_end(pchannel))
@@ -78,9 +83,7 @@ class SimLog:
         if durable and self._random.random() < self._chance.faults.disk_full:
             raise DiskFull("no room left while writing the log; free disk space, then retry")
         append = _Append(life, entries, durable, asyncio.get_running_loop().create_future())
-        self._queues.setdefault(pchannel, []).append(append)
-        if pchannel not in self._writers:
-            self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
+        self._enqueue(pchannel, append, self._outages)
         return await asyncio.shield(append.done)
 
     async def _write(self, pchannel: str) -> None:
@@ -88,8 +91,8 @@ class SimLog:
         while queue:
             await asyncio.sleep(self._delays.next_s())
             append = queue.pop(0)
-            if append.life.is_stopped and self._random.random() < 0.5:
-                continue  # it died with its writer
+            if append.life.is_stopped and not append.straggles and self._leaves_late(pchannel, append):
+                continue
             positions: list[Position] = []
             for entry in append.entries:
                 positions += await self._tape.append(pchannel, [entry])
@@ -99,6 +102,24 @@ class SimLog:
             if not append.done.done():
                 append.done.set_result(positions)
         del self._writers[pchannel]
+
+    def _leaves_late(self, pchannel: str, append: _Append) -> bool:
+        """Its writer is dead. Some of what was on its way died too, some arrives, and some arrives late."""
+        fate = self._random.random()
+        if fate < _ARRIVES:
+            return False
+        if fate < _STRAGGLES:
+            append.straggles = True
+            delay_s = self._random.uniform(0.2, _STRAGGLES_FOR_S)
+            asyncio.get_running_loop().call_later(delay_s, self._enqueue, pchannel, append, self._outages)
+        return True
+
+    def _enqueue(self, pchannel: str, append: _Append, outages: int) -> None:
+        if outages != self._outages:
+            return  # the power has gone since
+        self._queues.setdefault(pchannel, []).append(append)
+        if pchannel not in self._writers:
+            self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
 
     async def sync(self, pchannel: str) -> Position:
         await asyncio.sleep(self._delays.next_s())
@@ -133,6 +154,24 @@ class LogHandle:
 
     def end(self, pchannel: str) -> Position:
         return self._log.tape.end(pchannel)
+
+    def _leaves_late(self, pchannel: str, append: _Append) -> bool:
+        """Its writer is dead. Some of what was on its way died too, some arrives, and some arrives late."""
+        fate = self._random.random()
+        if fate < _ARRIVES:
+            return False
+        if fate < _STRAGGLES:
+            append.straggles = True
+            delay_s = self._random.uniform(0.2, _STRAGGLES_FOR_S)
+            asyncio.get_running_loop().call_later(delay_s, self._enqueue, pchannel, append, self._outages)
+        return True
+
+    def _enqueue(self, pchannel: str, append: _Append, outages: int) -> None:
+        if outages != self._outages:
+            return  # the power has gone since
+        self._queues.setdefault(pchannel, []).append(append)
+        if pchannel not in self._writers:
+            self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
 
     async def sync(self, pchannel: str) -> Position:
         await self._life.gate()

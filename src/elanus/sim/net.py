@@ -69,6 +69,7 @@ STRUCK = frozenset(
 )
 """Calls that change something for good: the moments at which a crash is worth most."""
 _STRIKE = 0.04
+_STRIKE_AT_WRITE = 0.015
 _STRIKE_WITHIN_S = 0.02
 
 
@@ -93,9 +94,8 @@ class Network:
 
     def may_strike(self, method: str, caller: Life, callee: Life) -> None:
         """Now and then kill one of the two, soon: before the call is there, within it, or on its way back."""
-        if method not in STRUCK or self._strikes >= self._chance.faults.strikes:
-            return
-        if self._random.random() >= _STRIKE:
+        chance = _STRIKE if method in STRUCK else _STRIKE_AT_WRITE if method == "write" else 0.0
+        if not chance or self._strikes >= self._chance.faults.strikes or self._random.random() >= chance:
             return
         victims = [life for life in (caller, callee) if not life.is_outside]
         self._strikes += 1

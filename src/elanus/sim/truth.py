@@ -44,11 +44,11 @@ class Deletion:
 
 @dataclass(slots=True)
 class Contents:
-    """All that was ever written to one collection. ``dropped``: partitions, and when."""
+    """All that was ever written to one collection. ``dropped``: partitions per vchannel, and when."""
 
     rows: list[Row] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
-    dropped: dict[PartitionID, Timestamp] = field(default_factory=dict)
+    dropped: dict[tuple[str, PartitionID], Timestamp] = field(default_factory=dict)
     drop_ts: Timestamp = NO_TIMESTAMP
     _rows_of: dict[int, list[Row]] = field(default_factory=dict)
     _deletions_of: dict[int, list[Deletion]] = field(default_factory=dict)
@@ -76,10 +76,10 @@ class Contents:
 
     def may_be_gone(self, row: Row) -> bool:
         """Its partition is being dropped: whether an earlier read still finds it is left open."""
-        return row.partition_id in self.dropped
+        return any(partition_id == row.partition_id for _, partition_id in self.dropped)
 
     def _is_dropped(self, row: Row, ts: Timestamp) -> bool:
-        return self.dropped.get(row.partition_id, MAX_TIMESTAMP) <= ts
+        return self.dropped.get((row.vchannel, row.partition_id), MAX_TIMESTAMP) <= ts
 
 
 def _apply(deletion: Deletion, row: Row) -> None:
@@ -179,7 +179,7 @@ class Truth:
             text += f": {keys}"
         elif isinstance(message, DdlMessage):
             if message.kind is MsgKind.DROP_PARTITION:
-                contents.dropped[message.partition_id] = message.ts
+                contents.dropped.setdefault((message.vchannel, message.partition_id), message.ts)
             if message.kind is MsgKind.DROP_COLLECTION:
                 contents.drop_ts = message.ts
             text += f" of collection {message.collection_id}, partition {message.partition_id}"
