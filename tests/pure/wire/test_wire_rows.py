@@ -262,6 +262,10 @@ def test_the_name_of_the_dynamic_field_may_stand_in_a_value() -> None:
             "the dim (8) of field data(vector) is not equal to schema dim (4)",
         ),
         (
+            float_vectors("vector", [[0] * 5] * 2),
+            "the length(10) of float data should divide the dim(4)",
+        ),
+        (
             float_vectors("vector", [[0, 1, 2]] * 2, dim=4),
             "the length(6) of float data should divide the dim(4)",
         ),

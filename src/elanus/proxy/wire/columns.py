@@ -149,33 +149,39 @@ def _vectors(field: FieldSchema, data: Message, rows: int) -> pa.Array:
     _check_member(field, data.vectors, _VECTOR_MEMBER[field.data_type])
     if len(data.valid_data) and not all(data.valid_data):
         raise InvalidParameter(f"vector field {field.name} cannot be null")
-    if data.vectors.dim != field.dim:
-        raise InvalidDimension(
-            f"the dim ({data.vectors.dim}) of field data({field.name}) "
-            f"is not equal to schema dim ({field.dim})"
-        )
     if field.data_type is DataType.BINARY_VECTOR:
-        return _binary_vectors(field, data.vectors.binary_vector, rows)
-    return _float_vectors(field, np.array(data.vectors.float_vector.data), rows)
+        return _binary_vectors(field, data.vectors, rows)
+    return _float_vectors(field, data.vectors, rows)
 
 
-def _float_vectors(field: FieldSchema, values: npt.NDArray[np.float32], rows: int) -> pa.Array:
+def _check_dim(field: FieldSchema, sent: int) -> None:
+    if sent != field.dim:
+        raise InvalidDimension(
+            f"the dim ({sent}) of field data({field.name}) is not equal to schema dim ({field.dim})"
+        )
+
+
+def _float_vectors(field: FieldSchema, vectors: Message, rows: int) -> pa.Array:
+    values: npt.NDArray[np.float32] = np.array(vectors.float_vector.data)
     if len(values) % field.dim:
         raise InvalidDimension(
             f"the length({len(values)}) of float data should divide the dim({field.dim}), field {field.name}"
         )
+    _check_dim(field, vectors.dim)
     if len(values) // field.dim != rows:
         raise wrong_count(field, len(values) // field.dim, rows)
     check_finite(values, field.name, field.dim)
     return pa.FixedSizeListArray.from_arrays(pa.array(values), type=field.arrow_type)
 
 
-def _binary_vectors(field: FieldSchema, content: bytes, rows: int) -> pa.Array:
+def _binary_vectors(field: FieldSchema, vectors: Message, rows: int) -> pa.Array:
+    content: bytes = vectors.binary_vector
     width_bytes = field.dim // 8
     if len(content) % width_bytes:
         raise InvalidDimension(
             f"the num({len(content) * 8}) of all bits should divide the dim({field.dim}), field {field.name}"
         )
+    _check_dim(field, vectors.dim)
     if len(content) // width_bytes != rows:
         raise wrong_count(field, len(content) // width_bytes, rows)
     return pa.Array.from_buffers(field.arrow_type, rows, [None, pa.py_buffer(content)])
