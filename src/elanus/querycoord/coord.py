@@ -1,4 +1,8 @@
-"""The query coordinator role: one loader per loaded collection, woken by every change of the data."""
+"""The query coordinator role: one loader per loaded collection.
+
+A loader is woken by every change of the data or of its indexes, and when its query node is seen not to
+serve it: a node that was restarted knows nothing, and tells nobody.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from elanus.rpc.querynode import SegmentServing
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
+_NODE_LOOK_S = 1.0
 _log = structlog.get_logger("querycoord")
 
 
@@ -37,6 +42,7 @@ class QueryCoord:
         self._followers = [
             asyncio.create_task(self._follow(self._peers.data.wait_change), name="follow datacoord"),
             asyncio.create_task(self._follow(self._peers.index.wait_change), name="follow indexcoord"),
+            asyncio.create_task(self._watch_node(), name="watch the query node"),
         ]
 
     async def stop(self) -> None:
@@ -110,4 +116,16 @@ class QueryCoord:
             if now != seen:
                 seen = now
                 for loader in self._loaders.values():
+                    loader.wake()
+
+    async def _watch_node(self) -> None:
+        while True:
+            await asyncio.sleep(_NODE_LOOK_S)
+            try:
+                status = await self._peers.node.status()
+            except ElanusError as error:
+                _log.info("cannot see the query node", error=error.message)
+                continue
+            for loader in self._loaders.values():
+                if not loader.is_served(status):
                     loader.wake()

@@ -68,6 +68,7 @@ class CollectionLoader:
         self._peers = peers
         self._load_ts = load_ts
         self._initial: dict[SegmentID, PartitionID] | None = None
+        self._vchannels: tuple[str, ...] = ()
         self._wake = asyncio.Event()
         self._wake.set()
         self._task: asyncio.Task[None] | None = None
@@ -91,6 +92,11 @@ class CollectionLoader:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def is_served(self, status: QueryNodeStatus) -> bool:
+        """Whether the node has a version of the collection and follows all of its vchannels."""
+        fails = any(v in status.failures for v in self._vchannels)
+        return bool(status.versions.get(self.collection_id)) and not fails
 
     async def percentages(self, status: QueryNodeStatus) -> dict[PartitionID, int]:
         """How far each partition's load has come; 100 only when it answers as of the load."""
@@ -137,7 +143,8 @@ class CollectionLoader:
     async def _reconcile(self) -> None:
         target = await self._target()
         status = await self._peers.node.status()
-        if any(v in status.failures for v in target.collection.vchannels):
+        self._vchannels = target.collection.vchannels
+        if any(v in status.failures for v in self._vchannels):
             await self._peers.node.release_collection(self.collection_id)
             status = await self._peers.node.status()
         served = _served(status, self.collection_id)
@@ -160,8 +167,9 @@ class CollectionLoader:
             )
 
     async def _target(self) -> _Target:
+        load, load_ts = self.load, self._load_ts
         collection = await self._peers.root.collection_by_id(self.collection_id)
-        partition_ids = self.load.partitions_of(collection)
+        partition_ids = load.partitions_of(collection)
         # Files first: a build that finishes after this look is found by the next one.
         indexes = await self._peers.index.indexes(self.collection_id)
         files: dict[SegmentID, tuple[IndexFile, ...]] = {}
@@ -169,10 +177,10 @@ class CollectionLoader:
             files[file.segment_id] = (*files.get(file.segment_id, ()), file)
         recovery = await self._peers.data.recovery_info(self.collection_id)
         segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
-        if self._initial is None:
+        if self._initial is None and self.load is load:  # else the next look is the first of another load
             self._initial = {s: m.partition_id for s, m in segments.items()}
-            await self._peers.root.tick_now(tuple(map(pchannel_of, collection.vchannels)), self._load_ts)
-        else:
+            await self._peers.root.tick_now(tuple(map(pchannel_of, collection.vchannels)), load_ts)
+        elif self._initial is not None:
             self._initial = {s: p for s, p in self._initial.items() if s in segments}
         return _Target(collection, partition_ids, recovery, segments, indexes, files)
 
