@@ -48,6 +48,9 @@ class Calls:
 
     def note(self, method: str, what: Any = None) -> None:
         self.asked.append((method, what))
+        self.check(method)
+
+    def check(self, method: str) -> None:
         if method in self.failing:
             raise self.failing[method]
 
@@ -189,6 +192,7 @@ class FakeData:
         return self.recoveries[collection_id]
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
+        self.calls.check("wait_change")
         return await self.changes.wait(since, timeout_s)
 
     def set_recovery(self, recovery: RecoveryInfo) -> None:
@@ -223,6 +227,7 @@ class FakeIndexCoord:
         return tuple(self.files)
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
+        self.calls.check("wait_change")
         return await self.changes.wait(since, timeout_s)
 
 

@@ -1,0 +1,184 @@
+"""A query coordinator, and a query node that keeps to its interface's rules, for this room's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeRoot, collection
+
+from elanus.core.catalog import Collection
+from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.meta.memory import MemoryMeta
+from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.loader import Peers
+from elanus.querycoord.state import LoadState
+from elanus.rpc.datacoord import RecoveryInfo
+from elanus.rpc.querynode import (
+    LoadCollection,
+    LoadSegment,
+    QueryNodeStatus,
+    SealedSegmentsChange,
+    SegmentServing,
+    WatchVchannel,
+)
+
+NODE = NodeID(2)
+
+
+@dataclass
+class Held:
+    """What a node has of one collection."""
+
+    request: LoadCollection
+    vchannels: dict[str, WatchVchannel] = field(default_factory=dict)
+    ready: dict[SegmentID, LoadSegment] = field(default_factory=dict)
+    served: dict[SegmentID, LoadSegment] = field(default_factory=dict)
+    version: int = 0
+    partitions: tuple[PartitionID, ...] = ()
+
+
+class FakeNode:
+    """Keeps the order of things: what is announced must be ready, what is loaded must be followed."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.held: dict[CollectionID, Held] = {}
+        self.tick = Timestamp(2**62)
+        self.failures: dict[str, str] = {}
+        self.served_before_announce: list[set[SegmentID]] = []
+
+    def _of(self, collection_id: CollectionID) -> Held:
+        if collection_id not in self.held:
+            raise CollectionNotLoaded(str(collection_id))
+        return self.held[collection_id]
+
+    async def load_collection(self, request: LoadCollection) -> None:
+        self.calls.note("load_collection", request)
+        self.held.setdefault(request.collection_id, Held(request))
+
+    async def watch_vchannel(self, request: WatchVchannel) -> None:
+        self.calls.note("watch_vchannel", request)
+        self._of(request.collection_id).vchannels.setdefault(request.vchannel, request)
+
+    async def load_segment(self, request: LoadSegment) -> None:
+        self.calls.note("load_segment", request)
+        held = self._of(request.collection_id)
+        if request.manifest.vchannel not in held.vchannels:
+            raise NotReady("its vchannel is not followed")
+        held.ready[request.manifest.segment_id] = request
+
+    async def announce(self, change: SealedSegmentsChange) -> None:
+        self.calls.note("announce", change)
+        held = self._of(change.collection_id)
+        self.served_before_announce.append(set(held.served))
+        if missing := [s for s in change.online if s not in held.ready]:
+            raise SegmentNotFound(str(missing))
+        if change.version > held.version:
+            held.version = change.version
+            held.served |= {s: held.ready.pop(s) for s in change.online}
+            for segment_id in change.offline:
+                del held.served[segment_id]
+
+    async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
+        self.calls.note("forget_deletes", (collection_id, vchannel, before))
+
+    async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
+        self.calls.note("set_partitions", (collection_id, tuple(partition_ids)))
+        self._of(collection_id).partitions = tuple(partition_ids)
+
+    async def release_collection(self, collection_id: CollectionID) -> None:
+        self.calls.note("release_collection", collection_id)
+        self.failures.clear()
+        self.held.pop(collection_id, None)
+
+    async def status(self) -> QueryNodeStatus:
+        self.calls.note("status")
+        return QueryNodeStatus(
+            node_id=NODE,
+            service_times={v: self.tick for held in self.held.values() for v in held.vchannels},
+            segments=tuple(
+                _serving(request) for held in self.held.values() for request in held.served.values()
+            ),
+            growing_bytes=0,
+            versions={c: held.version for c, held in self.held.items() if held.version},
+            failures=dict(self.failures),
+        )
+
+    def restart(self) -> None:
+        """It comes back empty."""
+        self.held.clear()
+        self.failures.clear()
+
+    def served(self, collection_id: CollectionID = CID) -> set[int]:
+        held = self.held.get(collection_id)
+        return set(held.served) if held else set()
+
+    def indexes_of(self, segment_id: int) -> list[IndexID]:
+        return [f.index_id for f in self.held[CID].served[SegmentID(segment_id)].indexes]
+
+
+def _serving(request: LoadSegment) -> SegmentServing:
+    manifest = request.manifest
+    index_ids = tuple(f.index_id for f in request.indexes)
+    return SegmentServing(
+        segment_id=manifest.segment_id,
+        collection_id=manifest.collection_id,
+        partition_id=manifest.partition_id,
+        vchannel=manifest.vchannel,
+        rows=manifest.rows,
+        sealed=True,
+        memory_bytes=0,
+        index_id=index_ids[0] if index_ids else IndexID(0),
+        index_ids=index_ids,
+    )
+
+
+class Bench:
+    """``meta`` and the peers outlive the role; `start` makes a new instance of it."""
+
+    def __init__(self, *collections: Collection) -> None:
+        self.collections = collections or (collection(),)
+        self.meta = MemoryMeta()
+        self.root = FakeRoot(*self.collections)
+        self.data = FakeData()
+        self.index = FakeIndexCoord()
+        self.node = FakeNode()
+
+    async def start(self) -> QueryCoord:
+        peers = Peers(self.root, self.data, self.index, self.node)  # type: ignore[arg-type]
+        self.coord = QueryCoord(LoadState(self.meta), peers)
+        await self.coord.start()
+        return self.coord
+
+    async def restart(self) -> QueryCoord:
+        await self.coord.stop()
+        return await self.start()
+
+    def set_data(self, recovery: RecoveryInfo) -> None:
+        self.data.set_recovery(recovery)
+
+    def add_file(self, segment: SegmentManifest, index_id: int = 90, field_id: int = 102) -> None:
+        """The segment's index has been built."""
+        self.index.files.append(
+            IndexFile(
+                build_id=BuildID(1),
+                index_id=IndexID(index_id),
+                field_id=FieldID(field_id),
+                segment_id=segment.segment_id,
+                index_type="HNSW",
+                metric_type="L2",
+                params={},
+                path=f"index/{segment.segment_id}",
+                rows=segment.rows,
+                size_bytes=1,
+                has_raw_vectors=True,
+            )
+        )
+        self.index.changes.happened()
+
+    async def percentages(self, collection_id: CollectionID = CID) -> dict[PartitionID, int]:
+        return next((s.percentages for s in await self.coord.loads() if s.collection_id == collection_id), {})
