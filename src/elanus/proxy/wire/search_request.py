@@ -81,6 +81,7 @@ _TOP_LEVEL_PARAMS = frozenset(
     }
 )
 _RANGE_PARAMS = ("radius", "range_filter")
+_JSON_KINDS = {bool: "boolean", str: "string", list: "array", dict: "object", type(None): "null"}
 _NO_GROUPING = "group the hits in the client"
 INSTEAD = {
     "group_by_field": _NO_GROUPING,
@@ -270,10 +271,11 @@ def _index_params(params: Mapping[str, str]) -> tuple[dict[str, float | int | st
     for name, value in inner.items():
         if name in INSTEAD:
             raise unsupported(f"the search parameter {name}", INSTEAD[name])
+        if name in _RANGE_PARAMS and (isinstance(value, bool) or not isinstance(value, int | float)):
+            kind = _JSON_KINDS[type(value)]
+            raise InvalidParameter(f"type must be number, but is {kind}: search parameter {name} is {value}")
         if not isinstance(value, bool | int | float | str):
             raise InvalidParameter(f"search parameter {name} must be a number, string or bool, got {value}")
-        if name in _RANGE_PARAMS and (isinstance(value, bool | str)):
-            raise InvalidParameter(f"search parameter {name} must be a number, got {value!r}")
     return inner, metric_type
 
 
