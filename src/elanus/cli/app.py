@@ -130,6 +130,18 @@ def demo(
 
 
 @app.command()
+def sim(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 20,
+    first: Annotated[int, typer.Option(help="The first of them.")] = 1,
+) -> None:
+    """Run the whole system on virtual time under seeded faults, and check every invariant."""
+    from elanus.sim.report import run_seeds
+
+    if not run_seeds(first, seeds, typer.echo):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
 def settings(data_dir: DataDir = None, config: Config = None, assignments: Set = None) -> None:
     """Print the settings in effect, as a YAML file that --config takes."""
     effective = _settings(config, {"data_dir": data_dir}, assignments)

@@ -1,7 +1,7 @@
 """What must hold on a query node between any two steps of its loop.
 
 ``VIS2`` a row is served exactly once: a version names one copy of each segment, and no growing segment
-beside its sealed copy. ``TT1`` a service time is the lowest tick of its vchannels. ``DEL1`` a delete
+beside its sealed copy. ``TT1`` a service time is the lowest tick of its vchannels. ``DEL2`` a delete
 concerns older rows only.
 """
 
@@ -45,4 +45,4 @@ def _check_time(collection: Collection) -> None:
 def _check_block(block: Block) -> None:
     assert len(block.keys) == block.rows == len(block.row_ts), "VIS2: columns of different lengths"
     if block.deleted_ts is not None:
-        assert (block.deleted_ts > block.row_ts).all(), "DEL1: a row deleted before it was written"
+        assert (block.deleted_ts > block.row_ts).all(), "DEL2: a row deleted before it was written"

@@ -12,18 +12,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often what goes wrong. Probabilities per event; ``disasters`` and ``strikes`` per run."""
+    """How often what goes wrong. Probabilities per event; ``disasters`` and ``strikes`` per run.
+
+    ``torn``: a writer dies while the log has its entries.
+    """
 
     lost: float = 0.01
     doubled: float = 0.02
     slow: float = 0.02
     disk_full: float = 0.003
     job_failed: float = 0.05
+    torn: float = 0.01
     disasters: int = 6
     strikes: int = 5
 
 
-NO_FAULTS = Faults(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+NO_FAULTS = Faults(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
 
 
 class Chance:

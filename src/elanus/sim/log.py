@@ -49,8 +49,9 @@ class _Append:
 class SimLog:
     """One per run; roles get a `handle`."""
 
-    def __init__(self, chance: Chance, observe: Observer) -> None:
+    def __init__(self, chance: Chance, observe: Observer, tell: Callable[[str], None]) -> None:
         self._chance = chance
+        self._tell = tell
         self._random = chance.stream("log")
         self._delays = Delays(chance, "log delays", 0.003, 0.5)
         self._observe = observe
@@ -84,6 +85,9 @@ class SimLog:
             raise DiskFull("no room left while writing the log; free disk space, then retry")
         append = _Append(life, entries, durable, asyncio.get_running_loop().create_future())
         self._enqueue(pchannel, append, self._outages)
+        if durable and self._random.random() < self._chance.faults.torn:
+            self._tell(f"CRASH of {life.name} while it appends")
+            life.kill()
         return await asyncio.shield(append.done)
 
     async def _write(self, pchannel: str) -> None:
@@ -154,24 +158,6 @@ class LogHandle:
 
     def end(self, pchannel: str) -> Position:
         return self._log.tape.end(pchannel)
-
-    def _leaves_late(self, pchannel: str, append: _Append) -> bool:
-        """Its writer is dead. Some of what was on its way died too, some arrives, and some arrives late."""
-        fate = self._random.random()
-        if fate < _ARRIVES:
-            return False
-        if fate < _STRAGGLES:
-            append.straggles = True
-            delay_s = self._random.uniform(0.2, _STRAGGLES_FOR_S)
-            asyncio.get_running_loop().call_later(delay_s, self._enqueue, pchannel, append, self._outages)
-        return True
-
-    def _enqueue(self, pchannel: str, append: _Append, outages: int) -> None:
-        if outages != self._outages:
-            return  # the power has gone since
-        self._queues.setdefault(pchannel, []).append(append)
-        if pchannel not in self._writers:
-            self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
 
     async def sync(self, pchannel: str) -> Position:
         await self._life.gate()

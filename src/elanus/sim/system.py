@@ -99,7 +99,7 @@ class System:
         self._random = chance.stream("system")
         self.network = Network(chance, trace.note)
         self.truth = Truth(trace.note)
-        self.log = SimLog(chance, self._guarded(self.truth.observe))
+        self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
         self.records = Records(self.log.durable_end, trace.note)
         self.meta = SimMeta(chance, self._guarded(self.records.observe))
         self.store = MemoryStore(chance)

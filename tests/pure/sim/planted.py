@@ -1,0 +1,248 @@
+"""Bugs, planted one at a time into the product's code: what the simulator has to find.
+
+Each is a patch that a test applies and takes back; the product knows nothing of them. ``found_as`` names the
+invariants under which a finding counts: a bug that is found for a wrong reason is not found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from elanus.core import packs, ticks
+from elanus.core.catalog import Checkpoint
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.commits import Commits
+from elanus.datacoord.coord import DataCoord
+from elanus.proxy import reads
+from elanus.proxy.proxy import Proxy
+from elanus.proxy.queues import DmQueue
+from elanus.proxy.writes import LogWriter
+from elanus.querynode.collection import Collection
+from elanus.querynode.deletes import DeleteBuffer
+from elanus.rootcoord import tso
+from elanus.rootcoord.coord import RootCoord
+from elanus.rpc.querynode import SealedSegmentsChange
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """``seeds``: how many the simulator may take to find it, from ``first_seed`` on."""
+
+    name: str
+    plant: Plant
+    found_as: frozenset[str]
+    seeds: int = 12
+    first_seed: int = 1
+
+
+def tick_one_too_high(patch: pytest.MonkeyPatch) -> None:
+    """A proxy reports up to its oldest unfinished write instead of below it."""
+
+    def report(now: Timestamp, oldest: Any) -> tuple[Timestamp, dict[str, Timestamp]]:
+        return now, {pchannel: min(now, ts) for pchannel, ts in oldest.items()}
+
+    patch.setattr("elanus.proxy.proxy.tick_report", report)
+
+
+def unfinished_writes_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A proxy reports the present, whatever it has begun."""
+    patch.setattr("elanus.proxy.proxy.tick_report", lambda now, oldest: (now, {}))
+
+
+def one_proxy_is_enough(patch: pytest.MonkeyPatch) -> None:
+    """A tick is the maximum over the proxies, not the minimum."""
+
+    def passable(self: ticks.TickBarrier, pchannel: str) -> Timestamp:
+        reports = [report for report in self._reports.values() if report is not None]
+        return max((channels.get(pchannel, default) for default, channels in reports), default=Timestamp(0))
+
+    patch.setattr(ticks.TickBarrier, "passable", passable)
+
+
+def late_rule_dropped(patch: pytest.MonkeyPatch) -> None:
+    """What stands behind its tick is taken in with the next pack."""
+
+    def take(self: packs.PackAssembler[Any], header: Any, position: int, item: Any) -> None:
+        ts = max(header.ts, Timestamp(self._tick + 1))
+        self._waiting.append(packs._Waiting(ts, position, self._tick, self._epoch, item))
+
+    patch.setattr(packs.PackAssembler, "_take_message", take)
+
+
+def range_committed_twice(patch: pytest.MonkeyPatch) -> None:
+    """A commit does not look at where the vchannel stands, nor at who makes it."""
+
+    def unchecked(self: Commits, commit: Any) -> Any:
+        return self._state.vchannel(commit.vchannel)
+
+    patch.setattr(Commits, "_checked", unchecked)
+    patch.setattr(DataCoord, "_check_epoch", lambda self, epoch: None)
+
+
+def switched_before_the_load(patch: pytest.MonkeyPatch) -> None:
+    """A new version lets go of the growing copy of segments whose sealed copy is not there."""
+    announce = Collection.announce
+
+    def early(self: Collection, change: SealedSegmentsChange) -> None:
+        there = self.staged.keys() | self.serving.keys()
+        missing = {s for s in change.online if s not in there}
+        for channel in self.channels.values():
+            channel.release(missing)
+        announce(self, replace(change, online=tuple(s for s in change.online if s in there)))
+
+    async def not_loaded(self: Any, target: Any, segments: Any) -> None:
+        return None
+
+    patch.setattr(Collection, "announce", early)
+    patch.setattr("elanus.querycoord.loader.CollectionLoader._load", not_loaded)
+
+
+def growing_copy_kept(patch: pytest.MonkeyPatch) -> None:
+    """Handoff puts the sealed segment online and leaves the growing one, which de-duplication hides."""
+    patch.setattr("elanus.querynode.channel.Channel.release", lambda self, segment_ids: [])
+
+
+def deletes_forgotten_on_handoff(patch: pytest.MonkeyPatch) -> None:
+    """A segment that was loaded does not hear of the deletes since its checkpoint."""
+    patch.setattr(DeleteBuffer, "since", lambda self, ts: [])
+
+
+def delta_logs_not_read(patch: pytest.MonkeyPatch) -> None:
+    """A sealed segment is loaded without the deletes that lie in files."""
+    patch.setattr("elanus.querynode.sealed.read_delta_log", lambda store, file: _no_deletes(store, file))
+
+
+def _no_deletes(store: Any, file: Any) -> Any:
+    from elanus.storage.delta_log import read_delta_log
+
+    return read_delta_log(store, file).slice(0, 0)
+
+
+def deletes_reach_growing_rows_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Collection, "_delete", lambda self, vchannel, deletes: None)
+
+
+def delete_concerns_its_own_upsert(patch: pytest.MonkeyPatch) -> None:
+    """A delete also takes rows of its own timestamp."""
+    from elanus.querynode import visible
+
+    enter = visible.enter_deletes
+
+    def at_or_before(deleted_ts: Any, row_ts: Any, rows: Any, delete_ts: Any) -> int:
+        return enter(deleted_ts, row_ts - 1, rows, delete_ts)
+
+    patch.setattr(visible, "enter_deletes", at_or_before)
+
+
+def quota_kept_on_flush(patch: pytest.MonkeyPatch) -> None:
+    """A proxy says that it gave its quota back, and goes on spending it."""
+
+    async def keep(self: Proxy, collection_id: Any) -> Timestamp:
+        return Timestamp(0)
+
+    patch.setattr(Proxy, "give_back_quota", keep)
+
+
+def checkpoint_past_waiting_messages(patch: pytest.MonkeyPatch) -> None:
+    """A pack's seek position is behind its tick, though later messages stand before it."""
+
+    def seek(self: packs.PackAssembler[Any], next_position: int) -> Checkpoint:
+        return Checkpoint(self._through, next_position, self._tick, self._epoch)
+
+    patch.setattr(packs.PackAssembler, "_seek", seek)
+
+
+def epoch_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A root coordinator that starts again speaks under the epoch it had before."""
+
+    async def same(self: RootCoord) -> int:
+        return 1
+
+    patch.setattr(RootCoord, "_next_epoch", same)
+
+
+def bound_not_persisted(patch: pytest.MonkeyPatch) -> None:
+    """The oracle begins where the clock is, not above what it has handed out."""
+    start = tso.TimestampOracle.start
+
+    async def forgetful(self: tso.TimestampOracle) -> None:
+        class Nothing:
+            async def get(self, key: str) -> None:
+                return None
+
+            txn = self._meta.txn
+
+        self._meta = Nothing()  # type: ignore[assignment]
+        await start(self)
+
+    patch.setattr(tso.TimestampOracle, "start", forgetful)
+
+
+def acknowledged_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """A write is acknowledged when the log has been told of it."""
+
+    async def append(self: LogWriter, task_id: Any, messages: Any, size_bytes: int) -> None:
+        entries = await self._encoded(messages, size_bytes)
+        await self._queue.turn(task_id)
+        kept = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
+        self.__dict__.setdefault("kept", []).extend(kept)
+        await asyncio.sleep(0)
+        self._queue.handed_over(task_id)
+
+    patch.setattr(LogWriter, "append", append)
+
+
+def finished_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    """A write counts as finished for the ticks as soon as it is on its way."""
+    handed_over = DmQueue.handed_over
+
+    def early(self: DmQueue, task_id: Any) -> None:
+        handed_over(self, task_id)
+        self._writes._by_pchannel.clear()
+
+    patch.setattr(DmQueue, "handed_over", early)
+    patch.setattr(ticks.UnfinishedWrites, "remove", lambda self, ts, pchannels: None)
+
+
+def guarantee_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """A read is answered as of what is served, however old that is."""
+
+    def served(self: reads.Reader, cached: Any, *_: Any) -> Timestamp:
+        return self._nodes.service_time(cached.collection_id)
+
+    patch.setattr(reads.Reader, "_read_timestamp", served)
+
+
+def merged_blocks_lose_deletes(patch: pytest.MonkeyPatch) -> None:
+    """When small blocks of a growing segment become one, the deletes in them are forgotten."""
+    patch.setattr("elanus.querynode.growing._joined_deletes", lambda parts: None)
+
+
+BUGS = (
+    Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
+    Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
+    Bug("one proxy is enough", one_proxy_is_enough, frozenset({"TT2"})),
+    Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "VIS2", "VIS4", "DEL1", "SEG1"})),
+    Bug("range committed twice", range_committed_twice, frozenset({"SEG1", "CKPT1", "VIS2", "SEG2"})),
+    Bug("switched before the load", switched_before_the_load, frozenset({"VIS1"})),
+    Bug("growing copy kept", growing_copy_kept, frozenset({"VIS2"})),
+    Bug("deletes forgotten on handoff", deletes_forgotten_on_handoff, frozenset({"DEL1", "VIS2", "VIS4"})),
+    Bug("delta logs not read", delta_logs_not_read, frozenset({"DEL1", "VIS2"})),
+    Bug("deletes reach growing rows only", deletes_reach_growing_rows_only, frozenset({"DEL1", "VIS2"})),
+    Bug("delete concerns its own upsert", delete_concerns_its_own_upsert, frozenset({"DEL2", "VIS1"})),
+    Bug("quota kept on flush", quota_kept_on_flush, frozenset({"SEG3", "LIVE1", "SEG1"})),
+    Bug("checkpoint past waiting messages", checkpoint_past_waiting_messages, frozenset({"VIS1", "SEG1"})),
+    Bug("epoch forgotten", epoch_forgotten, frozenset({"TT1"})),
+    Bug("bound not persisted", bound_not_persisted, frozenset({"TT4", "TT1", "TT2", "TT3", "CON1"})),
+    Bug("acknowledged before durable", acknowledged_before_it_is_durable, frozenset({"DUR1", "TT2"})),
+    Bug("finished before written", finished_before_it_is_written, frozenset({"TT2"})),
+    Bug("guarantee not waited for", guarantee_not_waited_for, frozenset({"CON1"})),
+    Bug("merged blocks lose deletes", merged_blocks_lose_deletes, frozenset({"DEL1", "VIS2"})),
+)
