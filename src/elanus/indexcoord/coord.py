@@ -2,7 +2,8 @@
 
 Level-triggered: whenever segments or indexes changed it compares what is flushed with what is built and
 starts the builds that are missing. A build that was running when this role or its index node went away is
-simply missing again; it is assigned anew under a higher version, and the older result does not count.
+simply missing again; it is assigned anew under a higher version, and the older result does not count. One
+that failed is tried again before it counts as failed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from elanus.storage.port import ObjectStore
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
+_RETRY_FACTOR = 10.0
+_ATTEMPTS_MAX = 3
 _log = structlog.get_logger("indexcoord")
 
 
@@ -66,6 +69,7 @@ class IndexCoord:
         self._dial = dial
         self._policy = policy
         self._changes = Changes(clock.wall_ms())
+        self._defining = asyncio.Lock()
         self._wake = asyncio.Event()
         self._node: IndexNodeApi | None = None
         self._node_id = NodeID(0)
@@ -92,16 +96,17 @@ class IndexCoord:
         self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
     ) -> None:
         resolve_index(params, field.data_type, field.dim)
-        for index in self._state.indexes(collection_id):
-            if index.name == name and index.field_id == field.field_id and dict(index.params) == dict(params):
-                return
-            if index.name == name or index.field_id == field.field_id:
-                raise _conflict(index, name)
-        index_id = IndexID(await self._rootcoord.alloc_ids(1))
-        created = await self._rootcoord.alloc_timestamp(1)
-        await self._state.put_index(
-            Index(index_id, collection_id, field.field_id, name, dict(params), created)
-        )
+        async with self._defining:
+            for known in self._state.indexes(collection_id):
+                if (known.name, known.field_id, dict(known.params)) == (name, field.field_id, dict(params)):
+                    return
+                if known.name == name or known.field_id == field.field_id:
+                    raise _conflict(known, name)
+            index_id = IndexID(await self._rootcoord.alloc_ids(1))
+            created = await self._rootcoord.alloc_timestamp(1)
+            await self._state.put_index(
+                Index(index_id, collection_id, field.field_id, name, dict(params), created)
+            )
         await self._changed(collection_id)
 
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
@@ -121,14 +126,9 @@ class IndexCoord:
     async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]:
         segments = await self._datacoord.segments(collection_id)
         flushed = {s.segment_id: s.rows for s in segments if s.state is SegmentState.FLUSHED}
-        unflushed_rows = sum(
-            s.rows
-            for s in segments
-            if s.state in (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
-        )
-        return tuple(self._status(i, flushed, unflushed_rows) for i in self._state.indexes(collection_id))
+        return tuple(self._status(index, flushed) for index in self._state.indexes(collection_id))
 
-    def _status(self, index: Index, flushed: Mapping[SegmentID, int], unflushed_rows: int) -> IndexStatus:
+    def _status(self, index: Index, flushed: Mapping[SegmentID, int]) -> IndexStatus:
         builds = {s: self._state.build(index.index_id, s) for s in flushed}
         failed = [b for b in builds.values() if b is not None and b.state is BuildState.FAILED]
         indexed = sum(rows for s, rows in flushed.items() if _is_finished(builds[s]))
@@ -248,30 +248,43 @@ class IndexCoord:
             asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._wake.set)
 
     async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
-        async with self._slots:
-            node = self._node
-            if node is None:
-                return
+        """To its end, or until the index node is lost: then it is simply missing again.
+
+        A failure may have passed a moment later (a full disk, a JVM that was killed): it counts when it
+        comes again and again.
+        """
+        pause_s = _RETRY_PAUSE_S
+        for attempts_left in reversed(range(_ATTEMPTS_MAX)):
             build = replace(build, version=build.version + 1, state=BuildState.IN_PROGRESS)
-            await self._state.put_build(build)
-            try:
-                file = await node.build_index(await self._request(index, build, manifest))
-            except (Unavailable, DeadlineExceeded) as error:
-                _log.info(
-                    "index node lost; the build is assigned anew", build=build.build_id, error=error.message
-                )
-                if self._node is node:
-                    self._node = None
-                return
-            except ElanusError as error:
-                _log.error("index build failed", build=build.build_id, error=error.message)
-                await self._state.put_build(
-                    replace(build, state=BuildState.FAILED, fail_reason=error.message)
-                )
-                self._changes.happened()
-                return
-            await self._state.put_build(replace(build, state=BuildState.FINISHED, file=file))
-            self._changes.happened()
+            async with self._slots:
+                node = self._node
+                if node is None:
+                    return
+                await self._state.put_build(build)
+                try:
+                    file = await node.build_index(await self._request(index, build, manifest))
+                except (Unavailable, DeadlineExceeded) as error:
+                    self._lost(node, error)
+                    return
+                except ElanusError as error:
+                    _log.error("index build failed", build=build.build_id, error=error.message)
+                    failure = error.message
+                else:
+                    await self._end_build(replace(build, state=BuildState.FINISHED, file=file))
+                    return
+            if attempts_left:
+                await asyncio.sleep(pause_s)
+                pause_s *= _RETRY_FACTOR
+        await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=failure))
+
+    async def _end_build(self, build: Build) -> None:
+        await self._state.put_build(build)
+        self._changes.happened()
+
+    def _lost(self, node: IndexNodeApi, error: ElanusError) -> None:
+        _log.info("index node lost; its builds are assigned anew", error=error.message)
+        if self._node is node:
+            self._node = None
 
     async def _request(self, index: Index, build: Build, manifest: SegmentManifest) -> BuildIndex:
         collection = await self._rootcoord.collection_by_id(index.collection_id)
