@@ -404,10 +404,12 @@ async def test_a_coordinator_that_is_away_is_followed_again_when_it_is_back(who:
     bench = await loaded(Bench())
     peer = getattr(bench, who)
     peer.calls.failing["wait_change"] = Unavailable("restarting")
+    await asyncio.sleep(10)
+    bench.data.recoveries[CID] = recovery(ONE, manifest(1))
     peer.changes.happened()
     await asyncio.sleep(10)
+    assert bench.node.served() == set()
     peer.calls.failing.clear()
-    bench.data.recoveries[CID] = recovery(ONE, manifest(1))
     await asyncio.sleep(2)
     assert bench.node.served() == {1}
     await bench.coord.stop()
