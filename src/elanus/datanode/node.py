@@ -124,6 +124,10 @@ class DataNode:
 
     async def _serve(self) -> None:
         # Forget before registering: what datacoord tells the new owner may arrive before its answer does.
+        # Readers may run already, of vchannels it told of since the last registration ended.
+        for reader in self._readers.values():
+            reader.cancel()
+        self._readers.clear()
         self._channels.clear()
         self._orders.clear()
         self._failed = asyncio.get_running_loop().create_future()
