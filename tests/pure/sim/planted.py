@@ -230,7 +230,9 @@ BUGS = (
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
     Bug("one proxy is enough", one_proxy_is_enough, frozenset({"TT2"})),
     Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "VIS2", "VIS4", "DEL1", "SEG1"})),
-    Bug("range committed twice", range_committed_twice, frozenset({"SEG1", "CKPT1", "VIS2", "SEG2"})),
+    Bug(
+        "range committed twice", range_committed_twice, frozenset({"SEG1", "CKPT1", "VIS2", "SEG2", "LIVE1"})
+    ),
     Bug("switched before the load", switched_before_the_load, frozenset({"VIS1"})),
     Bug("growing copy kept", growing_copy_kept, frozenset({"VIS2"})),
     Bug("deletes forgotten on handoff", deletes_forgotten_on_handoff, frozenset({"DEL1", "VIS2", "VIS4"})),
@@ -238,7 +240,11 @@ BUGS = (
     Bug("deletes reach growing rows only", deletes_reach_growing_rows_only, frozenset({"DEL1", "VIS2"})),
     Bug("delete concerns its own upsert", delete_concerns_its_own_upsert, frozenset({"DEL2", "VIS1"})),
     Bug("quota kept on flush", quota_kept_on_flush, frozenset({"SEG3", "LIVE1", "SEG1"})),
-    Bug("checkpoint past waiting messages", checkpoint_past_waiting_messages, frozenset({"VIS1", "SEG1"})),
+    Bug(
+        "checkpoint past waiting messages",
+        checkpoint_past_waiting_messages,
+        frozenset({"VIS1", "VIS2", "DEL1", "SEG1"}),
+    ),
     Bug("epoch forgotten", epoch_forgotten, frozenset({"TT1"})),
     Bug("bound not persisted", bound_not_persisted, frozenset({"TT4", "TT1", "TT2", "TT3", "CON1"})),
     Bug("acknowledged before durable", acknowledged_before_it_is_durable, frozenset({"DUR1", "TT2"})),

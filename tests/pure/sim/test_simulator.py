@@ -1,4 +1,4 @@
-"""The simulator keeps its own promises: the same seed is the same run, and a run that is well finds nothing."""
+"""The simulator keeps its promises: the same seed is the same run, and it finds nothing where nothing is."""
 
 from __future__ import annotations
 
