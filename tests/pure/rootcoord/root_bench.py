@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
-from fakes import FakeData, FakeIndexCoord, FakeProxy, FakeQueryCoord, schema
+import pytest
+from fakes import FakeData, FakeIndexCoord, FakeProxy, FakeQueryCoord, schema, settle
 from virtual_time import VirtualClock
 
 from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import ElanusError
 from elanus.core.messages import MsgKind
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
@@ -93,3 +95,17 @@ def new(
 ) -> NewCollection:
     of = of or schema(name, numbered=False)
     return NewCollection(database, of, shards, ConsistencyLevel.BOUNDED, properties or {})
+
+
+async def started(*collections: str) -> tuple[Bench, RootCoord]:
+    bench = Bench()
+    root = await bench.start()
+    for name in collections:
+        await root.create_collection(new(name))
+    await settle()
+    return bench, root
+
+
+async def refused(work: Awaitable[object], error: type[ElanusError], match: str | None = None) -> None:
+    with pytest.raises(error, match=match):
+        await work

@@ -1,0 +1,137 @@
+"""Databases, names, aliases and properties: what may be called what."""
+
+from __future__ import annotations
+
+import pytest
+from root_bench import new, refused, started
+
+from elanus.core.errors import (
+    AliasAlreadyExists,
+    AliasConflict,
+    AliasNotFound,
+    CollectionNotFound,
+    DatabaseLimitReached,
+    DatabaseNotFound,
+    ElanusError,
+    InvalidParameter,
+)
+from elanus.rootcoord import names
+
+# databases
+
+
+async def test_databases_come_and_go_and_keep_their_names_apart() -> None:
+    _, root = await started("c")
+    await root.create_database("books", {"a": "1", "b": "2"})
+    made = await root.create_collection(new("c", database="books"))
+    assert made.collection_id != (await root.describe_collection("default", "c")).collection_id
+    assert [d.name for d in await root.list_databases()] == ["default", "books"]
+    assert [c.name for c in await root.list_collections("books")] == ["c"]
+    assert len(await root.list_collections("")) == 2
+    await refused(root.drop_database("books"), InvalidParameter, "not empty")
+    await root.drop_collection("books", "c")
+    await root.drop_database("books")
+    await refused(root.describe_collection("books", "c"), DatabaseNotFound)
+    await root.stop()
+
+
+async def test_rules_of_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "DATABASES_MAX", 2)
+    _, root = await started()
+    await refused(root.drop_database("default"), InvalidParameter, "default")
+    await refused(root.drop_database("nope"), DatabaseNotFound)
+    await root.create_database("books", {"a": "1", "b": "2"})
+    await refused(root.create_database("books", {}), InvalidParameter, "already exist")
+    await refused(root.create_database("more", {}), DatabaseLimitReached)
+    await root.alter_database("books", {"b": "3", "c": "4"}, ("a",))
+    assert dict((await root.list_databases())[1].properties) == {"b": "3", "c": "4"}
+    await root.stop()
+
+
+# names
+
+
+async def test_renaming_changes_record_and_schema_and_empties_caches() -> None:
+    bench, root = await started("c")
+    cid = (await root.describe_collection("default", "c")).collection_id
+    await root.create_alias("default", "c", "a")
+    bench.proxy.calls.asked.clear()
+    await root.rename_collection("default", "c", "d", "")
+    found = await root.describe_collection("default", "d")
+    assert (found.collection_id, found.schema.name) == (cid, "d")
+    assert await root.describe_collection("default", "a") == found
+    assert bench.proxy.calls.of("invalidate_collection") == [cid]
+    await refused(root.describe_collection("default", "c"), CollectionNotFound)
+    await root.stop()
+
+
+async def test_a_collection_moves_to_another_database_only_without_aliases() -> None:
+    _, root = await started("c")
+    await root.create_database("books", {})
+    await root.create_alias("default", "c", "a")
+    await refused(root.rename_collection("default", "c", "c", "books"), InvalidParameter, "drop all aliases")
+    await root.drop_alias("default", "a")
+    await root.rename_collection("default", "c", "c", "books")
+    assert [c.name for c in await root.list_collections("books")] == ["c"]
+    assert await root.list_collections("default") == ()
+    await root.stop()
+
+
+@pytest.mark.parametrize(
+    ("old", "new_", "database", "error"),
+    [
+        ("nope", "x", "", CollectionNotFound),
+        ("a", "x", "", InvalidParameter),
+        ("c", "d", "", InvalidParameter),
+        ("c", "a", "", InvalidParameter),
+        ("c", "x", "nope", DatabaseNotFound),
+    ],
+)
+async def test_names_that_cannot_be_taken(
+    old: str, new_: str, database: str, error: type[ElanusError]
+) -> None:
+    _, root = await started("c", "d")
+    await root.create_alias("default", "c", "a")
+    before = await root.list_collections("")
+    await refused(root.rename_collection("default", old, new_, database), error)
+    assert await root.list_collections("") == before
+    await root.stop()
+
+
+async def test_an_alias_is_a_second_name() -> None:
+    bench, root = await started("c", "d")
+    await root.create_alias("default", "c", "a")
+    await root.create_alias("default", "c", "a")  # the same again
+    assert (await root.describe_collection("default", "a")).name == "c"
+    await root.alter_alias("default", "d", "a")
+    assert (await root.describe_collection("default", "a")).name == "d"
+    assert (await root.describe_collection("default", "c")).aliases == ()
+    ids = [(await root.describe_collection("default", n)).collection_id for n in ("c", "d")]
+    assert bench.proxy.calls.of("invalidate_collection")[-2:] == ids, "both caches are emptied"
+    await root.drop_alias("default", "a")
+    await root.drop_alias("default", "a")  # dropping what is not there succeeds
+    await refused(root.describe_collection("default", "a"), CollectionNotFound)
+    await root.stop()
+
+
+async def test_rules_of_aliases() -> None:
+    _, root = await started("c", "d")
+    await root.create_alias("default", "c", "a")
+    await refused(root.create_alias("default", "d", "a"), AliasAlreadyExists)
+    await refused(root.create_alias("default", "d", "c"), AliasConflict)
+    await refused(root.create_alias("default", "a", "b"), CollectionNotFound)
+    await refused(root.alter_alias("default", "a", "a"), CollectionNotFound)
+    await refused(root.alter_alias("default", "d", "nope"), AliasNotFound)
+    await refused(root.alter_alias("default", "d", "c"), AliasConflict)
+    await refused(root.create_alias("default", "nope", "b"), CollectionNotFound)
+    assert {c.name: c.aliases for c in await root.list_collections("default")} == {"c": ("a",), "d": ()}
+    await root.stop()
+
+
+async def test_properties_are_set_and_deleted_through_any_name() -> None:
+    _, root = await started("c")
+    await root.create_alias("default", "c", "a")
+    await root.alter_collection("default", "a", {"ttl": "7", "x": "1"}, ())
+    await root.alter_collection("default", "c", {"ttl": "8"}, ("x",))
+    assert dict((await root.describe_collection("default", "c")).properties) == {"ttl": "8"}
+    await root.stop()
