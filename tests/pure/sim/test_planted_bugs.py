@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from planted import BUGS, Bug
 
+from elanus.core.invariants import INVARIANTS
 from elanus.sim.run import run_seed
 
 
@@ -20,3 +23,11 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> No
             assert outcome.story, "a finding tells how it came about"
             return
     pytest.fail(f"{bug.name} was not found in {bug.seeds} seeds: {found}")
+
+
+def test_the_page_lists_every_invariant_and_every_planted_bug() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reliability.md").read_text()
+    for name, sentence in INVARIANTS.items():
+        assert f"| {name} | {sentence} |" in page
+    for bug in BUGS:
+        assert f"| {bug.name} | {', '.join(sorted(bug.found_as))} |" in page
