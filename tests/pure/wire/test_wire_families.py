@@ -252,6 +252,20 @@ def test_loading_is_started_followed_and_undone(call: Call, front: FakeFront) ->
 
 
 @pytest.mark.usefixtures("books")
+def test_a_loaded_collection_has_one_replica_on_every_query_node(call: Call) -> None:
+    answer = call("GetReplicas", collection_name="books", with_shard_nodes=True)
+    (replica,) = answer.replicas
+    shown = call("DescribeCollection", collection_name="books")
+    assert (replica.collectionID, list(replica.node_ids)) == (shown.collectionID, [3])
+    assert [s.dm_channel_name for s in replica.shard_replicas] == list(shown.virtual_channel_names)
+    assert [list(s.node_ids) for s in replica.shard_replicas] == [[3]] * len(replica.shard_replicas)
+    partitions = call("ShowPartitions", collection_name="books")
+    assert list(replica.partition_ids) == list(partitions.partitionIDs)
+    assert call("ReleaseCollection", collection_name="books").code == 0
+    assert call("GetReplicas", collection_name="books").status.code == 101
+
+
+@pytest.mark.usefixtures("books")
 def test_what_cannot_be_loaded_is_refused(call: Call) -> None:
     assert "due to no partition specified" in call("LoadPartitions", collection_name="books").reason
     assert "due to no partition specified" in call("ReleasePartitions", collection_name="books").reason

@@ -55,6 +55,7 @@ BUILT = {
     "GetPartitionStatistics",
     "GetPersistentSegmentInfo",
     "GetQuerySegmentInfo",
+    "GetReplicas",
     "GetVersion",
     "HasCollection",
     "HasPartition",

@@ -8,7 +8,7 @@ from elanus.proxy.wire.requests import Context, rpc
 from elanus.proxy.wire.stubs import Message, milvus_pb2
 
 DEFAULT_RESOURCE_GROUP = "__default_resource_group"
-_QUERY_NODE_ROLE = "querynode"
+QUERY_NODE_ROLE = "querynode"
 
 
 class ResourceGroups:
@@ -25,7 +25,7 @@ class ResourceGroups:
     def DescribeResourceGroup(self, request: Message, context: Context) -> Message:
         if request.resource_group != DEFAULT_RESOURCE_GROUP:
             raise ResourceGroupNotFound(f"resource group not found[rg={request.resource_group}]")
-        nodes = [c for c in self._front.components() if c.role == _QUERY_NODE_ROLE]
+        nodes = [c for c in self._front.components() if c.role == QUERY_NODE_ROLE]
         response = milvus_pb2.DescribeResourceGroupResponse()
         group = response.resource_group
         group.name = DEFAULT_RESOURCE_GROUP
