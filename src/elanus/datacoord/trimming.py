@@ -12,12 +12,19 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi) -> None:
     """Trim each pchannel to the lowest checkpoint of its vchannels, and to its end when it has none.
 
     A pchannel without vchannels is trimmed only when rootcoord does not use it either. The end is looked
-    up first: a collection that is created after that begins behind it.
+    up first: a collection that is created after that begins behind it. So does one whose creation has not
+    ended: the ticks, and with them all checkpoints, wait for it. One that has ended and was not heard of
+    here (the call got lost) is known to rootcoord, and keeps the log from its start on.
     """
     keep: dict[str, int] = {}
     for vchannel in state.vchannels():
         pchannel, position = pchannel_of(vchannel.vchannel), vchannel.checkpoint.position
         keep[pchannel] = min(keep.get(pchannel, position), position)
+    for collection in await rootcoord.list_collections(""):
+        for name, start in collection.starts.items():
+            pchannel = pchannel_of(name)
+            if state.vchannel(name) is None and pchannel in keep:
+                keep[pchannel] = min(keep[pchannel], start.position)
     ends = {pchannel: log.end(pchannel) for pchannel in log.pchannels() if pchannel not in keep}
     in_use = await rootcoord.ticks() if ends else {}
     for pchannel, end in ends.items():

@@ -53,9 +53,22 @@ async def test_a_collection_that_is_being_dropped_holds_the_log_until_its_end_is
     await bench.coord.drop_collection(CID)
     await asyncio.sleep(15)
     assert first_left(bench) == 1
+    bench.root.collections.pop(CID)
     await bench.coord.channel_dropped(bench.epoch, bench.vchannel)
     await asyncio.sleep(15)
     assert first_left(bench) == positions[4]
+    await bench.coord.stop()
+
+
+async def test_a_collection_that_was_not_heard_of_holds_the_log_from_its_start_on(tmp_path: Path) -> None:
+    unheard = collection(schema("d"), CollectionID(500))
+    bench = Bench(tmp_path)
+    await bench.watched()
+    bench.root.collections[unheard.collection_id] = unheard
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[4]))
+    await asyncio.sleep(15)
+    assert first_left(bench) == unheard.starts[unheard.vchannels[0]].position
     await bench.coord.stop()
 
 
