@@ -13,7 +13,7 @@ from elanus.sim.chance import NO_FAULTS
 from elanus.sim.report import run_seeds
 from elanus.sim.run import run_seed
 
-SEEDS = 60
+SEEDS = 50
 _PRINT_DIGEST = "from elanus.sim.run import run_seed; print(run_seed({seed}).digest)"
 
 
