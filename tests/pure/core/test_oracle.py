@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from elanus.core.oracle import ALLOCATION_MAX, Oracle
+from elanus.core.oracle import ALLOCATION_MAX, Oracle, Pace
 from elanus.core.timestamps import LOGICAL_MASK, compose, logical, physical_ms
 
 WINDOW_MS = 3000
@@ -126,3 +126,11 @@ def test_a_bound_that_comes_late_does_not_move_it_back() -> None:
 def test_counts_outside_the_range_are_refused(count: int) -> None:
     with pytest.raises(ValueError, match=str(count)):
         started().allocate(count, NOW_MS)
+
+
+def test_time_goes_on_at_half_speed_until_a_clock_that_stepped_back_has_caught_up() -> None:
+    pace = Pace(0, 0.0)
+    assert pace.now_ms(10_000, 1.0) == 10_000
+    assert pace.now_ms(4_000, 3.0) == 11_000, "2 s have passed, and the clock stepped back"
+    assert pace.now_ms(11_000, 10.0) == 14_500
+    assert pace.now_ms(20_000, 19.0) == 20_000, "caught up"

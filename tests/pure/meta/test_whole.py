@@ -1,0 +1,36 @@
+"""A change that was begun ends as a whole, whoever stops waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from elanus.meta.whole import whole
+
+
+async def test_a_cancelled_caller_leaves_no_half_of_a_change() -> None:
+    steps: list[str] = []
+
+    @whole
+    async def change() -> None:
+        steps.append("persisted")
+        await asyncio.sleep(1)
+        steps.append("shown")
+
+    caller = asyncio.ensure_future(change())
+    await asyncio.sleep(0.5)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert steps == ["persisted", "shown"], "the caller ends after the change, not within it"
+
+
+async def test_it_answers_and_raises_as_the_change_does() -> None:
+    @whole
+    async def change(value: int) -> int:
+        return 100 // value
+
+    assert await change(5) == 20
+    with pytest.raises(ZeroDivisionError):
+        await change(0)
