@@ -49,19 +49,62 @@ class Usage:
         return sum(self.rss_mb.values())
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """One process when last seen. ``waited_s``: CPU time of ended children that it has waited for."""
+
+    role: str
+    parent: int
+    own_s: float
+    waited_s: float
+
+
+class Meter:
+    """Reads what trees of processes use, and remembers those that have ended.
+
+    A process that ends takes its CPU time with it, unless its parent waits for it: then the parent's time
+    counts it. So a tree's total could go back between two looks. What was last seen of a process stays in
+    the sum when it has ended and its parent's time has not grown by as much.
+    """
+
+    def __init__(self, label: Label) -> None:
+        self._label = label
+        self._seen: dict[int, _Seen] = {}
+        self._ended: list[_Seen] = []
+
+    def read(self, pids: Sequence[int]) -> Usage:
+        """Look at the trees below `pids` now; processes that end meanwhile are left out."""
+        rss_mb: dict[str, float] = defaultdict(float)
+        now: dict[int, _Seen] = {}
+        for process in _trees(pids):
+            try:
+                with process.oneshot():
+                    role, times, memory = self._label(process), process.cpu_times(), process.memory_info()
+                    parent = process.ppid()
+            except psutil.NoSuchProcess:
+                continue
+            waited_s = times.children_user + times.children_system
+            now[process.pid] = _Seen(role, parent, times.user + times.system, waited_s)
+            rss_mb[role] += memory.rss / 1e6
+        self._ended += [
+            seen for pid, seen in self._seen.items() if pid not in now and self._is_lost(seen, now)
+        ]
+        self._seen = now
+        cpu_s: dict[str, float] = defaultdict(float)
+        for seen in (*now.values(), *self._ended):
+            cpu_s[seen.role] += seen.own_s + seen.waited_s
+        return Usage(dict(cpu_s), dict(rss_mb))
+
+    def _is_lost(self, ended: _Seen, now: Mapping[int, _Seen]) -> bool:
+        before, after = self._seen.get(ended.parent), now.get(ended.parent)
+        if before is None or after is None:
+            return True
+        return after.waited_s - before.waited_s < ended.own_s + ended.waited_s
+
+
 def usage_of(pids: Sequence[int], label: Label) -> Usage:
-    """Look at the trees below `pids` now; processes that end meanwhile are left out."""
-    cpu_s: dict[str, float] = defaultdict(float)
-    rss_mb: dict[str, float] = defaultdict(float)
-    for process in _trees(pids):
-        try:
-            with process.oneshot():
-                role, times, memory = label(process), process.cpu_times(), process.memory_info()
-        except psutil.NoSuchProcess:
-            continue
-        cpu_s[role] += times.user + times.system + times.children_user + times.children_system
-        rss_mb[role] += memory.rss / 1e6
-    return Usage(dict(cpu_s), dict(rss_mb))
+    """One look at the trees below `pids`."""
+    return Meter(label).read(pids)
 
 
 class ServerProcess:
@@ -81,7 +124,7 @@ class ServerProcess:
         label: Label,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._label = label
+        self._meter = Meter(label)
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -100,7 +143,7 @@ class ServerProcess:
 
     def usage(self) -> Usage:
         """CPU and memory of the whole tree now."""
-        return usage_of([self.pid], self._label)
+        return self._meter.read([self.pid])
 
     def check_running(self) -> None:
         """Raise when the server has ended by itself.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import psutil
 import pytest
 
 from benchmarks import processes
-from benchmarks.processes import ServerProcess, Usage, wait_for_quiet
+from benchmarks.processes import Meter, ServerProcess, Usage, wait_for_quiet
 
 
 def everything(process: psutil.Process) -> str:
@@ -78,3 +80,18 @@ def test_quiet_is_two_calm_seconds_on_end(
     remaining = iter(seen)
     wait_for_quiet(lambda: Usage(next(remaining), {}), limit_s=60, roles=roles)
     assert len(list(remaining)) == len(seen) - looks
+
+
+_BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\ninput()"
+
+
+def test_a_process_that_ended_keeps_its_share_of_the_sum() -> None:
+    command = [sys.executable, "-c", f"{_BUSY.replace('input()', 'print(flush=True); input()')}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        meter = Meter(lambda _: "worker")
+        before = meter.read([process.pid]).total_cpu_s
+        process.communicate(b"\n", timeout=30)
+    assert before >= 0.3
+    assert meter.read([process.pid]).total_cpu_s == before
