@@ -45,6 +45,10 @@ sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST
 docs: $(VENV)/.demo  ## Write the pages that are made from the code
 	$(BIN)/elanus docs docs
 
+.PHONY: compatibility
+compatibility: $(VENV)/.dev  ## Run the client generations and write what they can do to docs/compatibility.md
+	$(BIN)/python tests/e2e/compatibility.py
+
 .PHONY: clean
 clean:  ## Remove what the targets made, the environment too
 	rm -rf $(VENV) .bench .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out

@@ -1,0 +1,111 @@
+"""The compatibility page: what each client generation can do here, found out by running it.
+
+Each client is installed from PyPI into an environment of its own under ``.clients/``, made once, and
+runs `client_program` against a fresh server. `make compatibility` writes ``docs/compatibility.md`` from
+what came of it, and a test compares the page with a new run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness import Server
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "compatibility.md"
+PROGRAM = Path(__file__).with_name("client_program.py")
+ENVIRONMENTS = ROOT / ".clients"
+
+CLIENTS: Mapping[str, tuple[str, ...]] = {
+    "2.3.6": ("setuptools<70", "marshmallow<4", "numpy<2"),
+    "2.6.17": (),
+    "3.0.2": (),
+}
+"""Releases of pymilvus, and what else has to be installed with them."""
+
+PROGRAM_TIMEOUT_S = 240.0
+
+Outcomes = Mapping[str, Mapping[str, str]]
+"""Section → title → outcome, as `client_program` prints them."""
+
+INTRODUCTION = """\
+# Compatibility
+
+<!-- Written by `make compatibility` from runs of the clients: edit tests/e2e/client_program.py. -->
+
+What programs written for [pymilvus](https://pypi.org/project/pymilvus/) can do with Elanus. Every row
+is a check in [client_program.py](../tests/e2e/client_program.py), run with each of these releases against
+a server: it does the thing and compares the answer. A dash: that release of the client does not have it.
+"""
+
+
+def python_of(version: str) -> Path:
+    """The Python of an environment with that client. It is made when it is not there yet."""
+    directory = ENVIRONMENTS / version
+    python = directory / "bin" / "python"
+    complete = directory / "complete"
+    if not complete.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, f"pymilvus=={version}", *CLIENTS[version]], check=True)
+        complete.touch()
+    return python
+
+
+def outcomes_of(version: str, server: Server) -> Outcomes:
+    """What came of the program with that client against an empty server."""
+    # nothing of the environment the tests run in: the client has only its own packages
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(python_of(version)), str(PROGRAM), server.uri],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_TIMEOUT_S,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout)
+    assert answer["pymilvus"] == version
+    outcomes: Outcomes = answer["outcomes"]
+    return outcomes
+
+
+def page(outcomes: Mapping[str, Outcomes]) -> str:
+    """The page of these outcomes by client version."""
+    parts = [INTRODUCTION]
+    newest = list(outcomes)[-1]
+    for section, rows in outcomes[newest].items():
+        parts.append(f"\n## {section}\n\n| | {' | '.join(outcomes)} |\n|---|{'---|' * len(outcomes)}\n")
+        for title in rows:
+            cells = [cell(of_client[section][title]) for of_client in outcomes.values()]
+            parts.append(f"| {title} | {' | '.join(cells)} |\n")
+    return "".join(parts)
+
+
+def cell(outcome: str) -> str:
+    return {"yes": "yes", "absent": "–"}.get(outcome, "no")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory, Server(Path(directory) / "data") as server:
+        server.start().wait_for_spark()
+        outcomes = {version: outcomes_of(version, server) for version in CLIENTS}
+    for version, sections in outcomes.items():
+        for section, rows in sections.items():
+            for title, outcome in rows.items():
+                if cell(outcome) == "no":
+                    sys.stderr.write(f"{version}: {section}: {title}: {outcome}\n")
+    PAGE.write_text(page(outcomes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
