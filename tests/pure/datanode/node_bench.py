@@ -68,6 +68,8 @@ class Coordinator:
         known = self.assignments.get(commit.vchannel)
         if known is None or known.checkpoint != commit.expected:
             raise CommitRefused("the checkpoint is elsewhere")
+        if commit.checkpoint.ts < commit.expected.ts:
+            raise CommitRefused("the range ends before it begins")
         self.assignments[commit.vchannel] = assignment(commit.vchannel, commit.checkpoint)
         self.commits.append(commit)
 

@@ -161,6 +161,43 @@ async def test_a_collection_that_comes_later_is_followed_from_its_start() -> Non
     await bench.stop()
 
 
+async def test_one_that_it_follows_already_is_not_put_back_to_where_it_began() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    await bench.insert(1, 10)
+    tick = await bench.tick()
+    await bench.node.sync_channel(V0)
+    await settle()
+    await bench.node.watch_channels((assignment(V0),))  # said late
+    await bench.insert(1, 4)
+    await bench.tick()
+    report = bench.coord.last(V0)
+    assert (report.checkpoint_ts, dict(report.segment_rows)) == (tick, {1: 4})
+    await bench.stop()
+
+
+async def test_a_write_at_the_very_moment_of_the_checkpoint_is_before_it() -> None:
+    """A tick is one below the oldest unfinished write: where another one may be stamped that is finished."""
+    bench = Bench(V0)
+    await bench.start()
+    await bench.insert(2, 20, ts=compose(9000))  # waits, and holds the seek position
+    await bench.insert(1, 10, ts=compose(5000))
+    await bench.tick(ts=compose(5000))
+    await bench.node.sync_channel(V0)
+    await settle()
+    assert bench.committed_rows() == {1: 10}
+    bench.coord.epoch += 1  # it has to register again, and reads again what stands behind the position
+    bench.ms = 9001
+    await bench.tick()
+    await asyncio.sleep(2)
+    await bench.tick()
+    await bench.node.sync_channel(V0)
+    await settle()
+    assert bench.committed_rows() == {1: 10, 2: 20}
+    assert dict(bench.coord.reports[-1].segment_rows) in ({}, {2: 20})
+    await bench.stop()
+
+
 async def test_a_collection_created_while_it_registers_is_followed() -> None:
     bench = Bench(V0)
     register = bench.coord.register_datanode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 from fakes import settle
@@ -13,6 +14,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import compose
+from elanus.log.port import LogEntry, LogReader, Position
 from elanus.pipeline.port import JobCancelled, JobFailed
 
 S1, S2 = SegmentID(1), SegmentID(2)
@@ -318,6 +320,65 @@ async def test_a_job_whose_collection_is_dropped_meanwhile_ends_quietly() -> Non
     await settle()
     assert bench.coord.epoch == 1, "no reason to register again"
     assert bench.committed_rows() == {2: 20}
+    await bench.stop()
+
+
+async def test_a_commit_refused_while_the_drop_is_being_told_is_no_reason_to_register_again() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    await bench.tick()
+    channel_dropped, go_on = bench.coord.channel_dropped, asyncio.Event()
+
+    async def slow_answer(epoch: int, vchannel: str) -> None:
+        await channel_dropped(epoch, vchannel)
+        await go_on.wait()
+
+    bench.coord.channel_dropped = slow_answer  # type: ignore[method-assign]
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    await bench.drop()
+    await bench.tick()
+    bench.jobs.go_on.set()
+    await asyncio.sleep(2)
+    go_on.set()
+    await asyncio.sleep(2)
+    assert bench.coord.epoch == 1
+    assert bench.coord.commits == []
+    await bench.stop()
+
+
+async def test_an_order_that_comes_before_the_log_was_read_again_commits_nothing_backwards() -> None:
+    bench = await started(V0)
+    await bench.insert(1, 10)
+    tick = await bench.tick()
+    bench.jobs.go_on.clear()
+    await bench.node.flush_segments(V0, (S1,))
+    await settle()
+    open_reader, go_on = bench.log.open_reader, asyncio.Event()
+
+    def slow_reader(pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        reader = open_reader(pchannel, start, headers_only=headers_only)
+        read = reader.read
+
+        async def slowly(bytes_max: int = 1 << 20) -> Sequence[LogEntry]:
+            await go_on.wait()
+            return await read(bytes_max)
+
+        reader.read = slowly  # type: ignore[method-assign]
+        return reader
+
+    bench.log.open_reader = slow_reader  # type: ignore[method-assign]
+    bench.coord.assignments[V1] = assignment(V1)
+    await bench.node.watch_channels((assignment(V1),))  # the pchannel is read anew, from before the range
+    bench.jobs.go_on.set()
+    await settle()
+    await bench.node.flush_segments(V0, (S2,))
+    await settle()
+    assert [(c.checkpoint.ts, c.flushed) for c in bench.coord.commits] == [(tick, (1,)), (tick, (2,))]
+    go_on.set()
+    await bench.tick()
+    assert bench.coord.epoch == 1
     await bench.stop()
 
 
