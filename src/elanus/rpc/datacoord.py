@@ -87,7 +87,7 @@ class DataNodeTick:
     """DataNodeTtMsg: everything of the vchannel up to ``ts`` has been seen by its data node.
 
     ``segment_rows`` and ``bytes`` count what lies beyond the checkpoint with timestamp
-    ``checkpoint_ts``; ``oldest_ms`` is how long the oldest of it has been waiting.
+    ``checkpoint_ts``.
     """
 
     vchannel: str
