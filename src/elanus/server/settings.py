@@ -50,7 +50,7 @@ class ProxySettings(Section):
 
 
 class RootcoordSettings(Section):
-    """Timestamps, ticks and the pool of physical channels."""
+    """Timestamps and the pool of physical channels."""
 
     dml_channel_num: int = Field(default=16, ge=1, le=1024)
     """Physical channels that the vchannels of all collections are spread over. Existing collections
@@ -60,8 +60,6 @@ class RootcoordSettings(Section):
     go on above that bound."""
     tso_update_ms: int = Field(default=50, ge=1, le=1000)
     """How often the oracle moves its physical part to the wall clock."""
-    tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
-    """How often a time tick is written into each pchannel when nobody asks for one."""
 
 
 class DatacoordSettings(Section):
