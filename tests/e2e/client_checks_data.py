@@ -1,10 +1,15 @@
-"""What `client_program` goes through: types with values, indexes, filters; and how it keeps account."""
+"""Checks of `client_program`: types, indexes, filters, and what is refused."""
 
 from __future__ import annotations
 
-import traceback
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+import pymilvus
+from client_base import FLAT, L2, REFUSED, VECTORS, VERSION, check, collection, filled, keys, program
+from pymilvus import Collection, DataType, FieldSchema, utility
 
 TYPES: Sequence[tuple[str, Sequence[Any], dict[str, Any]]] = (
     ("BOOL", [True, False, True], {}),
@@ -55,40 +60,181 @@ FILTERS: Sequence[tuple[str, Callable[[int], bool]]] = (
 """A filter and which of twenty rows it matches."""
 
 
-class Program:
-    """The checks in their order, and what came of each."""
+# types
 
-    def __init__(self) -> None:
-        self.uri = ""
-        self.names = 0
-        self.outcomes: dict[str, dict[str, str]] = {}
-        self._checks: list[tuple[str, str, bool, Callable[[], None]]] = []
 
-    def check(
-        self, section: str, title: str, *, needs: bool = True
-    ) -> Callable[[Callable[[], None]], Callable[[], None]]:
-        """Adds a check. ``needs``: whether the client has what it takes; no title: it runs several."""
+def scalar_type(name: str, values: Sequence[Any], options: dict[str, Any]) -> Callable[[], None]:
+    def round_trip() -> None:
+        with collection(FieldSchema("x", getattr(DataType, name), **options)) as made:
+            filled(made, list(values), rows=len(values))
+            rows = made.query("key >= 0", output_fields=["x"])
+            assert [row["x"] for row in rows] == list(values), rows
 
-        def add(function: Callable[[], None]) -> Callable[[], None]:
-            self._checks.append((section, title, needs, function))
-            return function
+    return round_trip
 
-        return add
 
-    def run_all(self) -> None:
-        for section, title, needs, function in self._checks:
-            if not needs:
-                self.outcomes.setdefault(section, {})[title] = "absent"
-            elif title:
-                self.run(section, title, function)
-            else:
-                function()
+for name, values, options in TYPES:
+    check("Types", name)(scalar_type(name, values, options))
 
-    def run(self, section: str, title: str, function: Callable[[], None]) -> None:
-        outcome = "yes"
-        try:
-            function()
-        except Exception as error:  # noqa: BLE001 - whatever the client raises is the outcome
-            (*_, place) = traceback.extract_tb(error.__traceback__)
-            outcome = f"no: {type(error).__name__}: {error} ({place.line})"
-        self.outcomes.setdefault(section, {})[title] = outcome
+
+@check("Types", "FLOAT_VECTOR")
+def _() -> None:
+    with collection() as made:
+        filled(made)
+        row = made.query("key == 9", output_fields=["v"])[0]
+        assert np.array_equal(np.asarray(row["v"], np.float32), VECTORS[9])
+
+
+@check("Types", "BINARY_VECTOR")
+def _() -> None:
+    with collection(vector=FieldSchema("v", DataType.BINARY_VECTOR, dim=16)) as made:
+        made.insert([[1, 2], [b"ab", b"cd"]])
+        made.create_index("v", {"index_type": "BIN_FLAT", "metric_type": "HAMMING", "params": {}}, sync=False)
+        made.load()
+        assert made.query("key == 2", output_fields=["v"])[0]["v"] == [b"cd"]
+
+
+@check("Types", "VARCHAR primary key")
+def _() -> None:
+    key = FieldSchema("key", DataType.VARCHAR, max_length=20, is_primary=True)
+    with collection(key=key) as made:
+        made.insert([["a", "b"], VECTORS[:2]])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        assert made.search(VECTORS[1:2], "v", L2, 1)[0].ids == ["b"]
+        made.delete('key in ["a"]')
+        assert keys(made.query('key != "c"')) == ["b"]
+
+
+@check("Types", "automatic ids")
+def _() -> None:
+    with collection(key=FieldSchema("key", DataType.INT64, is_primary=True, auto_id=True)) as made:
+        given = list(made.insert([VECTORS[:5]]).primary_keys)
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        assert keys(made.query("key > 0")) == sorted(given)
+        assert len(set(given)) == 5
+
+
+@check("Types", "dynamic fields")
+def _() -> None:
+    with collection(enable_dynamic_field=True) as made:
+        made.insert([{"key": n, "v": VECTORS[n], "tone": f"t{n}", "deep": {"n": n}} for n in range(5)])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        assert list(made.query('tone == "t3"', output_fields=["tone"])) == [{"key": 3, "tone": "t3"}]
+        assert keys(made.query('deep["n"] > 2')) == [3, 4]
+
+
+@check("Types", "nullable and default values", needs=VERSION >= (2, 5))
+def _() -> None:
+    fields = (
+        FieldSchema("n", DataType.INT32, nullable=True),
+        FieldSchema("s", DataType.VARCHAR, max_length=20, default_value="none"),
+    )
+    with collection(*fields) as made:
+        made.insert([{"key": 1, "v": VECTORS[1]}, {"key": 2, "v": VECTORS[2], "n": 5, "s": "x"}])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        rows = made.query("key > 0", output_fields=["n", "s"])
+        assert [(row["n"], row["s"]) for row in rows] == [(None, "none"), (5, "x")]
+        assert keys(made.query("n is null")) == [1]
+
+
+# indexes
+
+
+def index_of(kind: str, metric: str, params: dict[str, Any], search: dict[str, Any]) -> Callable[[], None]:
+    def find() -> None:
+        binary = kind.startswith("BIN")
+        bits = np.random.default_rng(4).integers(0, 256, (300, 4), np.uint8)
+        data = [row.tobytes() for row in bits] if binary else VECTORS
+        vector = FieldSchema("v", DataType.BINARY_VECTOR, dim=32) if binary else None
+        with collection(vector=vector) as made:
+            made.insert([list(range(300)), data])
+            made.create_index("v", {"index_type": kind, "metric_type": metric, "params": params}, sync=False)
+            assert made.index().params["index_type"] == kind
+            made.load()
+            asked = {"metric_type": metric, "params": search}
+            best = int(np.argmax(VECTORS @ VECTORS[8])) if metric == "IP" else 8
+            assert made.search(list(data[8:9]), "v", asked, 1)[0].ids == [best]
+
+    return find
+
+
+for kind, metric, params, search in INDEXES:
+    check("Indexes", f"{kind}, {metric}")(index_of(kind, metric, params, search))
+
+
+@check("Indexes", "describe, drop")
+def _() -> None:
+    with collection() as made:
+        made.create_index("v", L2 | {"index_type": "HNSW", "params": {"M": 8, "efConstruction": 64}})
+        assert [index.field_name for index in made.indexes] == ["v"]
+        assert made.has_index()
+        made.drop_index()
+        assert not made.has_index()
+
+
+# filters: one collection for all of them
+
+
+@check("Filters", "")
+def _() -> None:
+    fields = (
+        FieldSchema("n", DataType.INT32),
+        FieldSchema("f", DataType.DOUBLE),
+        FieldSchema("b", DataType.BOOL),
+        FieldSchema("s", DataType.VARCHAR, max_length=20),
+        FieldSchema("j", DataType.JSON),
+    )
+    with collection(*fields, enable_dynamic_field=True) as made:
+        made.insert(
+            [
+                {
+                    "key": row,
+                    "n": row - 10,
+                    "f": row / 4,
+                    "b": row % 2 == 0,
+                    "s": f"s{row % 7}/{row}",
+                    "j": {"a": {"b": row}, "list": [row, row + 1]},
+                    "tone": "light" if row % 3 else "dark",
+                    "v": VECTORS[row],
+                }
+                for row in range(20)
+            ]
+        )
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        for text, matches in FILTERS:
+            expected = [row for row in range(20) if matches(row)]
+
+            def read(text: str = text, expected: list[int] = expected) -> None:
+                found = keys(made.query(text))
+                assert found == expected, f"{found} instead of {expected}"
+
+            program.run("Filters", f"`{text}`", read)
+
+
+# what is refused
+
+
+def refused(call: Callable[[Collection], object]) -> Callable[[], None]:
+    def ask() -> None:
+        with collection() as made:
+            filled(made, rows=5)
+            began = time.monotonic()
+            text = "it was not refused"
+            try:
+                call(made)
+            except pymilvus.MilvusException as error:
+                text = str(error)
+            assert "not supported" in text, text
+            assert time.monotonic() - began < 5
+
+    return ask
+
+
+check(REFUSED, "compaction")(refused(lambda made: made.compact()))
+check(REFUSED, "users")(refused(lambda made: utility.create_user("somebody", "A-password1")))
+check(REFUSED, "bulk insert")(refused(lambda made: utility.do_bulk_insert(made.name, ["file.json"])))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from harness import Server
 from pymilvus import AnnSearchRequest, DataType, MilvusClient, RRFRanker
 from pymilvus.exceptions import MilvusException
 
@@ -18,8 +19,9 @@ SOON_S = 5.0
 """An error that takes longer was not given but waited for."""
 
 
-@pytest.fixture
-def books(client: MilvusClient) -> Iterator[MilvusClient]:
+@pytest.fixture(scope="module")
+def collection(shared: Server) -> Iterator[MilvusClient]:
+    client = shared.client()
     schema = client.create_schema()
     schema.add_field("key", DataType.INT64, is_primary=True)
     schema.add_field("n", DataType.INT8)
@@ -30,7 +32,14 @@ def books(client: MilvusClient) -> Iterator[MilvusClient]:
     client.create_collection(NAME, schema=schema, index_params=params, consistency_level="Strong")
     client.insert(NAME, [row(key) for key in range(10)])
     yield client
-    # whatever was asked for, nothing has changed
+    client.drop_collection(NAME)
+
+
+@pytest.fixture
+def books(collection: MilvusClient) -> Iterator[MilvusClient]:
+    """The collection; whatever a test asks for, nothing has changed afterwards."""
+    client = collection
+    yield client
     assert client.list_collections() == [NAME]
     assert client.list_partitions(NAME) == ["_default"]
     assert client.list_indexes(NAME) == ["v"]
