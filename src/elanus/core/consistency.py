@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from elanus.core.timestamps import Timestamp, minus_ms
+from elanus.core.errors import TimestampTooOld
+from elanus.core.timestamps import Timestamp, lag_ms, minus_ms, physical_ms
 
 
 class ConsistencyLevel(IntEnum):
@@ -71,3 +72,13 @@ def guarantee_timestamp(
     if read.guarantee_ts == WIRE_BOUNDED:
         return minus_ms(now, graceful_ms)
     return Timestamp(min(read.guarantee_ts, now))
+
+
+def check_retained(moment: Timestamp, now: Timestamp, retention_s: float) -> None:
+    """Raises `TimestampTooOld` for a pinned moment from which deleted rows may be gone for good."""
+    if moment < minus_ms(now, round(1000 * retention_s)):
+        raise TimestampTooOld(
+            f"the read is pinned to timestamp {moment} (UTC ms {physical_ms(moment)}), "
+            f"{lag_ms(physical_ms(now), moment) / 1000:g} s back, and deleted rows are kept for "
+            f"{retention_s:g} s (datacoord.retention_s): read a later moment, or begin the iterator anew"
+        )

@@ -42,11 +42,13 @@ _log = structlog.get_logger("proxy")
 
 @dataclass(frozen=True, slots=True)
 class ProxyPolicy:
-    """``call_timeout_s`` bounds every wait of a client's thread for the event loop."""
+    """``call_timeout_s`` bounds every wait of a client's thread for the event loop; ``retention_s`` is how
+    far back a read may be pinned."""
 
     tick_interval_ms: int
     tasks_max: int
     graceful_time_ms: int
+    retention_s: float
     read_timeout_s: float
     call_timeout_s: float
     quota_rows: int
@@ -99,6 +101,7 @@ class Proxy:
             self._ask_tick,
             measures,
             graceful_time_ms=policy.graceful_time_ms,
+            retention_s=policy.retention_s,
             timeout_s=policy.read_timeout_s,
         )
         self._ticker: asyncio.Task[None] | None = None

@@ -14,7 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.consistency import ConsistencyLevel, ReadConsistency, guarantee_timestamp
+from elanus.core.consistency import (
+    ConsistencyLevel,
+    ReadConsistency,
+    check_retained,
+    guarantee_timestamp,
+)
 from elanus.core.errors import FieldNotFound, InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -40,6 +45,7 @@ class Reader:
         measures: Measures,
         *,
         graceful_time_ms: int,
+        retention_s: float,
         timeout_s: float,
     ) -> None:
         self._nodes = nodes
@@ -48,6 +54,7 @@ class Reader:
         self._ask_tick = ask_tick
         self._measures = measures
         self._graceful_time_ms = graceful_time_ms
+        self._retention_s = retention_s
         self._timeout_s = timeout_s
 
     def search(self, cached: CachedCollection, request: Search) -> SearchResult:
@@ -139,10 +146,12 @@ class Reader:
     def _read_timestamp(self, cached: CachedCollection, consistency: ReadConsistency) -> Timestamp:
         """The one moment a read is answered at; returns when the query nodes have reached it.
 
-        Raises `CollectionNotLoaded`, `DeadlineExceeded`.
+        Raises `CollectionNotLoaded`, `DeadlineExceeded`, `TimestampTooOld`.
         """
         served = self._nodes.service_time(cached.collection_id)
         now = self._stamp()
+        if consistency.moment is not None:
+            check_retained(consistency.moment, now, self._retention_s)
         guarantee = guarantee_timestamp(
             consistency, cached.view.consistency_level, now, self._graceful_time_ms
         )

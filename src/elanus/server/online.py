@@ -257,6 +257,7 @@ class Online:
             tick_interval_ms=settings.time_tick_interval_ms,
             tasks_max=settings.max_task_num,
             graceful_time_ms=settings.graceful_time_ms,
+            retention_s=self._settings.datacoord.retention_s,
             read_timeout_s=settings.read_timeout_s,
             call_timeout_s=settings.read_timeout_s,
             quota_rows=self._settings.datacoord.allocation_rows_min,

@@ -75,6 +75,9 @@ class DatacoordSettings(Section):
     """A segment with rows is sealed when it got no new ones for this long."""
     assignment_expiration_ms: int = Field(default=2000, ge=100, le=60_000)
     """How long a proxy may use a segment quota it was given."""
+    retention_s: float = Field(default=432_000, ge=0)
+    """How long deleted rows are kept for reads of the past. A read pinned to an older moment (time travel,
+    a page of an iterator) is refused; 0 refuses all but reads of the present."""
     allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
     """Rows that a proxy is given at least when it asks for quota, so that small inserts seldom ask."""
 

@@ -66,6 +66,7 @@ _PROXY_POLICY = ProxyPolicy(
     tick_interval_ms=200,
     tasks_max=64,
     graceful_time_ms=GRACEFUL_MS,
+    retention_s=3600.0,
     read_timeout_s=READ_TIMEOUT_S,
     call_timeout_s=READ_TIMEOUT_S,
     quota_rows=10,

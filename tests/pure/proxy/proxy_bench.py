@@ -23,6 +23,7 @@ POLICY = ProxyPolicy(
     tick_interval_ms=200,
     tasks_max=10,
     graceful_time_ms=5000,
+    retention_s=3600.0,
     read_timeout_s=5.0,
     call_timeout_s=5.0,
     quota_rows=1000,

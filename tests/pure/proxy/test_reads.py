@@ -22,6 +22,7 @@ from elanus.core.errors import (
     InvalidParameter,
     PartitionNotFound,
     TaskQueueFull,
+    TimestampTooOld,
 )
 from elanus.core.ids import CollectionID
 from elanus.core.schema import CollectionSchema, DataType
@@ -83,7 +84,9 @@ def a_query_each(*counts: int) -> NodeHits:
 
 
 class Bench:
-    def __init__(self, nodes: Nodes | None = None, now: Timestamp = NOW, reads_max: int = 4) -> None:
+    def __init__(
+        self, nodes: Nodes | None = None, now: Timestamp = NOW, reads_max: int = 4, retention_s: float = 60.0
+    ) -> None:
         self.nodes = nodes or Nodes()
         self.queue = DqQueue(reads_max)
         self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
@@ -94,6 +97,7 @@ class Bench:
             lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
             NoMeasures(),
             graceful_time_ms=GRACEFUL_MS,
+            retention_s=retention_s,
             timeout_s=7.0,
         )
 
@@ -257,6 +261,24 @@ def test_pages_of_an_iterator_are_answered_as_of_their_moment(level: Consistency
     late = Bench(Nodes(served=compose(80_000)))
     assert late.reader.query(cached(), query(consistency=page, limit=1)).ts == moment
     assert [ts for ts, _ in late.nodes.waited] == [moment]
+
+
+def test_a_read_pinned_beyond_the_retention_time_is_refused() -> None:
+    bench = Bench(now=compose(100_000), retention_s=10.0)
+    oldest = ReadConsistency(L.STRONG, compose(90_000), pinned=True)
+    assert bench.reader.query(cached(), query(consistency=oldest, limit=1)).ts == compose(90_000)
+    beyond = ReadConsistency(L.STRONG, compose(89_999), pinned=True)
+    with pytest.raises(TimestampTooOld, match=r"10\.001 s back, .* kept for 10 s") as refused:
+        bench.reader.query(cached(), query(consistency=beyond, limit=1))
+    assert "datacoord.retention_s" in refused.value.message
+    assert len(bench.nodes.asked) == 1
+
+
+def test_nothing_retained_leaves_the_present() -> None:
+    bench = Bench(retention_s=0)
+    assert bench.reader.query(cached(), query(limit=1)).ts == NOW
+    with pytest.raises(TimestampTooOld):
+        bench.reader.query(cached(), query(consistency=ReadConsistency(L.STRONG, NOW - 1, pinned=True)))
 
 
 def test_an_iterator_ends_when_its_collections_name_means_another_one() -> None:
