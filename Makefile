@@ -24,7 +24,7 @@ test: $(VENV)/.dev  ## Run all tests: pure, contracts, pipeline (starts Spark), 
 
 .PHONY: test-pure
 test-pure: $(VENV)/.dev  ## Run the tests that need neither Java nor a server: a minute at most
-	$(BIN)/python -m pytest tests/pure tests/contracts -m "not jvm" $(ARGS)
+	$(BIN)/python -m pytest tests/pure tests/contracts -m "not jvm and not services" $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## Check style, types and which room imports which
@@ -62,6 +62,13 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo]"
 	touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
+# etcd from Debian's archive, unpacked without root; where there is none, the one from PyPI has to do
+$(VENV)/services: | $(BIN)/python
+	bash tools/fetch-etcd $@ || mkdir -p $@
+
+.PHONY: services
+services: $(VENV)/services  ## Fetch what `elanus dev-cluster` and the tests need beyond Python packages
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python $(VENV)/services
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
 	touch $@

@@ -141,6 +141,28 @@ def sim(
         raise typer.Exit(EXIT_FAILED)
 
 
+@app.command("dev-cluster")
+def dev_cluster(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", help="Keep their data here. Default: a temporary directory.", show_default=False
+        ),
+    ] = None,
+    services: Annotated[
+        str, typer.Option("--with", help="The services to start, with commas between.")
+    ] = "etcd,nats",
+) -> None:
+    """Start the services of a cluster on this machine, until it is interrupted."""
+    from elanus.devcluster.command import run
+    from elanus.devcluster.process import ServiceFailed
+
+    try:
+        run(directory, [name.strip() for name in services.split(",")], typer.echo)
+    except ServiceFailed as error:
+        _fail(str(error), EXIT_FAILED)
+
+
 @app.command()
 def settings(data_dir: DataDir = None, config: Config = None, assignments: Set = None) -> None:
     """Print the settings in effect, as a YAML file that --config takes."""

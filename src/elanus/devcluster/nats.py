@@ -1,0 +1,56 @@
+"""One NATS server with JetStream on loopback: the message log and the query channels of a cluster.
+
+``sync_always`` has it bring every message to stable storage before it acknowledges. NATS by itself
+does so every two minutes: an acknowledged message then survives the death of the process, not that of
+the machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elanus.devcluster.process import ServiceProcess, free_port, http_ok
+from elanus.devcluster.programs import find_nats
+
+_CONFIGURATION = """\
+server_name: elanus-dev
+host: "127.0.0.1"
+port: {port}
+http: "127.0.0.1:{monitor_port}"
+max_payload: {max_payload_bytes}
+jetstream {{
+  store_dir: "{store}"
+  max_memory_store: 1GB
+  max_file_store: 1TB
+  sync_interval: {sync_interval}
+}}
+"""
+
+
+class Nats(ServiceProcess):
+    """``url`` is what clients connect to. Streams in files outlive a restart; those in memory do not."""
+
+    def __init__(
+        self, directory: Path, *, sync_always: bool = True, max_payload_bytes: int = 1024 * 1024
+    ) -> None:
+        port, monitor_port = free_port(), free_port()
+        self.url = f"nats://127.0.0.1:{port}"
+        directory.mkdir(parents=True, exist_ok=True)
+        configuration = directory / "nats.conf"
+        configuration.write_text(
+            _CONFIGURATION.format(
+                port=port,
+                monitor_port=monitor_port,
+                store=directory / "nats",
+                max_payload_bytes=max_payload_bytes,
+                sync_interval="always" if sync_always else '"2m"',
+            )
+        )
+        health = f"http://127.0.0.1:{monitor_port}/healthz?js-enabled-only=true"
+        super().__init__(
+            name="nats",
+            command=[find_nats(), "--config", str(configuration)],
+            output=directory / "nats.log",
+            ready=lambda: http_ok(health, "ok"),
+            endpoints={"nats": self.url},
+        )

@@ -1,0 +1,167 @@
+"""One service process: start it, wait until it answers, end it.
+
+A process gets a session of its own, so that Ctrl-C in a terminal reaches only us and we end services in
+order. It is ended by its own id (or its group's, for one that starts children), never by name. Output
+goes to a file, whose end is shown when the process dies before it is ready.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elanus.devcluster import leash
+
+READY_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 15.0
+_POLL_S = 0.02
+_OUTPUT_SHOWN_BYTES = 2000
+_PORTS = range(20_000, 32_000)
+"""Below the ports that systems hand out to outgoing connections, so that a service that is restarted
+finds its port free."""
+_PORT_ATTEMPTS = 200
+
+
+class ServiceFailed(Exception):
+    """A service did not start or did not become ready. The text has the end of its output."""
+
+
+@dataclass
+class ServiceProcess:
+    """A service that can be started again after it was stopped or killed, on the same port and data.
+
+    ``ready`` says whether it answers; an `OSError` from it means no. ``output`` collects what it prints.
+    ``endpoints`` says by name where it is reached.
+    Start it from a thread that lives as long as the service is to (`elanus.devcluster.leash`).
+    """
+
+    name: str
+    command: Sequence[str]
+    output: Path
+    ready: Callable[[], bool]
+    endpoints: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def pid(self) -> int | None:
+        """``None`` when it does not run."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    def launch(self) -> None:
+        """Start the process without waiting for it. Does nothing when it runs already."""
+        if self.running:
+            return
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        leashed = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *self.command]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                leashed,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+                cwd=self.output.parent,
+                start_new_session=True,
+            )
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Return once it answers. Raises `ServiceFailed` when it ends or takes too long."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self._answers():
+            if not self.running:
+                raise ServiceFailed(f"{self.name} ended before it was ready{self._last_output()}")
+            if time.monotonic() > deadline_s:
+                raise ServiceFailed(f"{self.name} was not ready after {timeout_s:g} s{self._last_output()}")
+            time.sleep(_POLL_S)
+
+    def start(self) -> None:
+        """Launch and wait. What fails to become ready is ended. Raises `ServiceFailed`."""
+        self.launch()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Ask it to end, and end it when it does not. Does nothing when it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once, with no chance to save anything."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it stand still, as a machine does that hangs. `resume` lets it go on."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        try:
+            return self.ready()
+        except OSError:
+            return False
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:  # else its id may belong to somebody else by now
+            os.killpg(process.pid, how)
+            os.killpg(process.pid, signal.SIGCONT)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _signal(self, what: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, what)
+
+    def _last_output(self) -> str:
+        if not self.output.exists():
+            return ""
+        return "; it said:\n" + self.output.read_bytes()[-_OUTPUT_SHOWN_BYTES:].decode(errors="replace")
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now. Raises `ServiceFailed` when there seems to be none."""
+    chance = random.SystemRandom()
+    for _ in range(_PORT_ATTEMPTS):
+        port = chance.choice(_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ServiceFailed(f"no free port found between {_PORTS.start} and {_PORTS.stop}")
+
+
+def http_ok(url: str, expected: str = "") -> bool:
+    """Whether the URL answers 200 with the expected text in its body. An `OSError` means it does not."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return expected in answer.read().decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False

@@ -1,0 +1,157 @@
+"""The development services: they start, come back on the same port with their data, and never stay behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from elanus.devcluster.etcd import Etcd
+from elanus.devcluster.nats import Nats
+from elanus.devcluster.process import ServiceFailed, ServiceProcess, free_port
+
+pytestmark = pytest.mark.services
+
+TIMEOUT_S = 30
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def listening(address: str) -> bool:
+    host, _, port = address.removeprefix("nats://").partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+class Command:
+    """``elanus dev-cluster`` as a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "elanus", "dev-cluster", *arguments]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        self.addresses: dict[str, str] = {}
+        self.said = ""
+
+    def wait_ready(self) -> Command:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+            if found := re.fullmatch(r"(\w+) +(\S+:\d+)\n", line):
+                self.addresses[found[1]] = found[2]
+            if line.startswith("ready"):
+                self.children = psutil.Process(self.process.pid).children(recursive=True)
+                return self
+        raise AssertionError(self.said)
+
+    def end(self) -> int:
+        rest, _ = self.process.communicate(timeout=TIMEOUT_S)
+        self.said += rest
+        return self.process.returncode
+
+
+@pytest.mark.parametrize("service", [Etcd, Nats])
+@pytest.mark.parametrize("end", [ServiceProcess.stop, ServiceProcess.kill])
+def test_a_service_comes_back_where_it_was(
+    service: Callable[[Path], ServiceProcess], end: Callable[[ServiceProcess], None], tmp_path: Path
+) -> None:
+    started = service(tmp_path)
+    (address,) = started.endpoints.values()
+    for _ in range(2):
+        started.start()
+        assert started.running
+        assert listening(address)
+        end(started)
+        assert not started.running
+        assert not listening(address)
+
+
+def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "print('the disk is on fire'); raise SystemExit(3)"]
+    service = ServiceProcess("doomed", command, tmp_path / "doomed.log", lambda: False)
+    with pytest.raises(ServiceFailed, match=r"doomed ended.*\n.*disk is on fire"):
+        service.start()
+
+
+def test_a_service_that_is_never_ready_is_ended(tmp_path: Path) -> None:
+    service = ServiceProcess("idle", ["sleep", "1000"], tmp_path / "idle.log", lambda: False)
+    service.launch()
+    pid = service.pid
+    with pytest.raises(ServiceFailed, match=r"idle was not ready after 0\.1 s"):
+        service.wait_ready(0.1)
+    service.stop()
+    assert pid is not None
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_paused_service_stands_still_and_goes_on(tmp_path: Path) -> None:
+    service = ServiceProcess("idle", ["sleep", "1000"], tmp_path / "idle.log", lambda: True)
+    service.start()
+    process = psutil.Process(service.pid)
+    service.pause()
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED)
+    service.resume()
+    wait_until(lambda: process.status() != psutil.STATUS_STOPPED)
+    service.pause()
+    service.stop()
+    assert not process.is_running()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_stops_what_it_started_and_leaves_no_files(ending: signal.Signals) -> None:
+    command = Command().wait_ready()
+    assert set(command.addresses) == {"etcd", "nats"}
+    assert all(map(listening, command.addresses.values()))
+    assert len(command.children) == 2
+    command.process.send_signal(ending)
+    assert command.end() == 0
+    assert not any(child.is_running() for child in command.children)
+    directory = re.search(r"ready in (\S+);", command.said)
+    assert directory is not None
+    assert not Path(directory[1]).exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+def test_the_services_end_with_a_command_that_is_killed(tmp_path: Path) -> None:
+    command = Command("--dir", str(tmp_path)).wait_ready()
+    command.process.kill()
+    command.end()
+    wait_until(lambda: not any(child.is_running() for child in command.children))
+
+
+def test_the_command_ends_when_a_service_does(tmp_path: Path) -> None:
+    command = Command("--dir", str(tmp_path)).wait_ready()
+    (nats,) = [child for child in command.children if "nats" in child.name()]
+    os.kill(nats.pid, signal.SIGKILL)
+    assert command.end() == 1
+    assert "nats has ended" in command.said
+    assert not any(child.is_running() for child in command.children)
+
+
+def test_an_unknown_service_is_refused_by_name(tmp_path: Path) -> None:
+    command = Command("--dir", str(tmp_path), "--with", "etcd,kafka")
+    output, _ = command.process.communicate(timeout=TIMEOUT_S)
+    assert command.process.returncode == 1
+    assert "no service 'kafka'" in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_free_port_is_one_that_nobody_listens_on() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        assert free_port() not in (0, taken.getsockname()[1])
