@@ -5,11 +5,13 @@
     ElanusError                      code  legacy
     ├── NotReady                        1   1   a role is still starting, or is restarting
     ├── Unavailable                     2   1   a peer cannot be reached; a retry may help
+    │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
     ├── Internal                        5   1   a broken invariant: a defect of ours
     ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
     ├── MemoryFull                      3   43  growing data exceeds its budget
+    ├── InsufficientMemory              3   1   a load does not fit on the query nodes
     ├── NotSupported                 1100   1   the request is understood, this release lacks it
     ├── InvalidParameter             1100   5   a parameter is out of its domain
     │   ├── MissingParameter         1101   5
@@ -71,6 +73,10 @@ class Unavailable(ElanusError):
     code, retriable = 2, True
 
 
+class ChannelLost(Unavailable):
+    pass
+
+
 class DeadlineExceeded(ElanusError):
     code, retriable = 2, True
 
@@ -89,6 +95,10 @@ class DiskFull(ElanusError):
 
 class MemoryFull(ElanusError):
     code, legacy_code, retriable = 3, 43, True
+
+
+class InsufficientMemory(ElanusError):
+    code = 3
 
 
 class NotSupported(ElanusError):

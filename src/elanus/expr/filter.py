@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -44,15 +44,19 @@ def compile_filter(
     if not text.strip():
         return BoundFilter(text, Always(True))
     source = Source(text)
-    return BoundFilter(text, bind(source, parse(source), schema, values or {}))
+    return BoundFilter(text, bind(source, parse(source), schema, values or {}), values or {})
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class BoundFilter:
-    """A filter bound to a schema. Immutable; equal to itself only, so it can be a key by identity."""
+    """A filter bound to a schema. Immutable; equal to itself only, so it can be a key by identity.
+
+    ``text`` and ``values`` are what it was compiled from: another process can compile it again.
+    """
 
     text: str
     predicate: Predicate
+    values: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def matches_all(self) -> bool:

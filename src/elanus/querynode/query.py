@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.reduce import comparable_keys
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows, rows_of_blocks
 from elanus.querynode.keys import SortedKeys
@@ -29,7 +30,8 @@ _SPARE_FACTOR = 2
 def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
     """The output columns of the matching rows, the primary key always among them.
 
-    Raises `PartitionNotLoaded`, `Unavailable`.
+    The system field Timestamp may be asked for as well: whoever merges the answers of several nodes needs
+    it to tell which row of a key is the newest. Raises `PartitionNotLoaded`, `Unavailable`.
     """
     schema = snapshot.schema
     key = schema.primary_field.name
@@ -40,7 +42,13 @@ def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
             found, ids = _of_smallest_keys(found, ids, request.limit)
         found = _one_per_key(found, ids, request.limit)
     names = dict.fromkeys((key, *request.output_fields))
-    return {name: found.column(name, schema.field(name).arrow_type) for name in names}
+    return {name: _column(found, name, schema) for name in names}
+
+
+def _column(found: FoundRows, name: str, schema: CollectionSchema) -> pa.Array:
+    if name == TIMESTAMP_FIELD:
+        return pa.array(found.timestamps())
+    return found.column(name, schema.field(name).arrow_type)
 
 
 def count(snapshot: Snapshot, request: NodeQuery) -> int:

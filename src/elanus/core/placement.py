@@ -1,0 +1,168 @@
+"""Where segments and vchannels go: which query node holds what, and what moves when that is uneven.
+
+Two things are to be even (seed 5): the bytes on each node, so that none runs out of memory, and the bytes
+of each collection, so that one collection's searches use every node. A segment goes to the node where its
+collection has least, among those with room; a segment moves when that brings the extremes closer. Nothing
+moves for less than a tenth of the average, so that a balance comes to an end.
+
+Pure. Left out: replicas (`elanus.core.replicas`), and when to look (querycoord).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from elanus.core.errors import InsufficientMemory
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+
+OVERLOAD_SHARE = 0.9
+"""The share of a node's memory that segments may fill (reference: overloaded threshold)."""
+UNEVEN_SHARE = 0.1
+"""Of a collection's average bytes per node: a spread below it is even."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A segment to be placed; ``size_bytes``: the memory it will take."""
+
+    segment_id: SegmentID
+    collection_id: CollectionID
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """A query node as a place. ``used_bytes``: all that it holds, ``pieces`` included."""
+
+    node_id: NodeID
+    capacity_bytes: int
+    used_bytes: int
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    segment_id: SegmentID
+    source: NodeID
+    target: NodeID
+
+
+@dataclass(slots=True)
+class _Node:
+    """Bookkeeping while a plan is made."""
+
+    node_id: NodeID
+    limit_bytes: int
+    used_bytes: int
+    collections: dict[CollectionID, int] = field(default_factory=dict)
+
+    def of(self, collection_id: CollectionID) -> int:
+        return self.collections.get(collection_id, 0)
+
+    def take(self, piece: Piece) -> None:
+        self.used_bytes += piece.size_bytes
+        self.collections[piece.collection_id] = self.of(piece.collection_id) + piece.size_bytes
+
+    def give(self, piece: Piece) -> None:
+        self.used_bytes -= piece.size_bytes
+        self.collections[piece.collection_id] -= piece.size_bytes
+
+    def fits(self, piece: Piece) -> bool:
+        return self.used_bytes + piece.size_bytes <= self.limit_bytes
+
+
+def place(pieces: Iterable[Piece], nodes: Sequence[NodeRoom]) -> dict[SegmentID, NodeID]:
+    """A node for each piece. Largest first, each where its collection has least and there is room.
+
+    Raises `InsufficientMemory`, with the sums, when one fits nowhere. Equal input gives equal output.
+    """
+    rooms = [_room(node) for node in sorted(nodes, key=lambda n: n.node_id)]
+    wanted = sorted(pieces, key=lambda p: (-p.size_bytes, p.segment_id))
+    placed: dict[SegmentID, NodeID] = {}
+    for piece in wanted:
+        fitting = [room for room in rooms if room.fits(piece)]
+        if not fitting:
+            raise InsufficientMemory(_refusal(wanted, nodes))
+        best = min(fitting, key=lambda r: (r.of(piece.collection_id), r.used_bytes, r.node_id))
+        best.take(piece)
+        placed[piece.segment_id] = best.node_id
+    return placed
+
+
+def _refusal(pieces: Sequence[Piece], nodes: Sequence[NodeRoom]) -> str:
+    needed = sum(piece.size_bytes for piece in pieces)
+    rooms = "; ".join(
+        f"node {n.node_id}: {_mb(n.used_bytes)} of {_mb(int(n.capacity_bytes * OVERLOAD_SHARE))} used"
+        for n in sorted(nodes, key=lambda n: n.node_id)
+    )
+    free = sum(max(0, int(n.capacity_bytes * OVERLOAD_SHARE) - n.used_bytes) for n in nodes)
+    return (
+        f"the load needs {_mb(needed)} in {len(pieces)} segments, {_mb(free)} are free "
+        f"({rooms or 'no node'}): release a collection, add query nodes, or raise querynode.memory_mb"
+    )
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.1f} MB"
+
+
+def _room(node: NodeRoom) -> _Node:
+    room = _Node(node.node_id, int(node.capacity_bytes * OVERLOAD_SHARE), node.used_bytes)
+    for piece in node.pieces:
+        room.collections[piece.collection_id] = room.of(piece.collection_id) + piece.size_bytes
+    return room
+
+
+def balance(nodes: Sequence[NodeRoom], collection_id: CollectionID) -> list[Move]:
+    """The moves that make one collection's bytes even over the nodes; none when they are even enough.
+
+    Each takes a segment from the node with most to the one with least, the largest that brings the two
+    closer, and no segment moves twice.
+    """
+    rooms = {node.node_id: _room(node) for node in nodes}
+    held = {n.node_id: [p for p in n.pieces if p.collection_id == collection_id] for n in nodes}
+    if len(rooms) < 2:
+        return []
+    average = sum(room.of(collection_id) for room in rooms.values()) / len(rooms)
+    moves: list[Move] = []
+    while True:
+        order = sorted(rooms.values(), key=lambda r: (r.of(collection_id), r.node_id))
+        least, most = order[0], order[-1]
+        gap = most.of(collection_id) - least.of(collection_id)
+        if gap <= UNEVEN_SHARE * average:
+            return moves
+        helping = [p for p in held[most.node_id] if p.size_bytes < gap and least.fits(p)]
+        if not helping:
+            return moves
+        piece = min(helping, key=lambda p: (abs(gap - 2 * p.size_bytes), p.segment_id))
+        held[most.node_id].remove(piece)
+        most.give(piece)
+        least.take(piece)
+        moves.append(Move(piece.segment_id, most.node_id, least.node_id))
+
+
+def place_channels(
+    vchannels: Sequence[str], current: Mapping[str, NodeID], nodes: Mapping[NodeID, int]
+) -> dict[str, NodeID]:
+    """A node for each vchannel: the one it has, if that is there, else the one with fewest.
+
+    ``nodes``: how many vchannels of other collections each node follows. Raises `InsufficientMemory` when
+    there is no node.
+    """
+    if not nodes:
+        raise InsufficientMemory("no query node is alive to follow the collection's vchannels: start one")
+    load = dict(nodes)
+    placed: dict[str, NodeID] = {}
+    for vchannel in vchannels:
+        node_id = current.get(vchannel)
+        if node_id in load:
+            placed[vchannel] = node_id
+            load[node_id] += 1
+    for vchannel in vchannels:
+        if vchannel not in placed:
+            own = {n: sum(1 for p in placed.values() if p == n) for n in load}
+            node_id = min(load, key=lambda n: (own[n], load[n], n))
+            placed[vchannel] = node_id
+            load[node_id] += 1
+    return placed

@@ -1,0 +1,43 @@
+"""Replicas: which query nodes serve a copy of a collection together.
+
+A replica is a group of nodes that holds the whole load once. A node belongs to at most one replica of a
+collection, so that its death costs one copy and no more. Nodes stay where they are as long as they live:
+moving a node between replicas moves all it holds.
+
+Pure. Left out: which segment goes to which node of the group (`elanus.core.placement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elanus.core.errors import InsufficientMemory
+from elanus.core.ids import NodeID
+
+
+def group_nodes(
+    alive: Sequence[NodeID], replicas: int, current: Mapping[int, Sequence[NodeID]]
+) -> dict[int, tuple[NodeID, ...]]:
+    """The nodes of each replica, numbered from 0.
+
+    ``current``: the grouping so far. Nodes that are alive keep their replica, new ones join the smallest;
+    a replica that lost all its nodes gets one from the largest. Raises `InsufficientMemory` when there are
+    fewer nodes than replicas.
+    """
+    if len(alive) < replicas:
+        raise InsufficientMemory(
+            f"{replicas} replicas need as many query nodes, {len(alive)} are alive: start more nodes, or "
+            "load with a smaller replica_number"
+        )
+    groups: dict[int, list[NodeID]] = {
+        number: [n for n in current.get(number, ()) if n in alive] for number in range(replicas)
+    }
+    placed = {node_id for group in groups.values() for node_id in group}
+    for node_id in sorted(set(alive) - placed):
+        smallest = min(groups, key=lambda number: (len(groups[number]), number))
+        groups[smallest].append(node_id)
+    for number, group in groups.items():
+        if not group:
+            largest = max(groups, key=lambda other: (len(groups[other]), -other))
+            groups[number].append(groups[largest].pop())
+    return {number: tuple(sorted(group)) for number, group in groups.items()}

@@ -1,0 +1,174 @@
+"""Query channels: reads and version changes in one order, between proxies, querycoord and query nodes.
+
+One channel per replica of a loaded collection. Proxies write `DqRequest`s into it, querycoord
+`SealedSegmentsChangeInfo`s, and every node of the replica reads all of it in order. So each node answers a
+given read under the same collection version as all others, however fast it is (seed 5). Answers go to a
+channel of the asking proxy's own.
+
+Channels are volatile: nothing in them survives the broker, and nothing needs to. A channel that is lost
+is made again under a new name from the `QueryChannelInfo` that querycoord keeps; reads under way fail and
+may be repeated. Channels carry order, plans and small payloads; what exceeds `PAYLOAD_MAX_BYTES` is
+fetched from, or given to, the proxy by RPC (`ReadPayloads`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from elanus.core.errors import Internal
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+
+PAYLOAD_MAX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class QueryChannelInfo:
+    """A replica's channel, and the version in force at a position of it.
+
+    ``sealed``: where each sealed segment is served; ``vchannels``: the node that serves each vchannel's
+    growing rows. A node that starts on the channel takes these, and reads from ``seek_position`` on.
+    """
+
+    collection_id: CollectionID
+    replica: int
+    channel: str
+    version: int
+    sealed: Mapping[SegmentID, NodeID]
+    vchannels: Mapping[str, NodeID]
+    seek_position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegmentsChangeInfo:
+    """A new version: what comes online where, what goes offline where, who leads which vchannel.
+
+    A segment that moves stands in both: online at its new node, offline at the old one. ``vchannels`` are
+    all of them, with the node that serves each from this version on.
+    """
+
+    collection_id: CollectionID
+    version: int
+    online: Mapping[SegmentID, NodeID]
+    offline: Mapping[SegmentID, NodeID]
+    vchannels: Mapping[str, NodeID]
+
+
+@dataclass(frozen=True, slots=True)
+class DqRequest:
+    """A read for every node of the replica. ``read``: see `elanus.rpc.reads`; empty: fetch it by RPC.
+
+    ``request_id`` is unique for the proxy; ``results`` is the proxy's channel of answers; ``timeout_s``:
+    how long the proxy will wait, from when it wrote this.
+    """
+
+    request_id: int
+    proxy: NodeID
+    results: str
+    collection_id: CollectionID
+    timeout_s: float
+    read: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DqResult:
+    """One node's answer: what it has searched, of which version, and what it found.
+
+    ``vchannels`` and ``segments``: those this node serves, all of them searched. ``sealed``: all sealed
+    segments of the version on all nodes, so that whoever collects knows when the answer is complete.
+    ``service_ts``: up to where the node has served. ``error``: type and text of an error, empty when there
+    is none. ``answer``: see `elanus.rpc.reads`; empty: it was given by RPC.
+    """
+
+    request_id: int
+    node_id: NodeID
+    version: int
+    vchannels: tuple[str, ...]
+    segments: tuple[SegmentID, ...]
+    sealed: tuple[SegmentID, ...]
+    service_ts: int
+    error: tuple[str, str] = ("", "")
+    answer: bytes = b""
+
+
+ChannelMessage = DqRequest | SealedSegmentsChangeInfo
+
+_REQUEST, _CHANGE = b"R", b"C"
+_requests = msgspec.msgpack.Decoder(DqRequest)
+_changes = msgspec.msgpack.Decoder(SealedSegmentsChangeInfo)
+_results = msgspec.msgpack.Decoder(DqResult)
+
+
+def encode_message(message: ChannelMessage) -> bytes:
+    kind = _REQUEST if isinstance(message, DqRequest) else _CHANGE
+    return kind + msgspec.msgpack.encode(message)
+
+
+def decode_message(data: bytes) -> ChannelMessage:
+    """Raises `Internal` for what no release of ours wrote."""
+    decoder: msgspec.msgpack.Decoder[DqRequest] | msgspec.msgpack.Decoder[SealedSegmentsChangeInfo]
+    decoder = _requests if data[:1] == _REQUEST else _changes
+    try:
+        return decoder.decode(data[1:])
+    except msgspec.DecodeError as error:
+        raise Internal(f"a message of a query channel cannot be read: {error}") from error
+
+
+def encode_result(result: DqResult) -> bytes:
+    return msgspec.msgpack.encode(result)
+
+
+def decode_result(data: bytes) -> DqResult:
+    """Raises `Internal` for what no release of ours wrote."""
+    try:
+        return _results.decode(data)
+    except msgspec.DecodeError as error:
+        raise Internal(f"an answer on a result channel cannot be read: {error}") from error
+
+
+class ChannelReader(Protocol):
+    """A subscription, in order from its first position."""
+
+    async def next(self) -> tuple[int, bytes]:
+        """The next message with its position. Raises `ChannelLost` when the channel is no more."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class QueryChannels(Protocol):
+    """The broker of query and result channels. Messages of one channel have one order for all readers."""
+
+    async def create(self, channel: str) -> None:
+        """Of a channel that exists already nothing changes."""
+        ...
+
+    async def remove(self, channel: str) -> None:
+        """Its readers get `ChannelLost`. Of a channel that is not there nothing changes."""
+        ...
+
+    async def publish(self, channel: str, message: bytes) -> int:
+        """Returns the position it got, once the broker has it. Raises `ChannelLost`, `Unavailable`."""
+        ...
+
+    async def open_reader(self, channel: str, start: int) -> ChannelReader:
+        """Read from position ``start`` on; positions begin at 1, 0 means from the first still kept.
+
+        Raises `ChannelLost` when the channel is not there, `Unavailable`.
+        """
+        ...
+
+
+class ReadPayloads(Protocol):
+    """What a proxy offers query nodes beside the channels, for payloads that are too large for those."""
+
+    async def fetch_read(self, request_id: int) -> bytes:
+        """The ``read`` of a request. Raises `Unavailable` when the proxy has given it up."""
+        ...
+
+    async def give_answer(self, request_id: int, node_id: NodeID, answer: bytes) -> None:
+        """Given before the `DqResult` is published. Of a request that was given up nothing is kept."""
+        ...

@@ -1,0 +1,140 @@
+"""Reads and their answers survive the way between processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from elanus.core.errors import Internal, InvalidFilter
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.expr import compile_filter
+from elanus.rpc.querychannel import (
+    DqRequest,
+    DqResult,
+    SealedSegmentsChangeInfo,
+    decode_message,
+    decode_result,
+    encode_message,
+    encode_result,
+)
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.rpc.reads import NodeCount, decode_answer, decode_read, encode_answer, encode_read
+
+SCHEMA = CollectionSchema(
+    "things",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "name", DataType.VARCHAR, max_length=10),
+        FieldSchema(FieldID(102), "vector", DataType.FLOAT_VECTOR, dim=4),
+    ),
+)
+
+
+def compiled(text: str, values: object = None) -> object:
+    return compile_filter(text, SCHEMA, values)  # type: ignore[arg-type]
+
+
+def search() -> NodeSearch:
+    return NodeSearch(
+        collection_id=CollectionID(7),
+        partition_ids=(PartitionID(1),),
+        field_id=FieldID(102),
+        queries=np.arange(8, dtype=np.float32).reshape(2, 4),
+        k=3,
+        metric_type="L2",
+        params={"ef": 64, "radius": 1.5, "x": "y", "flag": True},
+        filter=compile_filter("name in {names} and id > {low}", SCHEMA, {"names": ["a", "b"], "low": 5}),
+        output_fields=("name",),
+        read_ts=Timestamp(2**60),
+        ignore_growing=True,
+    )
+
+
+def test_a_search_arrives_as_it_was() -> None:
+    sent = search()
+    got = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeSearch)
+    assert got.queries.dtype == np.float32
+    assert np.array_equal(got.queries, sent.queries)
+    assert got.filter.explain() == sent.filter.explain()
+    for name in ("collection_id", "partition_ids", "field_id", "k", "metric_type", "params", "output_fields"):
+        assert getattr(got, name) == getattr(sent, name)
+    assert (got.read_ts, got.ignore_growing) == (sent.read_ts, True)
+
+
+def test_binary_vectors_keep_their_type() -> None:
+    sent = search()
+    object.__setattr__(sent, "queries", np.array([[1, 255]], dtype=np.uint8))
+    got = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeSearch)
+    assert got.queries.tolist() == [[1, 255]]
+    assert got.queries.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "keys", [None, pa.array([3, 1], pa.int64()), pa.array(["x"]), pa.array([], pa.int64())]
+)
+@pytest.mark.parametrize("limit", [None, 0, 7])
+def test_a_query_and_a_count_arrive_as_they_were(keys: pa.Array | None, limit: int | None) -> None:
+    query = NodeQuery(CollectionID(7), (), compile_filter("", SCHEMA), keys, ("name",), limit, Timestamp(5))
+    got = decode_read(encode_read(query), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeQuery)
+    assert got.filter.matches_all
+    assert (got.limit, got.read_ts, got.ignore_growing) == (limit, 5, False)
+    assert got.primary_keys is None if keys is None else got.primary_keys.equals(keys)
+    counted = decode_read(encode_read(NodeCount(query)), compiled)  # type: ignore[arg-type]
+    assert isinstance(counted, NodeCount)
+    assert counted.query.limit == limit
+
+
+def test_a_filter_that_does_not_fit_the_schema_where_it_arrives_is_refused_there() -> None:
+    other = CollectionSchema("things", SCHEMA.fields[:1] + SCHEMA.fields[2:])
+    with pytest.raises(InvalidFilter):
+        decode_read(encode_read(search()), lambda text, values: compile_filter(text, other, values))
+
+
+def test_hits_arrive_as_they_were() -> None:
+    hits = NodeHits(
+        "IP",
+        np.array([0, 2, 2]),
+        pa.array(["b", "a"]),
+        np.array([0.5, 0.25], dtype=np.float32),
+        {"name": pa.array(["n", None])},
+    )
+    got = decode_answer(encode_answer(hits))
+    assert isinstance(got, NodeHits)
+    assert got.metric_type == "IP"
+    assert got.offsets.tolist() == [0, 2, 2]
+    assert got.scores.tolist() == [0.5, 0.25]
+    assert got.ids.to_pylist() == ["b", "a"]
+    assert got.fields["name"].to_pylist() == ["n", None]
+
+
+def test_rows_and_counts_arrive_as_they_were() -> None:
+    rows = {"id": pa.array([], pa.int64()), "name": pa.array([], pa.string())}
+    got = decode_answer(encode_answer(rows))
+    assert isinstance(got, dict)
+    assert got["name"].type == pa.string()
+    assert decode_answer(encode_answer(12)) == 12
+
+
+def test_what_nobody_wrote_is_refused() -> None:
+    for decode in (decode_answer, decode_result, decode_message):
+        with pytest.raises(Internal):
+            decode(b"\xc1nonsense")
+    with pytest.raises(Internal):
+        decode_read(b"nonsense", compiled)  # type: ignore[arg-type]
+
+
+def test_channel_messages_arrive_as_they_were() -> None:
+    request = DqRequest(3, NodeID(1), "results-1", CollectionID(7), 1.5, b"read")
+    change = SealedSegmentsChangeInfo(
+        CollectionID(7), 4, {SegmentID(1): NodeID(2)}, {SegmentID(9): NodeID(3)}, {"v": NodeID(2)}
+    )
+    result = DqResult(3, NodeID(2), 4, ("v",), (SegmentID(1),), (SegmentID(1),), 99, ("", ""), b"answer")
+    assert decode_message(encode_message(request)) == request
+    assert decode_message(encode_message(change)) == change
+    assert decode_result(encode_result(result)) == result
