@@ -64,7 +64,8 @@ class SegmentManifest:
     """The truth about a segment's files: one that no manifest names does not exist.
 
     ``deletes_from``: deletes with a larger timestamp are not folded into the files; readers apply the
-    vchannel's delta logs beyond it.
+    vchannel's delta logs beyond it. ``commit_ts``: where it is set, the timestamp of every row, in place
+    of the files' own; rows that were imported count from their commit on.
     """
 
     segment_id: SegmentID
@@ -75,6 +76,7 @@ class SegmentManifest:
     stats_logs: tuple[str, ...]
     deletes_from: Timestamp
     parents: tuple[SegmentID, ...] = ()
+    commit_ts: Timestamp = NO_TIMESTAMP
 
     @property
     def rows(self) -> int:

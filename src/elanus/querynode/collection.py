@@ -3,6 +3,9 @@
 All changes happen on the loop thread, each in one step between two awaits, and end with `publish`: a
 snapshot that replaces the one before. So a version switch (sealed segments come online, the growing copies
 they replace are released) is one assignment, and no read sees half of it.
+
+Imported rows come without a growing copy, some time after the commit they count from. Reads up to the
+service time at the switch may have been answered without them; asked again, they are answered so again.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class Collection:
         self.wanted = _coverage(request)
         self.serving: dict[SegmentID, SealedSegment] = {}
         self.staged: dict[SegmentID, SealedSegment] = {}
+        self._visible_from: dict[SegmentID, Timestamp] = {}
         self.clock = ServiceClock()
         self.closed: ElanusError | None = None
         self._on_drop = on_drop
@@ -197,7 +201,9 @@ class Collection:
 
     def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
         before = self.serving.get(segment_id)
-        self.serving[segment_id] = self.staged.pop(segment_id)
+        segment = self.serving[segment_id] = self.staged.pop(segment_id)
+        if before is None and segment.imported:
+            self._visible_from[segment_id] = Timestamp(self.snapshot.service_ts + 1)
         return [] if before is None else [before]
 
     def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
@@ -236,7 +242,17 @@ class Collection:
         return min((channel.tick for channel in self.channels.values()), default=NO_TIMESTAMP)
 
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
-        sealed = [SegmentView(s.segment_id, s.partition_id, True, s.blocks) for s in self.serving.values()]
+        self._visible_from = {s: ts for s, ts in self._visible_from.items() if s in self.serving}
+        sealed = [
+            SegmentView(
+                s.segment_id,
+                s.partition_id,
+                True,
+                s.blocks,
+                self._visible_from.get(s.segment_id, NO_TIMESTAMP),
+            )
+            for s in self.serving.values()
+        ]
         growing = [
             SegmentView(s.segment_id, s.partition_id, False, s.blocks) for s in self.growing_segments()
         ]

@@ -22,6 +22,7 @@ from elanus.core.errors import IndexConflict, Internal
 from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile
+from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index import IndexSpec, RawVectors, VectorIndex, brute_force, load, resolve_index
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
@@ -37,7 +38,10 @@ _ROWS_PER_DISTINCT_MIN = 4
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SealedSegment:
-    """``files``: the paths it was loaded from; two loads from the same files give the same segment."""
+    """``files``: the paths it was loaded from; two loads from the same files give the same segment.
+
+    ``imported``: its rows were never in the log, so that no growing copy served them before.
+    """
 
     segment_id: SegmentID
     partition_id: PartitionID
@@ -46,6 +50,7 @@ class SealedSegment:
     index_ids: tuple[IndexID, ...]
     files: frozenset[str]
     blocks: tuple[Block, ...]
+    imported: bool = False
 
     @property
     def rows(self) -> int:
@@ -95,6 +100,7 @@ def load_sealed(
         index_ids=tuple(file.index_id for file in request.indexes if file.field_id in specs),
         files=files_of(request),
         blocks=blocks,
+        imported=manifest.commit_ts != NO_TIMESTAMP,
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
     tables = [read_delta_log(store, file) for file in later]

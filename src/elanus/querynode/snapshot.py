@@ -13,17 +13,20 @@ from dataclasses import dataclass
 from elanus.core.errors import PartitionNotLoaded, Unavailable
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.index import IndexSpec
 from elanus.querynode.block import Block
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
+    """``visible_from``: reads below it do not see the segment (`elanus.querynode.collection`)."""
+
     segment_id: SegmentID
     partition_id: PartitionID
     sealed: bool
     blocks: tuple[Block, ...]
+    visible_from: Timestamp = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Snapshot:
         return [
             block
             for segment in self._segments(partition_ids)
-            if segment.sealed or not ignore_growing
+            if (segment.sealed or not ignore_growing) and segment.visible_from <= read_ts
             for block in segment.blocks
         ]
 

@@ -27,7 +27,7 @@ from elanus.core.errors import FieldNotFound, Internal
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.storage.parquet import BinlogWriter, file_metadata, opened, rows_per_group
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import CorruptObject, ObjectStore
@@ -111,15 +111,27 @@ def write_insert_log(
 def read_columns(store: ObjectStore, source: Files, names: Sequence[str]) -> pa.Table:
     """The named columns of all rows, in the order of the manifest's files; system columns included.
 
-    Only those columns are read. Raises `ValueError` when there are no files, `FieldNotFound` for a
-    column they lack, `ObjectMissing` and `CorruptObject` naming the file.
+    Only those columns are read. Where a manifest has a ``commit_ts``, that is every row's timestamp. Raises
+    `ValueError` when there are no files, `FieldNotFound` for a column they lack, `ObjectMissing` and
+    `CorruptObject` naming the file.
     """
     tables = []
     for file in _files(source):
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, names)
             tables.append(parquet.read(columns=list(names)).select(list(names)))
-    return pa.concat_tables(tables)
+    return with_commit_ts(pa.concat_tables(tables), source)
+
+
+def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:
+    """Rows read from the source's files, with the timestamps that its manifest gives them, if it does."""
+    if not isinstance(source, SegmentManifest) or source.commit_ts == NO_TIMESTAMP:
+        return table
+    place = table.schema.get_field_index(TIMESTAMP_FIELD)
+    if place < 0:
+        return table
+    stamps = pa.array(np.full(table.num_rows, source.commit_ts, dtype=np.int64))
+    return table.set_column(place, table.schema.field(place), stamps)
 
 
 def read_vectors(store: ObjectStore, source: Files, name: str) -> Matrix:

@@ -57,6 +57,17 @@ def test_every_type_comes_back_as_it_was(store: LocalStore) -> None:
     assert table["Timestamp"].to_pylist() == [50, 50, 50, 60, 60]
 
 
+def test_a_manifest_may_say_from_when_all_its_rows_count(store: LocalStore) -> None:
+    file = written(store, "insert_log/7/8/9/a.parquet", stamped(3, 0, 50), stamped(2, 3, 60))
+    manifest = SegmentManifest(
+        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, (file,), (), Timestamp(0)
+    )
+    later = dataclasses.replace(manifest, commit_ts=Timestamp(70))
+    assert read_columns(store, manifest, ["Timestamp"])["Timestamp"].to_pylist() == [50, 50, 50, 60, 60]
+    assert read_columns(store, later, ["RowID", "Timestamp"])["Timestamp"].to_pylist() == [70] * 5
+    assert read_columns(store, later, ["RowID"]).column_names == ["RowID"]
+
+
 def test_a_file_is_accounted_for(store: LocalStore, tmp_path: Path) -> None:
     file = written(store, "insert_log/7/8/9/a.parquet", stamped(3, 0, 50), stamped(2, 3, 60))
     size = store.head(file.path).size_bytes
