@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from elanus.core.errors import TimestampTooOld
+from elanus.core.errors import InvalidParameter, TimestampTooOld
 from elanus.core.timestamps import Timestamp, lag_ms, minus_ms, physical_ms
 
 
@@ -35,16 +35,19 @@ class ReadConsistency:
     ``guarantee_ts`` is the raw value from the wire: 0, 1 and 2 stand for strong, eventually and bounded;
     larger ones are timestamps (session, customized). ``pinned``: the read is one page of an iterator. All
     its pages are answered as of one moment, which the first page's answer tells and the others send back
-    as their timestamp.
+    as their timestamp. ``travel_ts``: the moment of the past that a read asks for (0: none).
     """
 
     level: ConsistencyLevel | None = None
     guarantee_ts: int = WIRE_STRONG
     pinned: bool = False
+    travel_ts: int = 0
 
     @property
     def moment(self) -> Timestamp | None:
         """The moment a pinned read is answered as of; ``None`` when the server is to choose it."""
+        if self.travel_ts:
+            return Timestamp(self.travel_ts)
         return Timestamp(self.guarantee_ts) if self.pinned and self.guarantee_ts > WIRE_BOUNDED else None
 
 
@@ -59,7 +62,7 @@ def guarantee_timestamp(
     read's is the moment it is pinned to, whatever the level.
     """
     if read.moment is not None:
-        return Timestamp(min(read.moment, now))
+        return read.moment
     level = collection_level if read.level is None else read.level
     if level is ConsistencyLevel.STRONG:
         return now
@@ -74,11 +77,24 @@ def guarantee_timestamp(
     return Timestamp(min(read.guarantee_ts, now))
 
 
-def check_retained(moment: Timestamp, now: Timestamp, retention_s: float) -> None:
-    """Raises `TimestampTooOld` for a pinned moment from which deleted rows may be gone for good."""
+def check_moment(moment: Timestamp, created: Timestamp, now: Timestamp, retention_s: float) -> None:
+    """Whether a read can be pinned to a moment, of a collection created at ``created``.
+
+    Raises `InvalidParameter` for a moment in the future or before the collection, and `TimestampTooOld`
+    for one from which deleted rows may be gone for good.
+    """
+    asked = f"the read is pinned to timestamp {moment} (UTC ms {physical_ms(moment)})"
+    back_s = lag_ms(physical_ms(now), moment) / 1000
+    if moment > now:
+        raise InvalidParameter(
+            f"{asked}, {-back_s:g} s in the future: the latest moment is {now} (UTC ms {physical_ms(now)})"
+        )
     if moment < minus_ms(now, round(1000 * retention_s)):
         raise TimestampTooOld(
-            f"the read is pinned to timestamp {moment} (UTC ms {physical_ms(moment)}), "
-            f"{lag_ms(physical_ms(now), moment) / 1000:g} s back, and deleted rows are kept for "
-            f"{retention_s:g} s (datacoord.retention_s): read a later moment, or begin the iterator anew"
+            f"{asked}, {back_s:g} s back, and deleted rows are kept for {retention_s:g} s "
+            "(datacoord.retention_s): read a later moment, or begin the iterator anew"
+        )
+    if moment < created:
+        raise InvalidParameter(
+            f"{asked}, before the collection was created at {created} (UTC ms {physical_ms(created)})"
         )

@@ -147,7 +147,8 @@ class Search:
 
     ``vector_field`` "" means the only one. ``metric_type`` "" means the index's. ``params`` are the
     index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: what the
-    name must still mean (None: anything); pages of an iterator say so.
+    name must still mean (None: anything); pages of an iterator say so. ``timeout_s``: how long the client
+    waits (None: as long as the server does).
     """
 
     database: str
@@ -166,6 +167,7 @@ class Search:
     filter_values: Mapping[str, object] = field(default_factory=dict)
     ignore_growing: bool = False
     collection_id: CollectionID | None = None
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ class Query:
     """``ids`` (with an empty filter) asks for those primary keys; ``limit`` None: all rows.
 
     ``collection_id``: what the name must still mean (None: anything); pages of an iterator say so.
+    ``timeout_s``: how long the client waits (None: as long as the server does).
     """
 
     database: str
@@ -206,6 +209,7 @@ class Query:
     ids: Sequence[int] | Sequence[str] | None = None
     ignore_growing: bool = False
     collection_id: CollectionID | None = None
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from elanus.core.consistency import (
     ConsistencyLevel,
     ReadConsistency,
-    check_retained,
+    check_moment,
     guarantee_timestamp,
 )
 from elanus.core.errors import FieldNotFound, InvalidFilter, InvalidParameter, PartitionNotFound
@@ -65,7 +65,7 @@ class Reader:
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             partitions = _partition_ids(cached, request.partitions)
             bound = _planned(cached, request.filter, request.filter_values)
-            read_ts = self._read_timestamp(cached, request.consistency)
+            read_ts = self._read_timestamp(cached, request.consistency, request.timeout_s)
             metric = _checked_metric(cached, field, request.metric_type)
             hits = self._nodes.search(
                 NodeSearch(
@@ -113,7 +113,7 @@ class Reader:
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
                 output_fields=outputs.columns,
                 limit=None if request.limit is None else request.offset + request.limit,
-                read_ts=self._read_timestamp(cached, request.consistency),
+                read_ts=self._read_timestamp(cached, request.consistency, request.timeout_s),
                 ignore_growing=request.ignore_growing,
             )
             if counting:
@@ -138,20 +138,22 @@ class Reader:
                     primary_keys=None,
                     output_fields=(key,),
                     limit=None,
-                    read_ts=self._read_timestamp(cached, consistency),
+                    read_ts=self._read_timestamp(cached, consistency, None),
                 )
             )
         return rows[key]
 
-    def _read_timestamp(self, cached: CachedCollection, consistency: ReadConsistency) -> Timestamp:
+    def _read_timestamp(
+        self, cached: CachedCollection, consistency: ReadConsistency, timeout_s: float | None
+    ) -> Timestamp:
         """The one moment a read is answered at; returns when the query nodes have reached it.
 
-        Raises `CollectionNotLoaded`, `DeadlineExceeded`, `TimestampTooOld`.
+        Raises `CollectionNotLoaded`, `DeadlineExceeded`, and what `check_moment` raises for a pinned one.
         """
         served = self._nodes.service_time(cached.collection_id)
         now = self._stamp()
         if consistency.moment is not None:
-            check_retained(consistency.moment, now, self._retention_s)
+            check_moment(consistency.moment, cached.view.created, now, self._retention_s)
         guarantee = guarantee_timestamp(
             consistency, cached.view.consistency_level, now, self._graceful_time_ms
         )
@@ -159,8 +161,11 @@ class Reader:
             return served if consistency.moment is None else guarantee
         began_s = time.perf_counter()
         self._ask_tick(cached.view.pchannels, guarantee)
-        self._nodes.wait_service_time(cached.collection_id, guarantee, self._timeout_s)
-        self._measures.waited_for_guarantee(time.perf_counter() - began_s)
+        patience_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        try:
+            self._nodes.wait_service_time(cached.collection_id, guarantee, patience_s)
+        finally:
+            self._measures.waited_for_guarantee(time.perf_counter() - began_s)
         if consistency.moment is not None:
             return guarantee
         # A load may have been waited for: then what is served by now is what a weak guarantee gets.

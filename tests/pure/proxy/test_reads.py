@@ -83,19 +83,28 @@ def a_query_each(*counts: int) -> NodeHits:
     )
 
 
+class Waits(NoMeasures):
+    def __init__(self) -> None:
+        self.waits_s: list[float] = []
+
+    def waited_for_guarantee(self, seconds: float) -> None:
+        self.waits_s.append(seconds)
+
+
 class Bench:
     def __init__(
         self, nodes: Nodes | None = None, now: Timestamp = NOW, reads_max: int = 4, retention_s: float = 60.0
     ) -> None:
         self.nodes = nodes or Nodes()
         self.queue = DqQueue(reads_max)
+        self.measures = Waits()
         self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
         self.reader = Reader(
             self.nodes,
             self.queue,
             lambda: now,
             lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
-            NoMeasures(),
+            self.measures,
             graceful_time_ms=GRACEFUL_MS,
             retention_s=retention_s,
             timeout_s=7.0,
@@ -194,6 +203,22 @@ def test_a_read_that_waited_in_vain_frees_its_slot() -> None:
             bench.reader.search(cached(), search(consistency=ReadConsistency(L.STRONG)))
 
 
+@pytest.mark.parametrize(("own_s", "waits_s"), [(None, 7.0), (1.5, 1.5), (3600.0, 7.0)])
+def test_a_read_waits_no_longer_than_its_client(own_s: float | None, waits_s: float) -> None:
+    bench = Bench(Nodes(compose(98_000)))
+    strong = ReadConsistency(L.STRONG)
+    bench.reader.query(cached(), query(consistency=strong, timeout_s=own_s))
+    bench.reader.search(cached(), search(consistency=strong, timeout_s=own_s))
+    assert bench.nodes.waited == [(NOW, waits_s)] * 2
+
+
+def test_a_wait_in_vain_is_measured_too() -> None:
+    bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
+    with pytest.raises(DeadlineExceeded):
+        bench.reader.query(cached(), query(consistency=ReadConsistency(L.STRONG)))
+    assert len(bench.measures.waits_s) == 1
+
+
 def test_reads_beyond_the_limit_are_refused() -> None:
     bench = Bench(reads_max=1)
     with bench.queue.slot(), pytest.raises(TaskQueueFull):
@@ -272,6 +297,28 @@ def test_a_read_pinned_beyond_the_retention_time_is_refused() -> None:
         bench.reader.query(cached(), query(consistency=beyond, limit=1))
     assert "datacoord.retention_s" in refused.value.message
     assert len(bench.nodes.asked) == 1
+
+
+def test_a_read_of_the_past_is_as_of_its_moment_whatever_the_guarantee() -> None:
+    moment = compose(90_000)
+    for level in L:
+        bench = Bench()
+        asked = ReadConsistency(level, NOW, travel_ts=moment)
+        assert bench.reader.search(cached(), search(consistency=asked)).ts == moment
+        assert (bench.nodes.asked[0].read_ts, bench.nodes.waited) == (moment, [])
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [(compose(100_500), r"0\.5 s in the future"), (compose(94_999), "before the collection was created")],
+)
+def test_a_moment_that_never_was_is_refused(moment: Timestamp, text: str) -> None:
+    bench = Bench()
+    made = cached()
+    young = replace(made, view=replace(made.view, created=compose(95_000)))
+    with pytest.raises(InvalidParameter, match=text):
+        bench.reader.query(young, query(consistency=ReadConsistency(travel_ts=moment)))
+    assert bench.nodes.asked == []
 
 
 def test_nothing_retained_leaves_the_present() -> None:

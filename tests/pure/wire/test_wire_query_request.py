@@ -44,6 +44,13 @@ def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_w
     assert (plain.consistency.moment, plain.collection_id) == (None, None)
 
 
+def test_a_query_may_ask_for_a_moment_of_the_past() -> None:
+    query = decode_query(
+        query_request(expr="id > 1", travel_timestamp=10**15, guarantee_timestamp=1), "library"
+    )
+    assert query.consistency.moment == 10**15
+
+
 def test_without_a_limit_all_rows_are_meant() -> None:
     assert decode_query(query_request(expr="id > 1"), "library").limit is None
 
@@ -69,7 +76,6 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
     ("request_message", "text"),
     [
         (query_request({"order_by_fields": "x"}), "the parameter order_by_fields"),
-        (query_request(travel_timestamp=4), "travel_timestamp"),
         (query_request(namespace="n"), "the field namespace of a query"),
     ],
 )

@@ -150,6 +150,22 @@ def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_w
     assert (plain.consistency.moment, plain.collection_id) == (None, None)
 
 
+def test_a_moment_of_the_past_comes_as_a_field_or_as_a_search_parameter() -> None:
+    cache = TemplateCache()
+    for moment in (10**15, 2 * 10**15):
+        assert decode(search_request(travel_timestamp=moment), cache=cache).consistency.moment == moment
+        among_params = search_request(params={"params": f'{{"ef":9,"travel_timestamp":{moment}}}'})
+        search = decode(among_params, cache=cache)
+        assert (search.consistency.moment, search.params) == (moment, {"ef": 9})
+    assert decode(search_request(), cache=cache).consistency.moment is None
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "true", '"5"'])
+def test_a_moment_that_is_no_timestamp_is_refused(text: str) -> None:
+    told = refusal(search_request(params={"params": f'{{"travel_timestamp":{text}}}'}), InvalidParameter)
+    assert "should be a hybrid timestamp" in told
+
+
 def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
     missing = search_request(params={"anns_field": "nowhere"})
     assert "fieldName(nowhere) not found" in refusal(missing, FieldNotFound)
@@ -163,7 +179,6 @@ def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"travel_timestamp": 5}, "travel_timestamp is not supported"),
         ({"search_by_primary_keys": True}, "the field search_by_primary_keys of a search"),
         ({"namespace": "n"}, "the field namespace of a search"),
         ({"search_params": pairs({"topk": 1, "group_by_field": "x"})}, "the parameter group_by_field"),

@@ -25,7 +25,6 @@ from elanus.proxy.wire.parameters import (
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import Message
-from elanus.proxy.wire.unsupported import unsupported
 
 _UNDERSTOOD_FIELDS = frozenset(
     {
@@ -36,6 +35,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "output_fields",
         "partition_names",
         "guarantee_timestamp",
+        "travel_timestamp",
         "query_params",
         "consistency_level",
         "use_default_consistency",
@@ -59,10 +59,8 @@ _INSTEAD = {
 }
 
 
-def decode_query(request: Message, database: str) -> Query:
+def decode_query(request: Message, database: str, timeout_s: float | None = None) -> Query:
     """The query that a request asks for. Raises `InvalidParameter` or `NotSupported`."""
-    if request.travel_timestamp:
-        raise unsupported("travel_timestamp", "leave it out: reads are answered as of now")
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, _INSTEAD)
@@ -80,10 +78,12 @@ def decode_query(request: Message, database: str) -> Query:
             request.consistency_level,
             request.guarantee_timestamp,
             pinned=iterates(params),
+            travel_ts=request.travel_timestamp,
         ),
         filter_values=filter_values(request.expr_template_values),
         ignore_growing=ignore_growing(params),
         collection_id=expected_collection(params),
+        timeout_s=timeout_s,
     )
 
 

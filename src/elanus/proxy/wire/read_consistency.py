@@ -22,12 +22,16 @@ _LEVEL_OF_OLD_CLIENTS = {
 
 
 def read_consistency(
-    use_default: bool, level: int, guarantee_ts: int, *, pinned: bool = False
+    use_default: bool, level: int, guarantee_ts: int, *, pinned: bool = False, travel_ts: int = 0
 ) -> ReadConsistency:
-    """``pinned``: a page of an iterator. Raises `InvalidParameter` for a level that does not exist."""
+    """``pinned``: a page of an iterator; ``travel_ts``: the moment of the past asked for, or 0.
+
+    Raises `InvalidParameter` for a level that does not exist.
+    """
     if use_default:
-        return ReadConsistency(None, guarantee_ts, pinned)
-    if level == ConsistencyLevel.STRONG and guarantee_ts != WIRE_STRONG:
+        said = None
+    elif level == ConsistencyLevel.STRONG and guarantee_ts != WIRE_STRONG:
         said = _LEVEL_OF_OLD_CLIENTS.get(guarantee_ts, ConsistencyLevel.CUSTOMIZED)
-        return ReadConsistency(said, guarantee_ts, pinned)
-    return ReadConsistency(consistency_level(level), guarantee_ts, pinned)
+    else:
+        said = consistency_level(level)
+    return ReadConsistency(said, guarantee_ts, pinned, travel_ts)

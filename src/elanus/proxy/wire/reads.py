@@ -23,11 +23,11 @@ class Reads:
         database = database_of(request, context)
         name = check_collection_name(request.collection_name)
         schema = self._front.describe_collection(database, name).schema
-        search = decode_search(request, database, schema, self._templates)
+        search = decode_search(request, database, schema, self._templates, context.time_remaining())
         return encode_search(self._front.search(search), name)
 
     @rpc(checks_itself=True)
     def Query(self, request: Message, context: Context) -> Message:
         name = check_collection_name(request.collection_name)
-        query = decode_query(request, database_of(request, context))
+        query = decode_query(request, database_of(request, context), context.time_remaining())
         return encode_query(self._front.query(query), name)

@@ -10,6 +10,9 @@ first. Clients since 2.5 first ask for another kind, in which the server continu
 holds no token for it, from which they see that there is none, and go on with the first kind. It loses no
 row where many have one score, as the other does.
 
+Clients up to 2.2 ask for a moment of the past with the field ``travel_timestamp``; newer ones have no such
+field to set, and send it among the index's search parameters.
+
 A template holds while the collection's schema is the very object it was made for: the proxy's cache
 replaces that object whenever the collection changes.
 """
@@ -63,7 +66,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "not_return_all_meta",  # asks for less than what this server sends anyway
     }
 )
-_CHANGING_FIELDS = ("placeholder_group", "nq", "guarantee_timestamp")
+_CHANGING_FIELDS = ("placeholder_group", "nq", "guarantee_timestamp", "travel_timestamp")
 
 _TOP_LEVEL_PARAMS = frozenset(
     {
@@ -80,6 +83,7 @@ _TOP_LEVEL_PARAMS = frozenset(
         "search_iter_batch_size",
     }
 )
+TRAVEL_TIMESTAMP = "travel_timestamp"
 _RANGE_PARAMS = ("radius", "range_filter")
 _JSON_KINDS = {bool: "boolean", str: "string", list: "array", dict: "object", type(None): "null"}
 _NO_GROUPING = "group the hits in the client"
@@ -114,6 +118,7 @@ class SearchTemplate:
     round_decimal: int
     ignore_growing: bool
     iterates: bool
+    travel_ts: int
     collection_id: CollectionID | None
 
 
@@ -138,7 +143,13 @@ class TemplateCache:
         self._templates[key] = template
 
 
-def decode_search(request: Message, database: str, schema: CollectionSchema, cache: TemplateCache) -> Search:
+def decode_search(
+    request: Message,
+    database: str,
+    schema: CollectionSchema,
+    cache: TemplateCache,
+    timeout_s: float | None = None,
+) -> Search:
     """The search that a request asks for. The request message is used up.
 
     Raises `InvalidParameter` (and `InvalidTopK`, `InvalidDimension`), `FieldNotFound` or `NotSupported`.
@@ -146,6 +157,7 @@ def decode_search(request: Message, database: str, schema: CollectionSchema, cac
     placeholders = request.placeholder_group
     nq = request.nq
     guarantee_ts = request.guarantee_timestamp
+    travel_ts = request.travel_timestamp
     for field in _CHANGING_FIELDS:
         request.ClearField(field)
     key = (database, request.SerializeToString())
@@ -171,23 +183,24 @@ def decode_search(request: Message, database: str, schema: CollectionSchema, cac
             request.consistency_level,
             guarantee_ts,
             pinned=template.iterates,
+            travel_ts=travel_ts or template.travel_ts,
         ),
         filter_values=template.filter_values,
         ignore_growing=template.ignore_growing,
         collection_id=template.collection_id,
+        timeout_s=timeout_s,
     )
 
 
 def parse_template(request: Message, schema: CollectionSchema) -> SearchTemplate:
     """Everything of a request that does not change from call to call, parsed and checked."""
-    if request.travel_timestamp:
-        raise unsupported("travel_timestamp", "leave it out: reads are answered as of now")
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a search")
     if request.dsl and request.dsl_type != common_pb2.BoolExprV1:
         raise unsupported("a search in the JSON query language (dsl_type Dsl)", "use a boolean expression")
     params = to_dict(request.search_params)
     refuse_unknown(params, _TOP_LEVEL_PARAMS, INSTEAD)
     index_params, metric_type = _index_params(params)
+    travel_ts = _travel_timestamp(index_params.pop(TRAVEL_TIMESTAMP, 0))
     limit, offset = _window(params)
     return SearchTemplate(
         schema=schema,
@@ -203,6 +216,7 @@ def parse_template(request: Message, schema: CollectionSchema) -> SearchTemplate
         round_decimal=_round_decimal(params),
         ignore_growing=ignore_growing(params),
         iterates=iterates(params),
+        travel_ts=travel_ts,
         collection_id=expected_collection(params),
     )
 
@@ -277,6 +291,12 @@ def _index_params(params: Mapping[str, str]) -> tuple[dict[str, float | int | st
         if not isinstance(value, bool | int | float | str):
             raise InvalidParameter(f"search parameter {name} must be a number, string or bool, got {value}")
     return inner, metric_type
+
+
+def _travel_timestamp(value: float | int | str | bool) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidParameter(f"{TRAVEL_TIMESTAMP} [{value}] is invalid, should be a hybrid timestamp")
+    return value
 
 
 def _check_repetition(name: str, repeated: object, params: Mapping[str, str]) -> None:
