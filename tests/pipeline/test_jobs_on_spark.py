@@ -98,7 +98,7 @@ def plan(tmp_path: Path, stop: Position, shard: int, until: int) -> FlushPlan:
         start=ORIGIN,
         until=Timestamp(until),
         stop=stop,
-        log_dir=str(tmp_path / "log"),
+        log_url=(tmp_path / "log").as_uri(),
         store_url=(tmp_path / "files").as_uri(),
         scratch_dir=str(tmp_path / "scratch"),
     )

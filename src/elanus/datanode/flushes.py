@@ -17,9 +17,9 @@ from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 class SparkFlushes:
     """Implements `elanus.datanode.node.FlushRunner`."""
 
-    def __init__(self, runner: JobRunner, log_dir: Path, store_url: str, scratch_dir: Path) -> None:
+    def __init__(self, runner: JobRunner, log_url: str, store_url: str, scratch_dir: Path) -> None:
         self._runner = runner
-        self._log_dir = log_dir
+        self._log_url = log_url
         self._store_url = store_url
         self._scratch_dir = scratch_dir
 
@@ -34,7 +34,7 @@ class SparkFlushes:
             start=assignment.checkpoint,
             until=progress.seek.ts,
             stop=Position(progress.stop),
-            log_dir=str(self._log_dir),
+            log_url=self._log_url,
             store_url=self._store_url,
             scratch_dir=str(self._scratch_dir),
         )

@@ -8,10 +8,9 @@ not exist for anybody; a task that ran twice, or too late, leaves only garbage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from elanus.log.port import Position
-from elanus.log.reading import read_range
+from elanus.log.sources import range_reader
 from elanus.pipeline.port import Job, JobKind, JobOutput
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
@@ -38,5 +37,5 @@ def flush_task(plan: FlushPlan) -> RangeOutcome:
     name = attempt_name(plan.attempt)
     start = Position(plan.start.position)
     with scratch_directory(plan.scratch_dir) as scratch:
-        entries = read_range(Path(plan.log_dir), plan.pchannel, start, plan.stop)
+        entries = range_reader(plan.log_url)(plan.pchannel, start, plan.stop)
         return write_range(plan, writes_in_range(entries, plan), open_store(plan.store_url), scratch, name)

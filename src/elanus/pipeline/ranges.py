@@ -33,8 +33,8 @@ class FlushPlan:
     """One range to flush. Pickles; carries all that a task needs to know.
 
     ``start``: the vchannel's checkpoint. ``until``: the tick that ends the range; ``stop``: a position
-    after that tick. ``attempt`` is unique to this try of this range. ``log_dir`` and ``scratch_dir`` are
-    directories on the machine that runs the task.
+    after that tick. ``attempt`` is unique to this try of this range. ``log_url``: see `elanus.log.sources`;
+    ``scratch_dir``: a directory on the machine that runs the task.
     """
 
     attempt: str
@@ -45,7 +45,7 @@ class FlushPlan:
     start: Checkpoint
     until: Timestamp
     stop: Position
-    log_dir: str
+    log_url: str
     store_url: str
     scratch_dir: str
 

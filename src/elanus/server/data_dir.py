@@ -40,6 +40,10 @@ class Paths:
         return self.root / "log"
 
     @property
+    def log_url(self) -> str:
+        return self.log.as_uri()
+
+    @property
     def scratch(self) -> Path:
         return self.root / "scratch"
 

@@ -112,7 +112,7 @@ class _Pipeline:
     ) -> None:
         await channel.ready(_ONLINE_WAIT_S)
         node_id = NodeID(await channel.client(RootCoordApi).alloc_ids(1))
-        flushes = SparkFlushes(runner, self._paths.log, self._paths.store_url, session.task_scratch)
+        flushes = SparkFlushes(runner, self._paths.log_url, self._paths.store_url, session.task_scratch)
         datanode = DataNode(
             node_id, self._address, log, channel.client(DataCoordApi), flushes, _DATANODE_POLICY
         )

@@ -49,7 +49,7 @@ class Jobs:
             start=assignment.checkpoint,
             until=progress.seek.ts,
             stop=Position(progress.stop),
-            log_dir="",
+            log_url="",
             store_url="",
             scratch_dir=str(self._scratch),
         )

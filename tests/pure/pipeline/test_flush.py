@@ -38,7 +38,7 @@ def plan(until: int, start: Checkpoint = ORIGIN, stop: int = 1000 * STEP) -> Flu
         start=start,
         until=Timestamp(until),
         stop=Position(stop),
-        log_dir="/log",
+        log_url="file:///log",
         store_url="file:///files",
         scratch_dir="/scratch",
     )
