@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused
 from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk
 from elanus.datacoord.state import DataState, Vchannel
@@ -26,18 +28,23 @@ _TAKES_ROWS = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 class Commits:
     """Called under the role's lock."""
 
-    def __init__(self, state: DataState, manifests: Manifests, log: Log, desk: QuotaDesk) -> None:
+    def __init__(
+        self, state: DataState, manifests: Manifests, log: Log, desk: QuotaDesk, attempts: Attempts
+    ) -> None:
         self._state = state
         self._manifests = manifests
         self._log = log
         self._desk = desk
+        self._attempts = attempts
         self._count = 0
 
     async def commit(self, commit: RangeCommit) -> None:
         """All of the range or nothing. Raises `CommitRefused`, and what storing raises."""
         vchannel = self._checked(commit)
+        if commit.segments or commit.delta is not None:
+            self._attempts.check(commit.attempt)
         self._count += 1
-        name = f"{commit.checkpoint.ts}-{commit.epoch}-{self._count}"
+        name = stamped(commit.attempt, f"{commit.checkpoint.ts}-{self._count}")
         segments = await self._segments(commit, name)
         moved = replace(vchannel, checkpoint=commit.checkpoint)
         if commit.delta is not None:
@@ -63,7 +70,7 @@ class Commits:
 
     def _checked(self, commit: RangeCommit) -> Vchannel:
         vchannel = self._state.vchannel(commit.vchannel)
-        if vchannel is None:
+        if vchannel is None or vchannel.dropped:
             raise CommitRefused(f"vchannel {commit.vchannel} is dropped")
         if vchannel.checkpoint != commit.expected:
             raise CommitRefused(

@@ -21,6 +21,7 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
+from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.manifests import Manifests
@@ -50,11 +51,13 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class DataPolicy:
-    """``trim_interval_s``: how often what is in binlogs is let go from the log."""
+    """``trim_interval_s``: how often what is in binlogs is let go from the log; ``commit_deadline_s``:
+    how long after its opening an attempt may commit."""
 
     quota: QuotaPolicy
     flush: FlushPolicy
     trim_interval_s: float
+    commit_deadline_s: float
 
 
 class DataCoord:
@@ -82,7 +85,8 @@ class DataCoord:
         self._policy = policy
         self._desk = QuotaDesk(state, rootcoord, policy.quota)
         self._flushing = Flushing(state, self._desk, rootcoord, proxies, policy.flush)
-        self._commits = Commits(state, manifests, log, self._desk)
+        self._attempts = Attempts(rootcoord, clock, policy.commit_deadline_s)
+        self._commits = Commits(state, manifests, log, self._desk, self._attempts)
         self._changes = Changes(clock.wall_ms())
         self._lock = asyncio.Lock()
         self._epoch = 0
@@ -122,11 +126,22 @@ class DataCoord:
                 for name, start in collection.starts.items()
                 if self._state.vchannel(name) is None
             ]
-            if not new:
+            if not new or not await self._is_live(collection.collection_id):
                 return
             await self._state.put(vchannels=new)
         self._changes.happened()
         self._spawn(self._tell_to_watch(new))
+
+    async def _is_live(self, collection_id: CollectionID) -> bool:
+        """Whether rootcoord still has the collection: the call may arrive late, or twice.
+
+        Asked under the lock. A drop that rootcoord decides after its answer finds the vchannels here.
+        """
+        try:
+            await self._rootcoord.collection_by_id(collection_id)
+        except CollectionNotFound:
+            return False
+        return True
 
     async def _tell_to_watch(self, vchannels: list[Vchannel]) -> None:
         """Until the data node has been told, or has been replaced by one that learns it when it registers."""
@@ -168,19 +183,23 @@ class DataCoord:
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         async with self._lock:
             self._check_epoch(epoch)
-            await self._drop_segments(self._state.segments_on(vchannel))
-            await self._state.remove_vchannel(vchannel)
+            known = self._state.vchannel(vchannel)
+            if known is None or known.dropped:
+                return  # said before
+            await self._drop_segments(self._state.segments_on(vchannel), known)
             self._desk.forget_vchannel(vchannel)
         self._changes.happened()
 
-    async def _drop_segments(self, segments: list[SegmentInfo]) -> None:
+    async def _drop_segments(self, segments: list[SegmentInfo], vchannel: Vchannel | None = None) -> None:
+        """Mark segments dropped, and the vchannel with them."""
         now = await self._rootcoord.alloc_timestamp(1)
         dropped = [
             replace(s, state=SegmentState.DROPPED, dropped=now)
             for s in segments
             if s.state is not SegmentState.DROPPED
         ]
-        await self._state.put(dropped)
+        ended = [] if vchannel is None else [replace(vchannel, dropping=True, dropped=now)]
+        await self._state.put(dropped, ended)
         for segment in dropped:
             self._desk.forget(segment.segment_id)
 
@@ -272,6 +291,7 @@ class DataCoord:
         async with self._lock:
             self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
+            self._attempts.close_all()
             await self._flushing.give_up()
             channels = tuple(map(_assignment, self._state.vchannels()))
             return DataNodeRegistration(self._epoch, channels)
@@ -313,12 +333,18 @@ class DataCoord:
         if node is self._datanode:
             self._flushing.delivered(segment_ids)
 
+    async def open_attempts(self, epoch: int, count: int) -> int:
+        async with self._lock:
+            self._check_epoch(epoch)
+            return await self._attempts.open(count)
+
     async def commit_range(self, commit: RangeCommit) -> None:
         try:
             async with self._lock:
                 self._check_epoch(commit.epoch)
                 await self._commits.commit(commit)
         finally:
+            self._attempts.close(commit.attempt)
             self._changes.happened()  # a caller that was cancelled has committed all the same
 
     def _check_epoch(self, epoch: int) -> None:

@@ -17,6 +17,7 @@ from elanus.core.errors import CommitRefused, SegmentNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.records import Records
 from elanus.meta.port import MetaStore
 from elanus.meta.whole import whole
@@ -30,7 +31,8 @@ _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 class Vchannel:
     """``deltas``: path of the manifest that lists its delta logs, "" when it has none.
 
-    ``dropping``: its collection is dropped, its data node has not read the drop message yet.
+    ``dropping``: its collection is dropped. ``dropped``: when its data node had read the drop message;
+    from then on nobody recovers it, and the record stays only until its files are reclaimed.
     ``dropped_partitions`` get no quota any more.
     """
 
@@ -41,6 +43,7 @@ class Vchannel:
     deltas: str = ""
     dropping: bool = False
     dropped_partitions: tuple[PartitionID, ...] = ()
+    dropped: Timestamp = NO_TIMESTAMP
 
 
 class DataState:
@@ -94,10 +97,15 @@ class DataState:
         ]
 
     def vchannels(self) -> Iterable[Vchannel]:
-        return self._vchannels.values()
+        """Those that are not dropped, or whose drop message has still to be read."""
+        return [v for v in self._vchannels.values() if v.dropped == NO_TIMESTAMP]
+
+    def dropped_vchannels(self) -> Iterable[Vchannel]:
+        return [v for v in self._vchannels.values() if v.dropped != NO_TIMESTAMP]
 
     def vchannels_of(self, collection_id: CollectionID) -> list[Vchannel]:
-        return [v for v in self._vchannels.values() if v.collection_id == collection_id]
+        """As `vchannels`, of one collection."""
+        return [v for v in self.vchannels() if v.collection_id == collection_id]
 
     def vchannel(self, name: str) -> Vchannel | None:
         return self._vchannels.get(name)
@@ -136,9 +144,14 @@ class DataState:
                 self._vchannels[vchannel.vchannel] = vchannel
 
     @whole
-    async def remove_vchannel(self, name: str) -> None:
-        await self._records.delete(f"{_VCHANNELS}{name}")
-        self._vchannels.pop(name, None)
+    async def forget(self, segments: Sequence[SegmentID], vchannels: Sequence[str]) -> None:
+        """Remove records. Segments go first: one without its vchannel would be nobody's."""
+        for segment_id in segments:
+            await self._records.delete(f"{_SEGMENTS}{segment_id}")
+            self._segments.pop(segment_id, None)
+        for name in vchannels:
+            await self._records.delete(f"{_VCHANNELS}{name}")
+            self._vchannels.pop(name, None)
 
     def touch(self, segment: SegmentInfo) -> None:
         """Show a change that need not outlive this process (the latest quota's expiry)."""

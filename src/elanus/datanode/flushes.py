@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.port import Position
@@ -23,10 +24,10 @@ class SparkFlushes:
         self._store_url = store_url
         self._scratch_dir = scratch_dir
 
-    def plan(self, progress: ChannelProgress) -> FlushPlan:
+    def plan(self, progress: ChannelProgress, attempt: int) -> FlushPlan:
         assignment = progress.assignment
         return FlushPlan(
-            attempt=f"{progress.seek.ts}-{uuid.uuid4().hex[:8]}",
+            attempt=stamped(attempt, uuid.uuid4().hex[:8]),
             collection_id=assignment.collection_id,
             schema=assignment.schema,
             vchannel=assignment.vchannel,

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, ElanusError
@@ -30,6 +31,7 @@ from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.rpc.datacoord import ChannelAssignment, DataCoordApi, RangeCommit
 
 _RETRY_PAUSE_S = 0.5
+_DROP_TRIES_MAX = 10
 _log = structlog.get_logger("datanode")
 
 
@@ -52,9 +54,9 @@ class DataNodePolicy:
 
 
 class FlushRunner(Protocol):
-    """Makes the plan of a range, and runs plans as one Spark job."""
+    """Makes the plan of a range, and runs plans as one Spark job. ``attempt``: see `elanus.core.attempts`."""
 
-    def plan(self, progress: ChannelProgress) -> FlushPlan: ...
+    def plan(self, progress: ChannelProgress, attempt: int) -> FlushPlan: ...
     async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]: ...
 
 
@@ -205,10 +207,24 @@ class DataNode:
         self._news.set()
         for vchannel, channel in dropped.items():
             channel.ended = True
-            await self._datacoord.channel_dropped(self._epoch, vchannel)
+            await self._end(vchannel)
             # Only now: a reader that is given up in between is followed by one that reads the drop again.
             del self._channels[vchannel]
             self._orders.pop(vchannel, None)
+
+    async def _end(self, vchannel: str) -> None:
+        """Commit the drop. Raises what the last of ten tries raised: the node then registers again."""
+        for _ in range(_DROP_TRIES_MAX - 1):
+            try:
+                await self._datacoord.channel_dropped(self._epoch, vchannel)
+            except CommitRefused:
+                raise  # replaced: trying again changes nothing
+            except ElanusError as error:
+                _log.warning("drop not recorded; trying again", vchannel=vchannel, error=error.message)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+            else:
+                return
+        await self._datacoord.channel_dropped(self._epoch, vchannel)
 
     # reporting (DataNodeTtMsg)
 
@@ -246,18 +262,34 @@ class DataNode:
 
     async def _flush(self, orders: dict[str, set[SegmentID]]) -> None:
         async with self._flushing:
-            ranges = {v: _Range.of(self._channels[v]) for v in orders if self._goes_on(v)}
-            plans = [self._flushes.plan(self._channels[v]) for v, r in ranges.items() if r.has_rows]
+            attempts = await self._open_attempts([v for v in orders if self._goes_on(v)])
+            ranges = {v: _Range.of(self._channels[v]) for v in attempts if self._goes_on(v)}
+            plans = [
+                self._flushes.plan(self._channels[v], attempts[v]) for v, r in ranges.items() if r.has_rows
+            ]
             outcomes: list[RangeOutcome] = []
             if plans:
                 cause = "flush" if any(orders.values()) else "backlog"
                 outcomes = await self._flushes.run(plans, cause)
             written = {outcome.vchannel: outcome for outcome in outcomes}
             for vchannel, range_ in ranges.items():
-                await self._commit(vchannel, range_, written.get(vchannel), orders[vchannel])
+                outcome = written.get(vchannel)
+                await self._commit(vchannel, range_, outcome, orders[vchannel], attempts[vchannel])
+
+    async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
+        """A number for the range of each vchannel; none where there is nothing to write."""
+        if not any(self._channels[v].has_pending() for v in vchannels):
+            return dict.fromkeys(vchannels, NO_ATTEMPT)
+        first = await self._datacoord.open_attempts(self._epoch, len(vchannels))
+        return {v: first + n for n, v in enumerate(vchannels)}
 
     async def _commit(
-        self, vchannel: str, range_: _Range, outcome: RangeOutcome | None, flushed: set[SegmentID]
+        self,
+        vchannel: str,
+        range_: _Range,
+        outcome: RangeOutcome | None,
+        flushed: set[SegmentID],
+        attempt: int,
     ) -> None:
         commit = RangeCommit(
             epoch=self._epoch,
@@ -267,6 +299,7 @@ class DataNode:
             segments=outcome.segments if outcome else (),
             delta=outcome.delta if outcome else None,
             flushed=tuple(sorted(flushed)),
+            attempt=attempt,
         )
         try:
             await self._datacoord.commit_range(commit)

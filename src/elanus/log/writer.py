@@ -31,6 +31,8 @@ RESTART_GAP_BYTES = 1 << 20
 """Positions left out when a log is opened again. Entries that were visible without being durable may be
 lost with the machine; they span less than this (`UNSYNCED_MAX_BYTES`), so their positions never return."""
 UNSYNCED_MAX_BYTES = RESTART_GAP_BYTES // 2
+TRIM_CLOSES_BYTES = 64 * 1024
+"""A file is closed before it is full when so much at its beginning may go."""
 
 
 class PchannelWriter:
@@ -157,10 +159,26 @@ class PchannelWriter:
         self._close_active()
 
     def trim(self, before: Position) -> None:
-        """Remove the files whose successor begins at or before the position, oldest first."""
+        """Remove the files whose successor begins at or before the position, oldest first.
+
+        The file being written is closed for it when much of it may go: a quiet pchannel would fill no
+        file, and keep what it has for ever.
+        """
+        if self._may_close(before):
+            try:
+                self.sync()
+                self._roll()
+            except OSError:
+                self.retract()
+                raise
         while len(spans := self.spans()) > 1 and spans[1].base <= before:
             self._disk.unlink(spans[0].path)
             del self._finished[0]
+
+    def _may_close(self, before: Position) -> bool:
+        if self._active is None or self._damaged:
+            return False
+        return min(before, self.visible) - self._active.base >= TRIM_CLOSES_BYTES
 
     def announce_end(self) -> None:
         """Tell readers in other processes. Where it fails they lag until the next time."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
@@ -111,7 +112,8 @@ class RangeCommit:
     """One pipeline range of one vchannel, to be committed as a whole or not at all.
 
     ``expected`` is the checkpoint the range started from. ``flushed``: segments that are complete with
-    this range.
+    this range. ``attempt``: the number that the files carry in their names (`elanus.core.attempts`);
+    0 where there are no files.
     """
 
     epoch: int
@@ -121,6 +123,7 @@ class RangeCommit:
     segments: tuple[SegmentOutput, ...]
     delta: BinlogFile | None
     flushed: tuple[SegmentID, ...]
+    attempt: int = NO_ATTEMPT
 
 
 class DataCoordApi(Protocol):
@@ -130,7 +133,7 @@ class DataCoordApi(Protocol):
         ...
 
     async def holds_channels(self, collection_id: CollectionID) -> bool:
-        """Whether any vchannel of the collection is still known, dropped or not."""
+        """Whether the drop message of any vchannel of the collection has still to be read."""
         ...
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
@@ -169,10 +172,18 @@ class DataCoordApi(Protocol):
 
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration: ...
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None: ...
+    async def open_attempts(self, epoch: int, count: int) -> int:
+        """The first of ``count`` consecutive numbers for tries of jobs that are about to write files.
+
+        Raises `CommitRefused` for an epoch that has been replaced.
+        """
+        ...
+
     async def commit_range(self, commit: RangeCommit) -> None:
-        """Raises `CommitRefused` when the checkpoint, the epoch or a segment is not what it should be."""
+        """Raises `CommitRefused` when the checkpoint, the epoch, the attempt or a segment is not what it
+        should be. However it is answered, the attempt has ended."""
         ...
 
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
-        """The data node has read the drop message: the vchannel's segments are marked dropped."""
+        """The data node has read the drop message: the vchannel and its segments are marked dropped."""
         ...

@@ -212,6 +212,7 @@ class Online:
                 SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s), _SYNC_BYTES
             ),
             trim_interval_s=_TRIM_INTERVAL_S,
+            commit_deadline_s=self._settings.gc.commit_deadline_s,
         )
         return DataCoord(
             DataState(self.meta),

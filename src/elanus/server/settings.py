@@ -82,6 +82,13 @@ class DatacoordSettings(Section):
     """Rows that a proxy is given at least when it asks for quota, so that small inserts seldom ask."""
 
 
+class GcSettings(Section):
+    """Files of jobs that never committed."""
+
+    commit_deadline_s: float = Field(default=21_600, gt=0)
+    """How long a job may take from its beginning to its commit, which is refused afterwards."""
+
+
 class LogSettings(Section):
     """The embedded message log: the files under `log/` in the data directory."""
 
@@ -189,6 +196,7 @@ class Settings(Section):
     proxy: ProxySettings = ProxySettings()
     rootcoord: RootcoordSettings = RootcoordSettings()
     datacoord: DatacoordSettings = DatacoordSettings()
+    gc: GcSettings = GcSettings()
     log: LogSettings = LogSettings()
     backpressure: BackpressureSettings = BackpressureSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.port import Position
@@ -37,11 +38,11 @@ class Jobs:
         self._delays = Delays(chance, f"job delays of {life.name}", 0.8, 6.0)
         self._attempts = 0
 
-    def plan(self, progress: ChannelProgress) -> FlushPlan:
+    def plan(self, progress: ChannelProgress, attempt: int) -> FlushPlan:
         assignment = progress.assignment
         self._attempts += 1
         return FlushPlan(
-            attempt=f"{self._life.name}-{self._attempts}",
+            attempt=stamped(attempt, f"{self._life.name}-{self._attempts}"),
             collection_id=assignment.collection_id,
             schema=assignment.schema,
             vchannel=assignment.vchannel,

@@ -31,6 +31,8 @@ class Records:
         """Raises `InvariantBroken`."""
         if isinstance(operation, Delete):
             self.vchannels.pop(operation.key.removeprefix(_VCHANNELS), None)
+            if operation.key.startswith(_SEGMENTS):
+                del self.segments[SegmentID(int(operation.key.removeprefix(_SEGMENTS)))]
         elif operation.key.startswith(_SEGMENTS):
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
         elif operation.key.startswith(_VCHANNELS):

@@ -75,6 +75,7 @@ _DATA_POLICY = DataPolicy(
     quota=QuotaPolicy(segment_size_max_bytes=3200, expiration_ms=2000),
     flush=FlushPolicy(SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0), 12_000),
     trim_interval_s=5.0,
+    commit_deadline_s=30.0,
 )
 _DATANODE_POLICY = DataNodePolicy(
     report_ms=100, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000

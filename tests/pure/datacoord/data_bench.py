@@ -28,6 +28,7 @@ MAX_ROWS = 1000
 ROW_BYTES = 16 + 8 + 8 + 8  # of `fakes.schema`
 SYNC_BYTES = 10_000
 EXPIRATION_MS = 2000
+COMMIT_DEADLINE_S = 600
 
 
 class FakeNode:
@@ -78,6 +79,7 @@ class Bench:
                 quota=QuotaPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
                 flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
                 trim_interval_s=10,
+                commit_deadline_s=COMMIT_DEADLINE_S,
             ),
         )
         await self.coord.start()
@@ -152,9 +154,12 @@ class Bench:
         checkpoint: Checkpoint | None = None,
         delta: BinlogFile | None = None,
         epoch: int | None = None,
+        attempt: int | None = None,
     ) -> Checkpoint:
         """The data node's job has written ``outputs`` (rows by segment), up to now."""
         name = vchannel or self.vchannel
+        if attempt is None:
+            attempt = await self.coord.open_attempts(self.epoch, 1)
         now = self.root.stamp()
         made = RangeCommit(
             epoch=self.epoch if epoch is None else epoch,
@@ -167,6 +172,7 @@ class Bench:
             ),
             delta=delta,
             flushed=tuple(flushed),
+            attempt=attempt,
         )
         await self.coord.commit_range(made)
         return made.checkpoint

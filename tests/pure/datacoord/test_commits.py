@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data_bench import Bench, moved
+from data_bench import COMMIT_DEADLINE_S, Bench, moved
 from fakes import CID, DEFAULT, OTHER, binlog, checkpoint, collection, schema, settle
 
+from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.errors import CollectionNotFound, CommitRefused
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import compose
 
 S = SegmentState
+
+
+async def unchanged(bench: Bench, attempt: Callable[[], Awaitable[object]]) -> None:
+    """It is refused, and nothing that is persisted has changed."""
+    before = await bench.snapshot()
+    with pytest.raises(CommitRefused):
+        await attempt()
+    assert await bench.snapshot() == before
 
 
 async def flushing(bench: Bench) -> SegmentID:
@@ -359,4 +369,91 @@ async def test_collections_are_kept_apart(tmp_path: Path) -> None:
     assert (await bench.segment(theirs)).state is S.GROWING
     assert [s.segment_id for s in await bench.coord.segments(CID)] == [mine]
     assert len(await bench.coord.segments(CollectionID(0))) == 2
+    await bench.coord.stop()
+
+
+# attempts
+
+
+async def test_files_are_committed_by_an_open_attempt_only(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    segment = await flushing(bench)
+    await unchanged(bench, lambda: bench.commit({segment: 100}, attempt=NO_ATTEMPT))
+    await unchanged(bench, lambda: bench.commit({segment: 100}, attempt=12345))
+    attempt = await bench.coord.open_attempts(bench.epoch, 1)
+    await bench.commit({segment: 100}, flushed=[segment], attempt=attempt)
+    (manifest,) = (await bench.coord.recovery_info(CID)).flushed
+    assert manifest.rows == 100
+    await bench.coord.stop()
+
+
+async def test_a_commit_after_its_deadline_is_refused(tmp_path: Path) -> None:
+    """Its files may have been collected as garbage by then."""
+    bench = Bench(tmp_path)
+    segment = await flushing(bench)
+    attempt = await bench.coord.open_attempts(bench.epoch, 1)
+    await asyncio.sleep(COMMIT_DEADLINE_S + 1)
+    await unchanged(bench, lambda: bench.commit({segment: 100}, attempt=attempt))
+    await bench.coord.stop()
+
+
+async def test_a_commit_that_was_answered_ends_its_attempt(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    segment = await flushing(bench)
+    attempt = await bench.coord.open_attempts(bench.epoch, 1)
+    wrong = moved(await bench.recovery(), 5)
+    await unchanged(bench, lambda: bench.commit({segment: 100}, expected=wrong, attempt=attempt))
+    await unchanged(bench, lambda: bench.commit({segment: 100}, attempt=attempt))
+    await bench.coord.stop()
+
+
+async def test_a_new_owner_ends_the_attempts_of_the_old_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    segment = await flushing(bench)
+    attempt = await bench.coord.open_attempts(bench.epoch, 1)
+    old = bench.epoch
+    await bench.register()
+    with pytest.raises(CommitRefused):
+        await bench.coord.open_attempts(old, 1)
+    await unchanged(bench, lambda: bench.commit({segment: 100}, attempt=attempt))
+    await bench.coord.stop()
+
+
+# the end of a collection
+
+
+async def test_a_creation_that_arrives_after_the_drop_revives_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    (dropped,) = bench.collections
+    await bench.watched()
+    bench.root.collections.clear()
+    await bench.coord.drop_collection(CID)
+    await bench.coord.channel_dropped(bench.epoch, bench.vchannel)
+    for _ in range(2):
+        await bench.coord.watch_channels(dropped)
+        assert await bench.register() == ()
+        assert not await bench.coord.holds_channels(CID)
+        await bench.restart()
+
+
+async def test_a_creation_nobody_heard_of_before_the_drop_revives_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    (dropped,) = bench.collections
+    await bench.start()
+    bench.root.collections.clear()
+    await bench.coord.drop_collection(CID)
+    await bench.coord.watch_channels(dropped)
+    assert await bench.register() == ()
+    await bench.coord.stop()
+
+
+async def test_an_empty_live_vchannel_is_recovered_a_dropped_one_is_not(tmp_path: Path) -> None:
+    empty = collection(collection_id=CollectionID(500))
+    bench = Bench(tmp_path, collection(), empty)
+    await bench.watched()
+    segment = await bench.write(10)
+    await bench.coord.channel_dropped(bench.epoch, bench.vchannel)
+    assert (await bench.segment(segment)).state is S.DROPPED
+    await bench.restart()
+    assert [a.vchannel for a in await bench.register()] == list(empty.vchannels)
     await bench.coord.stop()

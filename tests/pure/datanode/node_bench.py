@@ -48,6 +48,7 @@ class Coordinator:
     def __init__(self, *vchannels: str) -> None:
         self.calls = Calls()
         self.epoch = 0
+        self.attempts = 0
         self.assignments = {v: assignment(v) for v in vchannels}
         self.reports: list[DataNodeTick] = []
         self.commits: list[RangeCommit] = []
@@ -72,6 +73,12 @@ class Coordinator:
             raise CommitRefused("the range ends before it begins")
         self.assignments[commit.vchannel] = assignment(commit.vchannel, commit.checkpoint)
         self.commits.append(commit)
+
+    async def open_attempts(self, epoch: int, count: int) -> int:
+        self.calls.note("open_attempts", count)
+        self._check(epoch)
+        self.attempts += count
+        return self.attempts - count + 1
 
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         self.calls.note("channel_dropped", vchannel)

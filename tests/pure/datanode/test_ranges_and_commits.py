@@ -285,6 +285,31 @@ async def test_a_drop_that_could_not_be_told_is_told_again() -> None:
     await bench.stop()
 
 
+async def test_after_ten_tries_to_tell_of_a_drop_the_node_registers_again() -> None:
+    bench = await started()
+    bench.coord.calls.failing["channel_dropped"] = Unavailable("restarting")
+    await bench.drop()
+    await bench.tick()
+    await asyncio.sleep(4.4)
+    told = bench.coord.calls.of("channel_dropped")
+    assert (len(told), bench.coord.epoch) == (10, 1)
+    await asyncio.sleep(1)
+    assert bench.coord.epoch == 2
+    bench.coord.calls.failing.clear()
+    await asyncio.sleep(1)
+    assert bench.coord.assignments == {}
+    await bench.stop()
+
+
+async def test_a_node_that_was_replaced_does_not_try_again_to_tell_of_a_drop() -> None:
+    bench = await started()
+    bench.coord.calls.failing["channel_dropped"] = CommitRefused("replaced")
+    await bench.drop()
+    await bench.tick()
+    assert bench.coord.calls.of("channel_dropped") == [V0]
+    await bench.stop()
+
+
 async def test_a_drop_whose_telling_is_cut_off_by_a_new_collection_is_told_again() -> None:
     bench = await started(V0)
     channel_dropped, go_on = bench.coord.channel_dropped, asyncio.Event()

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from elanus.log.files import FileLog, FileLogOptions, LogInUse
 from elanus.log.frames import FILE_HEADER_BYTES, UnknownLogFormat, pack_file_header
 from elanus.log.port import CorruptLog, LogEntry, NewEntry, Position, TrimmedLog
-from elanus.log.writer import RESTART_GAP_BYTES
+from elanus.log.writer import RESTART_GAP_BYTES, TRIM_CLOSES_BYTES
 
 
 @dataclass(frozen=True)
@@ -248,3 +248,28 @@ def test_a_log_that_cannot_be_opened_is_not_left_locked(crashed: Crashed) -> Non
     for _ in range(2):
         with pytest.raises(CorruptLog):
             FileLog(crashed.directory, FileLogOptions(fsync=False))
+
+
+def test_a_trim_closes_a_file_that_would_never_fill(tmp_path: Path) -> None:
+    """What a quiet pchannel has in binlogs goes, though its file is far from full."""
+
+    async def use(log: FileLog) -> None:
+        large = b"x" * TRIM_CLOSES_BYTES
+        await log.append(CHANNEL, [entry(1, large), entry(2, large)])
+        (old,) = files(tmp_path)
+        await log.trim(CHANNEL, Position(log.end(CHANNEL) - 8))
+        assert old in files(tmp_path), "something in it is still needed"
+        await log.append(CHANNEL, [entry(3)])
+        await log.trim(CHANNEL, log.end(CHANNEL))
+        assert old not in files(tmp_path)
+        assert log.size_bytes() < TRIM_CLOSES_BYTES
+        last = await log.append(CHANNEL, [entry(4)])
+        assert [e.header.ts for e in await read_all(log, Position(last[0]))] == [4]
+
+    with_log(tmp_path, use)
+
+    async def again(log: FileLog) -> None:
+        begin = Position(int(files(tmp_path)[0].stem))
+        assert [e.header.ts for e in await read_all(log, begin)] == [3, 4]
+
+    with_log(tmp_path, again)

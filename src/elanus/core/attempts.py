@@ -1,0 +1,76 @@
+"""Attempts: numbered tries of jobs that write files, and until when each may commit.
+
+Every try takes a number before it writes, its files carry the number in their names (`stamped`), and its
+commit names it. An attempt ends when its commit is answered, when its owner is replaced, and when its
+deadline has passed; afterwards its commit is refused. Numbers only grow, across restarts too.
+
+That makes garbage a matter of fact instead of a guess by age: a file whose number is below that of every
+open attempt, and that nothing refers to, will never be referred to, whatever clocks say and however late
+a job wakes up. Garbage collection rests on it (`elanus.core.gc`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from elanus.core.errors import CommitRefused
+
+NO_ATTEMPT = 0
+"""Of a commit that brings no files."""
+
+_STAMP = re.compile(r"a(\d{1,19})-")
+
+
+def stamped(number: int, rest: str) -> str:
+    """A file name, or the beginning of one, that carries the attempt's number."""
+    return f"a{number}-{rest}"
+
+
+def number_in(name: str) -> int:
+    """The attempt's number in a file's name; `NO_ATTEMPT` where there is none."""
+    found = _STAMP.match(name)
+    return int(found[1]) if found else NO_ATTEMPT
+
+
+@dataclass(slots=True)
+class OpenAttempts:
+    """The attempts that may still commit. Times are seconds of one monotonic clock.
+
+    In memory only: a coordinator that starts knows none, so what was open before can commit no more.
+    """
+
+    deadline_s: float
+    _opened_s: dict[int, float] = field(default_factory=dict)
+
+    def open(self, number: int, now_s: float) -> None:
+        self._opened_s[number] = now_s
+
+    def check(self, number: int, now_s: float) -> None:
+        """Raises `CommitRefused` for an attempt that is not open, or no longer."""
+        opened_s = self._opened_s.get(number)
+        if opened_s is None:
+            raise CommitRefused(f"attempt {number} is not open: it was given up, or has committed")
+        if now_s - opened_s > self.deadline_s:
+            raise CommitRefused(
+                f"attempt {number} took {now_s - opened_s:.0f} s, its deadline was {self.deadline_s:.0f} s: "
+                "its files may be gone; raise gc.commit_deadline_s if jobs need longer"
+            )
+
+    def close(self, number: int) -> None:
+        """It has committed, or will not. Closing twice does nothing."""
+        self._opened_s.pop(number, None)
+
+    def close_all(self) -> None:
+        """Their owner was replaced."""
+        self._opened_s.clear()
+
+    def oldest(self, now_s: float) -> int | None:
+        """The lowest number that may still commit, None when there is none.
+
+        Forgets those whose deadline has passed.
+        """
+        late = [n for n, opened_s in self._opened_s.items() if now_s - opened_s > self.deadline_s]
+        for number in late:
+            del self._opened_s[number]
+        return min(self._opened_s, default=None)

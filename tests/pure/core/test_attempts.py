@@ -1,0 +1,52 @@
+"""Numbered attempts: who may still commit, and what a file's name says of who wrote it."""
+
+from __future__ import annotations
+
+import pytest
+
+from elanus.core.attempts import NO_ATTEMPT, OpenAttempts, number_in, stamped
+from elanus.core.errors import CommitRefused
+
+
+def test_an_open_attempt_may_commit_until_its_deadline() -> None:
+    attempts = OpenAttempts(deadline_s=60)
+    attempts.open(7, now_s=100)
+    attempts.check(7, now_s=160)
+    with pytest.raises(CommitRefused, match=r"commit_deadline_s"):
+        attempts.check(7, now_s=160.5)
+
+
+def test_what_is_closed_or_was_never_opened_may_not() -> None:
+    attempts = OpenAttempts(deadline_s=60)
+    attempts.open(7, now_s=0)
+    attempts.open(8, now_s=0)
+    attempts.close(7)
+    attempts.close(7)
+    for number in (7, 9, NO_ATTEMPT):
+        with pytest.raises(CommitRefused):
+            attempts.check(number, now_s=0)
+    attempts.close_all()
+    with pytest.raises(CommitRefused):
+        attempts.check(8, now_s=0)
+
+
+def test_the_oldest_is_the_lowest_that_may_still_commit() -> None:
+    attempts = OpenAttempts(deadline_s=60)
+    assert attempts.oldest(0) is None
+    attempts.open(7, now_s=0)
+    attempts.open(8, now_s=50)
+    assert attempts.oldest(60) == 7
+    assert attempts.oldest(61) == 8, "7 is past its deadline"
+    with pytest.raises(CommitRefused):
+        attempts.check(7, now_s=61)
+    assert attempts.oldest(111) is None
+
+
+@pytest.mark.parametrize("name", ["a7-12.parquet", stamped(7, "x"), "a7-"])
+def test_a_name_carries_its_attempt(name: str) -> None:
+    assert number_in(name) == 7
+
+
+@pytest.mark.parametrize("name", ["7-x", "ab7-x", "a7x", "a-7", "", "xa7-", "a" + "9" * 30 + "-x"])
+def test_other_names_carry_none(name: str) -> None:
+    assert number_in(name) == NO_ATTEMPT
