@@ -65,6 +65,7 @@ class Server:
         self.settings = {**QUICK, **(settings or {})}
         self.output_file = data_dir.with_name(data_dir.name + ".log")
         self.address = ""
+        self.other_addresses: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._clients: list[MilvusClient] = []
 
@@ -74,7 +75,7 @@ class Server:
         """Start and wait until it answers."""
         process = self.spawn()
         announced = until(lambda: self._announced(process), START_DEADLINE_S, "the server announces itself")
-        self.address = announced.address
+        self.address, self.other_addresses = announced.address, announced.other_addresses
         return self
 
     def spawn(self) -> subprocess.Popen[bytes]:
@@ -164,6 +165,11 @@ class Server:
         return f"http://{self.address}"
 
     @property
+    def uris(self) -> list[str]:
+        """Of every proxy."""
+        return [f"http://{address}" for address in (self.address, *self.other_addresses)]
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "it does not run"
         return self._process.pid
@@ -201,9 +207,9 @@ class Server:
         until(lambda: self._pipeline()["state"] == "Healthy", SPARK_DEADLINE_S, "Spark is up", poll_s=0.1)
         return self
 
-    def client(self, **arguments: Any) -> MilvusClient:
-        """A client of this server, closed with it."""
-        client = MilvusClient(self.uri, **arguments)
+    def client(self, proxy: int = 0, **arguments: Any) -> MilvusClient:
+        """A client of this server's n-th proxy, closed with the server."""
+        client = MilvusClient(self.uris[proxy], **arguments)
         self._clients.append(client)
         return client
 

@@ -124,6 +124,9 @@ class FakeProxy:
     async def invalidate_collection(self, collection_id: CollectionID) -> None:
         self.calls.note("invalidate_collection", collection_id)
 
+    async def invalidate_everything(self) -> None:
+        self.calls.note("invalidate_everything")
+
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         self.calls.note("give_back_quota", collection_id)
         return NO_TIMESTAMP

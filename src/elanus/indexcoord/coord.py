@@ -26,6 +26,7 @@ from elanus.indexcoord.state import Build, IndexState
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import BuildState, IndexStatus
 from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
+from elanus.rpc.invalidation import Invalidations
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.storage.port import ObjectStore
@@ -65,7 +66,7 @@ class IndexCoord:
         self._offload = offload
         self._rootcoord = rootcoord
         self._datacoord = datacoord
-        self._proxies = proxies
+        self._invalidations = Invalidations(proxies)
         self._dial = dial
         self._policy = policy
         self._changes = Changes(clock.wall_ms())
@@ -79,6 +80,7 @@ class IndexCoord:
 
     async def start(self) -> None:
         await self._state.start()
+        self._invalidations.tell_everything()
         self._loops = [
             asyncio.create_task(self._follow_segments(), name="indexcoord follow"),
             asyncio.create_task(self._reconcile_loop(), name="indexcoord reconcile"),
@@ -89,6 +91,7 @@ class IndexCoord:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._invalidations.stop()
 
     # definitions
 
@@ -169,7 +172,7 @@ class IndexCoord:
     async def _changed(self, collection_id: CollectionID) -> None:
         self._changes.happened()
         self._wake.set()
-        await asyncio.gather(*(p.invalidate_collection(collection_id) for p in self._proxies.values()))
+        await self._invalidations.tell(collection_id)
 
     # builds
 

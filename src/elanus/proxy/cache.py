@@ -96,6 +96,11 @@ class MetaCache:
         for key in [k for k, e in self._entries.items() if e.collection_id == collection_id]:
             self._entries.pop(key, None)
 
+    def invalidate_all(self) -> None:
+        """Forget every collection. On the event loop."""
+        self._invalidations += 1
+        self._entries.clear()
+
 
 def collection_view(database: str, collection: Collection) -> CollectionView:
     return CollectionView(

@@ -154,6 +154,9 @@ class Proxy:
     async def invalidate_collection(self, collection_id: CollectionID) -> None:
         self.cache.invalidate(collection_id)
 
+    async def invalidate_everything(self) -> None:
+        self.cache.invalidate_all()
+
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         self._assigner.give_back(collection_id)
         return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)

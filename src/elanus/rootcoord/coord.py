@@ -26,6 +26,7 @@ from elanus.rootcoord.timesync import TimeSync
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.invalidation import Invalidations
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.rootcoord import TickReport
@@ -55,12 +56,13 @@ class RootCoord(Names, Lifecycle):
         pchannels_max: int,
     ) -> None:
         self._meta = meta
+        self._proxies = proxies
         self._sync = TimeSync(log)
         super().__init__(
             Catalog(meta),
             IdAllocator(meta),
             oracle,
-            proxies,
+            Invalidations(proxies),
             Announcer(log, oracle, self._sync, pchannels_max),
             Peers(datacoord, indexcoord, querycoord),
         )
@@ -78,6 +80,7 @@ class RootCoord(Names, Lifecycle):
             await self._announcer.use(collection.vchannels)
         for node_id, proxy in self._proxies.items():
             self._sync.join(node_id, proxy)
+        self._invalidations.tell_everything()
         self._tidier = asyncio.create_task(self._tidy_loop(), name="rootcoord tidy")
 
     async def _next_epoch(self) -> int:
@@ -90,6 +93,7 @@ class RootCoord(Names, Lifecycle):
         if self._tidier is not None:
             self._tidier.cancel()
             await asyncio.gather(self._tidier, return_exceptions=True)
+        await self._invalidations.stop()
         await self._sync.stop()
         await self._oracle.stop()
 

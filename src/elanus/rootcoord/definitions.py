@@ -6,33 +6,30 @@ import asyncio
 from collections.abc import Mapping
 
 from elanus.core.catalog import Collection
-from elanus.core.ids import NodeID
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.invalidation import Invalidations
 
 
 class Definitions:
-    """``proxies`` finds the handle of a proxy; those in it are told of every change."""
+    """``proxies`` are told of every change before it returns."""
 
     def __init__(
         self,
         catalog: Catalog,
         ids: IdAllocator,
         oracle: TimestampOracle,
-        proxies: Mapping[NodeID, ProxyApi],
+        proxies: Invalidations,
     ) -> None:
         self._catalog = catalog
         self._ids = ids
         self._oracle = oracle
-        self._proxies = proxies
+        self._invalidations = proxies
         self._ddl_lock = asyncio.Lock()
 
     async def _invalidate(self, collection: Collection) -> None:
-        await asyncio.gather(
-            *(proxy.invalidate_collection(collection.collection_id) for proxy in self._proxies.values())
-        )
+        await self._invalidations.tell(collection.collection_id)
 
 
 def changed_properties(

@@ -8,7 +8,7 @@ error, until it has been done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -21,7 +21,7 @@ from elanus.core.errors import (
     InvalidParameter,
     PartitionNotFound,
 )
-from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID
+from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.limits import COLLECTIONS_MAX, PARTITIONS_MAX, SYSTEM_FIELDS_MAX_ID
 from elanus.core.messages import MsgKind
 from elanus.core.schema import CollectionSchema
@@ -34,7 +34,7 @@ from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.invalidation import Invalidations
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.rootcoord import NewCollection
 
@@ -57,7 +57,7 @@ class Lifecycle(Definitions):
         catalog: Catalog,
         ids: IdAllocator,
         oracle: TimestampOracle,
-        proxies: Mapping[NodeID, ProxyApi],
+        proxies: Invalidations,
         announcer: Announcer,
         peers: Peers,
     ) -> None:

@@ -11,6 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+import structlog
+
+from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.ticks import TickBarrier
@@ -19,9 +22,15 @@ from elanus.log.port import EntryHeader, Log, NewEntry
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import TickReport
 
+_ROUND_INTERVAL_S = 0.002
+"""Rounds of reports begin no closer together, however many ask."""
 _ROUND_PAUSE_S = 0.002
 _ROUND_PAUSE_MAX_S = 0.016
 """Between two rounds of reports while an older write keeps the tick back: doubled up to the latter."""
+_REPORT_PATIENCE_S = 1.0
+"""How long a round waits for a proxy. One that is slower reports by itself, or leaves."""
+
+_log = structlog.get_logger("rootcoord")
 
 
 class TimeSync:
@@ -33,6 +42,7 @@ class TimeSync:
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
         self._round: asyncio.Task[None] | None = None
+        self._round_began_s = float("-inf")
         self._writing = asyncio.Lock()
 
     def start(self, epoch: int) -> None:
@@ -105,19 +115,27 @@ class TimeSync:
         wanted = self._in_use.intersection(pchannels)
         pause_s = _ROUND_PAUSE_S
         while wanted and min(self.tick_of(p) for p in wanted) < at_least:
-            if self._round is None or self._round.done():
+            joined = self._round is not None and not self._round.done()
+            if self._round is None or not joined:
                 self._round = asyncio.create_task(self._collect(wanted), name="tick round")
             await asyncio.shield(self._round)
             await self.write_ticks(wanted)
-            if min(self.tick_of(p) for p in wanted) < at_least:
+            # A round that was under way may have had its reports before this reader came.
+            if not joined and min(self.tick_of(p) for p in wanted) < at_least:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _ROUND_PAUSE_MAX_S)
 
     async def _collect(self, pchannels: set[str]) -> None:
-        reports = await asyncio.gather(
-            *(p.report_tick() for p in self._proxies.values()), return_exceptions=True
-        )
-        for report in reports:
-            if isinstance(report, TickReport):
-                self.take(report)
+        now_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, self._round_began_s + _ROUND_INTERVAL_S - now_s))
+        self._round_began_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*(self._ask(proxy) for proxy in self._proxies.values()))
         await self.write_ticks(pchannels)
+
+    async def _ask(self, proxy: ProxyApi) -> None:
+        """A proxy that does not answer is none's loss but its own pchannels': its last report counts on."""
+        try:
+            async with asyncio.timeout(_REPORT_PATIENCE_S):
+                self.take(await proxy.report_tick())
+        except (ElanusError, TimeoutError) as error:
+            _log.info("no report in this round", error=str(error))

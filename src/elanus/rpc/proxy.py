@@ -14,6 +14,10 @@ class ProxyApi(Protocol):
         """Forget what is cached of a collection, under every name it was looked up by."""
         ...
 
+    async def invalidate_everything(self) -> None:
+        """Forget what is cached of all collections: a new coordinator cannot know who was told what."""
+        ...
+
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         """Forget all segment quota of a collection; later writes ask anew.
 

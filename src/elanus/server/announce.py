@@ -22,7 +22,9 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     pid: int
     address: str
-    """``host:port`` of the Milvus front."""
+    """``host:port`` of the Milvus front, of the first where there are several."""
+    other_addresses: tuple[str, ...] = ()
+    """Those of further proxies."""
     observe_url: str
 
 

@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 _Answer = tuple[HTTPStatus, object]
 _STOP_POLL_S = 0.1
 """How often the port looks whether it is to close."""
-_RESTART = re.compile(r"/roles/([a-z]+)/restart")
+_RESTART = re.compile(r"/roles/([a-z0-9-]+)/restart")
 
 
 @dataclass(frozen=True, slots=True)

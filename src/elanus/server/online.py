@@ -58,8 +58,10 @@ from elanus.storage.objects import LocalStore, open_store
 
 Api = TypeVar("Api")
 _MB = 1024 * 1024
-_PROXY_NODE = NodeID(1)
+_FIRST_PROXY = NodeID(1)
 _QUERY_NODE = NodeID(2)
+_OTHER_PROXIES = 100
+"""Node ids of further proxies count up from here."""
 _OFFLOAD_THREADS = 4
 _SYNC_BYTES = 256 * _MB
 _TRIM_INTERVAL_S = 10.0
@@ -91,16 +93,20 @@ class Online:
         if isinstance(self.store, LocalStore):
             self.store.discard_staged()
         self.roles = RoleHost()
+        self._proxy_nodes = _proxy_nodes(settings.proxy.count)
         self._handles = {
             name: LocalRole(name)
-            for name in ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "proxy")
+            for name in (
+                *("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord"),
+                *self._proxy_nodes,
+            )
         }
         self.root = self._client("rootcoord", RootCoordApi)
         self.data = self._client("datacoord", DataCoordApi)
         self.index = self._client("indexcoord", IndexCoordApi)
         self.query = self._client("querycoord", QueryCoordApi)
         self.node = self._client("querynode", QueryNodeApi)
-        self._proxies = {_PROXY_NODE: self._client("proxy", ProxyApi)}
+        self._proxies = {node: self._client(name, ProxyApi) for name, node in self._proxy_nodes.items()}
         self._oracle: TimestampOracle | None = None
         self._channels: dict[str, RpcChannel] = {}
         self._add_roles()
@@ -138,10 +144,15 @@ class Online:
             self._channels[address] = RpcChannel(address)
         return self._channels[address]
 
-    def current_proxy(self) -> Proxy:
-        proxy = self._handles["proxy"].instance
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """The roles' names."""
+        return tuple(self._proxy_nodes)
+
+    def current_proxy(self, name: str) -> Proxy:
+        proxy = self._handles[name].instance
         if proxy is None:
-            raise NotReady("the proxy is not running; retry when it is back")
+            raise NotReady(f"{name} is not running; retry when it is back")
         return cast(Proxy, proxy)
 
     def current_node(self) -> QueryNode | None:
@@ -160,7 +171,7 @@ class Online:
 
     def components(self) -> list[ComponentView]:
         """Every role of this process."""
-        node_ids = {"proxy": _PROXY_NODE, "querynode": _QUERY_NODE}
+        node_ids = {**self._proxy_nodes, "querynode": _QUERY_NODE}
         return [
             ComponentView(node_ids.get(name, NodeID(0)), name, self.roles.is_running(name))
             for name in self.roles.names()
@@ -183,7 +194,7 @@ class Online:
             "indexcoord": self._build_indexcoord,
             "querynode": self._build_querynode,
             "querycoord": self._build_querycoord,
-            "proxy": self._build_proxy,
+            **{name: functools.partial(self._build_proxy, node) for name, node in self._proxy_nodes.items()},
         }
         for name, build in builders.items():
             self.roles.add(self._handles[name], build)
@@ -252,7 +263,7 @@ class Online:
     def _build_querycoord(self) -> QueryCoord:
         return QueryCoord(LoadState(self.meta), Peers(self.root, self.data, self.index, self.node))
 
-    def _build_proxy(self) -> Proxy:
+    def _build_proxy(self, node_id: NodeID) -> Proxy:
         settings = self._settings.proxy
         policy = ProxyPolicy(
             tick_interval_ms=settings.time_tick_interval_ms,
@@ -264,7 +275,7 @@ class Online:
             quota_rows=self._settings.datacoord.allocation_rows_min,
         )
         return Proxy(
-            _PROXY_NODE,
+            node_id,
             Coordinators(self.root, self.data, self.index, self.query),
             CurrentReads(self.current_node),
             self.log,
@@ -273,6 +284,12 @@ class Online:
             policy,
             self._measures,
         )
+
+
+def _proxy_nodes(count: int) -> dict[str, NodeID]:
+    """The proxies' names and node ids."""
+    others = {f"proxy-{n}": NodeID(_OTHER_PROXIES + n) for n in range(2, count + 1)}
+    return {"proxy": _FIRST_PROXY, **others}
 
 
 class _FreeDisk:

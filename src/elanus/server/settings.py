@@ -17,7 +17,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Host = Annotated[str, Field(min_length=1)]
-Port = Annotated[int, Field(ge=0, le=65_535)]
+PORT_MAX = 65_535
+Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 
 
 class Section(BaseModel):
@@ -36,6 +37,9 @@ class ProxySettings(Section):
     reaches the address read and write all data."""
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
+    count: int = Field(default=1, ge=1, le=64)
+    """Proxies of this server, each on a port of its own: the first on `port`, the others on those that
+    follow. Each has its own threads and task queues; clients may talk to any of them."""
     workers: int = Field(default=32, ge=1, le=1024)
     """Threads that answer requests, which is how many are in work at once."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
@@ -47,6 +51,20 @@ class ProxySettings(Section):
     """How far a read with Bounded consistency may lie behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """How long a search or query without a deadline of its own waits for its timestamp to be served."""
+
+    @model_validator(mode="after")
+    def _ports_exist(self) -> Self:
+        if self.port and self.port + self.count - 1 > PORT_MAX:
+            raise ValueError(
+                f"count ({self.count}) proxies from port {self.port} on need ports above {PORT_MAX}: "
+                "choose a lower port, or 0 for free ones"
+            )
+        return self
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The port of each proxy; 0: a free one."""
+        return tuple(self.port + n if self.port else 0 for n in range(self.count))
 
 
 class RootcoordSettings(Section):

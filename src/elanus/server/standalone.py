@@ -7,6 +7,7 @@ background and may come up, die and come back without anybody waiting for it but
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import sys
@@ -68,14 +69,20 @@ async def _serve(settings: Settings) -> int:
             online, supervisor, online.dial(pipeline_address).client(PipelineApi, timeout_s=1.0), metrics
         )
         observe_url = _start_observing(stack, settings, metrics, report)
-        port = await _start_front(stack, settings, online, metrics)
-        address = f"{settings.proxy.host}:{port}"
+        ports = await _start_fronts(stack, settings, online, metrics)
+        addresses = [f"{settings.proxy.host}:{port}" for port in ports]
         announce(
             data_dir.root,
-            Announcement(version=__version__, pid=os.getpid(), address=address, observe_url=observe_url),
+            Announcement(
+                version=__version__,
+                pid=os.getpid(),
+                address=addresses[0],
+                other_addresses=tuple(addresses[1:]),
+                observe_url=observe_url,
+            ),
         )
         stack.callback(withdraw, data_dir.root)
-        sys.stdout.write(f"Elanus {__version__} serves {address}, data in {data_dir.root}\n")
+        sys.stdout.write(f"Elanus {__version__} serves {', '.join(addresses)}, data in {data_dir.root}\n")
         sys.stdout.flush()
         await stopping.wait()
     return 0
@@ -130,18 +137,24 @@ def _start_observing(stack: AsyncExitStack, settings: Settings, metrics: Metrics
     return port.url
 
 
-async def _start_front(stack: AsyncExitStack, settings: Settings, online: Online, metrics: Metrics) -> int:
-    server = MilvusServer(
-        ProxyFront(online.current_proxy, online.pressure(), online.components),
-        settings.proxy.host,
-        settings.proxy.port,
-        max_workers=settings.proxy.workers,
-        observe=RequestMeasures(metrics).observe,
-    )
-    try:
-        port = server.start()
-    except Unavailable as error:
-        raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
-    # In a thread: requests under way may still need the event loop.
-    stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
-    return port
+async def _start_fronts(
+    stack: AsyncExitStack, settings: Settings, online: Online, metrics: Metrics
+) -> list[int]:
+    """A front for each proxy. The ports they listen on."""
+    observe = RequestMeasures(metrics).observe
+    ports = []
+    for name, port in zip(online.proxies, settings.proxy.ports, strict=True):
+        server = MilvusServer(
+            ProxyFront(functools.partial(online.current_proxy, name), online.pressure(), online.components),
+            settings.proxy.host,
+            port,
+            max_workers=settings.proxy.workers,
+            observe=observe,
+        )
+        try:
+            ports.append(server.start())
+        except Unavailable as error:
+            raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
+        # In a thread: requests under way may still need the event loop.
+        stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+    return ports

@@ -136,6 +136,14 @@ async def test_giving_quota_back_makes_the_next_write_ask_anew() -> None:
     await bench.proxy.stop()
 
 
+async def test_an_invalidation_of_everything_empties_the_cache() -> None:
+    bench = await started()
+    await bench.proxy.cache.fill("default", "c")
+    await bench.proxy.invalidate_everything()
+    assert bench.proxy.cache.get("default", "c") is None
+    await bench.proxy.stop()
+
+
 async def test_an_invalidation_empties_the_cache() -> None:
     bench = await started()
     await bench.proxy.cache.fill("default", "c")

@@ -63,6 +63,16 @@ def never(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[o
     return wait
 
 
+async def test_a_new_coordinator_makes_the_proxies_forget_what_they_cached() -> None:
+    """The one before may have died between a change and the word of it."""
+    bench, _ = await started("c")
+    told = len(bench.proxy.calls.of("invalidate_everything"))
+    await bench.restart()
+    await settle()
+    assert len(bench.proxy.calls.of("invalidate_everything")) == told + 1
+    await bench.root.stop()
+
+
 async def test_a_crash_before_the_catalogs_write_leaves_no_collection() -> None:
     bench, root = await started()
     root._catalog.put = never(root._catalog.put)  # type: ignore[method-assign,assignment]

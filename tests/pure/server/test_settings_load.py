@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from elanus.server.settings import Settings
+from elanus.server.settings import ProxySettings, Settings
 from elanus.server.settings_load import InvalidSettings, environment_name, load, setting_names
 
 
@@ -137,3 +137,10 @@ def test_all_problems_are_reported_with_their_sources(config: Path, monkeypatch:
     assert sorted(sources) == sorted(
         [f"{config}: proxy.workers", "environment: log.fsync", "command line: metrics.port"]
     )
+
+
+def test_each_proxy_has_a_port_of_its_own() -> None:
+    assert ProxySettings(port=7000, count=3).ports == (7000, 7001, 7002)
+    assert ProxySettings(port=0, count=2).ports == (0, 0)
+    with pytest.raises(ValidationError, match="choose a lower port"):
+        ProxySettings(port=65_535, count=2)

@@ -1,0 +1,163 @@
+"""Ticks over several proxies: one that joins, stalls, dies, comes back; and how often they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fakes import FakeProxy, settle
+
+from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
+from elanus.core.timestamps import Timestamp, compose
+from elanus.log.memory import MemoryLog
+from elanus.rootcoord.timesync import TimeSync
+from elanus.rpc.rootcoord import TickReport
+
+P, Q = "dml_0", "dml_1"
+ONE, TWO, THREE = NodeID(1), NodeID(2), NodeID(3)
+
+
+class Proxy(FakeProxy):
+    """Reports the loop's time, and its unfinished writes. ``stalled``: it answers when that is set."""
+
+    def __init__(self, node_id: NodeID) -> None:
+        super().__init__()
+        self.node_id = node_id
+        self.unfinished: dict[str, Timestamp] = {}
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def report_tick(self) -> TickReport:
+        await super().report_tick()
+        now = stamp()
+        await self.answers.wait()
+        return TickReport(self.node_id, now, {p: Timestamp(ts - 1) for p, ts in self.unfinished.items()})
+
+
+def stamp() -> Timestamp:
+    return compose(1 + round(asyncio.get_running_loop().time() * 1000))
+
+
+@asynccontextmanager
+async def several(*node_ids: NodeID) -> AsyncIterator[tuple[TimeSync, dict[NodeID, Proxy]]]:
+    sync = TimeSync(MemoryLog())
+    sync.start(epoch=1)
+    await sync.use([P, Q], stamp())
+    proxies = {node_id: Proxy(node_id) for node_id in node_ids}
+    for node_id, proxy in proxies.items():
+        sync.join(node_id, proxy)
+    yield sync, proxies
+    await sync.stop()
+
+
+async def report(sync: TimeSync, proxy: Proxy) -> bool:
+    taken = sync.take(await proxy.report_tick())
+    await sync.write_ticks()
+    return taken
+
+
+async def test_the_slowest_proxy_sets_the_tick_of_each_pchannel_apart() -> None:
+    async with several(ONE, TWO) as (sync, proxies):
+        proxies[ONE].unfinished = {P: compose(1)}
+        await asyncio.sleep(1.0)
+        wanted = stamp()
+        await sync.tick_now([Q], wanted)
+        assert sync.tick_of(P) < compose(1) < wanted <= sync.tick_of(Q)
+
+
+async def test_no_tick_passes_before_one_that_joined_has_reported() -> None:
+    async with several(ONE) as (sync, proxies):
+        await report(sync, proxies[ONE])
+        before = sync.tick_of(P)
+        sync.join(TWO, late := Proxy(TWO))
+        await asyncio.sleep(1.0)
+        await report(sync, proxies[ONE])
+        assert sync.tick_of(P) == before
+        await report(sync, late)
+        assert sync.tick_of(P) > before
+
+
+async def test_one_that_stalls_holds_the_ticks_until_it_has_left() -> None:
+    async with several(ONE, TWO) as (sync, proxies):
+        for proxy in proxies.values():
+            await report(sync, proxy)
+        proxies[TWO].answers.clear()
+        await asyncio.sleep(1.0)
+        wanted = stamp()
+        asking = asyncio.ensure_future(sync.tick_now([P], wanted))
+        await asyncio.sleep(5.0)
+        assert not asking.done()
+        assert sync.tick_of(P) < wanted
+        left_s = asyncio.get_running_loop().time()
+        sync.leave(TWO)  # its lease is over
+        await asking
+        assert sync.tick_of(P) >= wanted
+        assert asyncio.get_running_loop().time() <= left_s + 1.1
+
+
+async def test_one_that_comes_back_after_it_had_left_must_join_and_report_anew() -> None:
+    async with several(ONE, TWO) as (sync, proxies):
+        sync.leave(TWO)
+        assert not await report(sync, proxies[TWO])
+        await report(sync, proxies[ONE])
+        before = sync.tick_of(P)
+        assert before > 0
+        sync.join(TWO, proxies[TWO])
+        await asyncio.sleep(1.0)
+        await report(sync, proxies[ONE])
+        assert sync.tick_of(P) == before
+        assert await report(sync, proxies[TWO])
+        assert sync.tick_of(P) > before
+
+
+async def test_a_report_that_was_on_its_way_when_its_proxy_left_changes_nothing() -> None:
+    async with several(ONE, TWO) as (sync, proxies):
+        late = await proxies[TWO].report_tick()
+        sync.leave(TWO)
+        assert not sync.take(late)
+
+
+async def test_ticks_go_on_with_what_the_others_report_when_one_call_fails() -> None:
+    """Its last report stays true: up to there the tick may go."""
+    async with several(ONE, TWO, THREE) as (sync, proxies):
+        for proxy in proxies.values():
+            await report(sync, proxy)
+        await asyncio.sleep(1.0)
+        await report(sync, proxies[THREE])
+        asked = stamp()
+        proxies[THREE].calls.failing["report_tick"] = Unavailable("the call was lost")
+        await sync.tick_now([P, Q], asked)
+        assert sync.tick_of(P) == asked
+
+
+async def test_rounds_are_no_closer_than_their_interval_however_many_ask() -> None:
+    async with several(ONE, TWO) as (sync, proxies):
+
+        async def reader(n: int) -> None:
+            for _ in range(20):
+                await asyncio.sleep(0.0001 * (1 + n % 7))
+                await sync.tick_now([P, Q], Timestamp(stamp() + 1))
+
+        await asyncio.gather(*(reader(n) for n in range(50)))
+        took_s = asyncio.get_running_loop().time()
+        rounds = len(proxies[ONE].calls.of("report_tick"))
+        assert rounds == len(proxies[TWO].calls.of("report_tick"))
+        assert rounds <= 1 + took_s / 0.002 < 1000
+
+
+async def test_who_comes_while_a_round_is_under_way_has_the_next_at_once() -> None:
+    async with several(ONE) as (sync, proxies):
+        await asyncio.sleep(1.0)
+        proxies[ONE].answers.clear()
+        first = asyncio.ensure_future(sync.tick_now([P], stamp()))
+        await settle()
+        await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(sync.tick_now([P], stamp()))
+        await settle()
+        proxies[ONE].answers.set()
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.gather(first, second)
+        assert asyncio.get_running_loop().time() == began_s
+        assert len(proxies[ONE].calls.of("report_tick")) == 2
