@@ -37,6 +37,11 @@ lint: $(VENV)/.dev  ## Check style, types and which room imports which
 bench: $(VENV)/.demo  ## Measure beside Milvus and milvus-lite; DATA=file.npz takes other vectors
 	$(BIN)/python -m benchmarks run $(if $(DATA),--data $(DATA)) $(ARGS)
 
+.PHONY: freshness
+freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/freshness.md
+	$(BIN)/python -m benchmarks freshness
+	$(BIN)/python -m benchmarks render-freshness > docs/freshness.md
+
 .PHONY: sim
 sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
 	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)

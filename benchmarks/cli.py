@@ -1,4 +1,4 @@
-"""Command line: ``run`` measures, ``render`` makes the page, ``kernels`` times two inner loops."""
+"""Command line: ``run`` measures, ``render`` makes the page; ``freshness`` and ``kernels`` are small runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
+import msgspec
 import typer
 
 from benchmarks import dataset
@@ -14,7 +15,7 @@ from benchmarks.report.page import render_page
 from benchmarks.results import Results
 from benchmarks.runner import Plan
 from benchmarks.runner import run as run_plan
-from benchmarks.settings import DEFAULT_DATA, NOTES, SHOWN_RESULTS, Settings, quick
+from benchmarks.settings import DEFAULT_DATA, NOTES, SHOWN_FRESHNESS, SHOWN_RESULTS, Settings, quick
 from benchmarks.systems import NAMES
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
@@ -59,6 +60,31 @@ def render(
     """Print the results page as Markdown."""
     why = notes.read_text() if notes.exists() else None
     typer.echo(render_page(Results.read(results), why), nl=False)
+
+
+@app.command()
+def freshness(
+    out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_FRESHNESS,
+    turns: Annotated[int, typer.Option(help="inserts and searches of each kind", min=1)] = 300,
+) -> None:
+    """Measure how soon a write is seen, with one proxy and with three."""
+    # Imported here: it is the server's own code, which a run of the peers alone does not need.
+    from benchmarks import freshness as measured
+
+    out.write_bytes(msgspec.json.encode(measured.measure(turns)))
+    typer.echo(f"wrote {out}; render it with: python -m benchmarks render-freshness {out}")
+
+
+@app.command()
+def render_freshness(
+    results: Annotated[Path, typer.Argument(help="file that `freshness` wrote")] = SHOWN_FRESHNESS,
+) -> None:
+    """Print the freshness page as Markdown."""
+    from benchmarks.freshness import Freshness
+    from benchmarks.report import freshness_page
+
+    found = msgspec.json.decode(results.read_bytes(), type=Freshness)
+    typer.echo(freshness_page.render_freshness(found), nl=False)
 
 
 @app.command(name="kernels")

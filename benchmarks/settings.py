@@ -15,6 +15,8 @@ BENCH_FOLDER = Path(".bench")
 #: The results that the page in the documentation is made from, and what is said about them by hand.
 SHOWN_RESULTS = Path("docs/benchmarks.json")
 NOTES = Path("docs/benchmarks-notes.md")
+#: The results that the freshness page is made from.
+SHOWN_FRESHNESS = Path("docs/freshness.json")
 
 
 @dataclass(frozen=True)

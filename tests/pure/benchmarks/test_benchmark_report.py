@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from benchmarks.freshness import Freshness, ProxyFigures, Round
 from benchmarks.report.catalogue import TABLES
+from benchmarks.report.freshness_page import render_freshness
 from benchmarks.report.page import markdown_table, render_page
 from benchmarks.report.targets import TARGETS, Side, Target, judge
 from benchmarks.results import Results, SystemResult
-from benchmarks.settings import NOTES, SHOWN_RESULTS, Settings
+from benchmarks.settings import NOTES, SHOWN_FRESHNESS, SHOWN_RESULTS, Settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,3 +114,17 @@ def test_the_page_in_the_documentation_is_made_from_the_results_beside_it() -> N
     notes = ROOT / NOTES
     made = render_page(Results.read(ROOT / SHOWN_RESULTS), notes.read_text() if notes.exists() else None)
     assert (ROOT / "docs/benchmarks.md").read_text() == made
+
+
+def test_the_freshness_page_is_made_from_its_results() -> None:
+    found = msgspec.json.decode((ROOT / SHOWN_FRESHNESS).read_bytes(), type=Freshness)
+    assert render_freshness(found) == (ROOT / SHOWN_FRESHNESS).with_suffix(".md").read_text()
+
+
+def test_a_missed_freshness_target_is_said() -> None:
+    quick = [Round(1.0, 2.0, 2.5, 3.5)] * 5
+    slow = [Round(1.0, 2.0, 10.5, 15.0)] * 5
+    page = render_freshness(Freshness("1", "m", 10, 4, [ProxyFigures(1, quick), ProxyFigures(3, slow)]))
+    one, three = (line for line in page.splitlines() if line.startswith(("| 1 |", "| 3 |")))
+    assert "**0.5 ms** (target 3: met) | **3.5 ms** (target 15: met)" in one
+    assert "**8.5 ms** (target 8: missed) | **15.0 ms** (target 15: missed)" in three
