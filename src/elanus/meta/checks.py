@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.meta.port import (
+    LEASE_TTL_MAX_S,
+    LEASE_TTL_MIN_S,
     TXN_MAX_BYTES,
     TXN_OPERATIONS_MAX,
     VALUE_MAX_BYTES,
@@ -40,6 +42,14 @@ def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Com
         raise ValueError(f"the transaction has {size_bytes} bytes, at most {TXN_MAX_BYTES} fit")
     for compare in compares:
         _check_key(compare.key)
+
+
+def check_ttl(ttl_s: int) -> None:
+    """Raises `ValueError` for a lease time that some adapter could not keep."""
+    if not LEASE_TTL_MIN_S <= ttl_s <= LEASE_TTL_MAX_S:
+        raise ValueError(
+            f"a lease lasts between {LEASE_TTL_MIN_S} and {LEASE_TTL_MAX_S} s without renewal, not {ttl_s} s"
+        )
 
 
 def _check_key(key: str) -> None:

@@ -4,30 +4,50 @@ Write-ahead log with a full fsync per transaction. One connection, on a thread o
 loop never waits for the disk and transactions run one after the other. The file is locked as long as the
 store is open; a second process is refused. The last revision is kept in a row of its own, because the
 key that carried it may be deleted.
+
+Whoever holds a lease here lives in this process and ends with it. So leases are kept in memory, on the same
+thread; the file only notes which keys are bound to one, and those are removed when it is opened next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import structlog
+
 from elanus.core.errors import DiskFull
-from elanus.meta.checks import check_transaction
-from elanus.meta.port import Compare, CompareFailed, Delete, Put, StoreClosed, Versioned
+from elanus.meta.checks import check_transaction, check_ttl
+from elanus.meta.embedded import Hub, Leases, Looking, changes_of
+from elanus.meta.port import (
+    Change,
+    Compare,
+    CompareFailed,
+    Delete,
+    LeaseID,
+    Listing,
+    Put,
+    StoreClosed,
+    Versioned,
+)
 
 T = TypeVar("T")
+_log = structlog.get_logger("meta")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2 added the table ``leased``. A file of format 1 is brought to it when it is opened."""
 
 _TABLES = """
 CREATE TABLE entry (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE counter (revision INTEGER NOT NULL);
 INSERT INTO counter VALUES (0);
 """
+_TABLES_OF_FORMAT_2 = "CREATE TABLE leased (key TEXT PRIMARY KEY) WITHOUT ROWID;"
 
 
 class MetaInUse(Exception):
@@ -39,21 +59,28 @@ class UnknownMetaFormat(Exception):
 
 
 class SqliteMeta:
-    """The SQLite adapter of `elanus.meta.port.MetaStore`. May be used from any event loop.
+    """The SQLite adapter of `elanus.meta.port.MetaStore`. May be made outside of any event loop.
 
     A caller that is cancelled does not know whether its transaction was applied.
     """
 
-    def __init__(self, path: Path, *, fsync: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, fsync: bool = True, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
         """Open the file, creating it if need be. Raises `MetaInUse` and `UnknownMetaFormat`.
 
-        ``fsync`` off: transactions survive the process, not the machine.
+        ``fsync`` off: transactions survive the process, not the machine. ``monotonic_s``: the clock of the
+        leases.
         """
         self._path = path
+        self._hub = Hub()
+        self._leases = Leases(monotonic_s)
+        self._looking = Looking(self._end_leases)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elanus-meta")
         self._closed = False
         try:
             self._connection = self._thread.submit(_open, path, fsync).result()
+            self._hub.begin_at(self._thread.submit(_last_revision, self._connection).result())
         except BaseException:
             self._thread.shutdown()
             raise
@@ -64,22 +91,37 @@ class SqliteMeta:
     async def list(self, prefix: str) -> Sequence[tuple[str, Versioned]]:
         return await self._run(lambda db: _list(db, prefix))
 
+    async def listing(self, prefix: str) -> Listing:
+        return await self._run(lambda db: Listing(_list(db, prefix), _last_revision(db)))
+
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
         """As the port says. Raises `DiskFull`, with nothing applied, when there is no room."""
         check_transaction(operations, compares)
         operations, compares = tuple(operations), tuple(compares)
-        try:
-            return await self._run(lambda db: _txn(db, operations, compares))
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                text = f"no room left for the metadata in {self._path}; free disk space, then retry"
-                raise DiskFull(text) from error
-            raise
+        loop = asyncio.get_running_loop()
+        return await self._write(lambda db: self._commit(db, loop, operations, compares))
+
+    async def grant_lease(self, ttl_s: int) -> LeaseID:
+        check_ttl(ttl_s)
+        self._looking.begin()
+        return await self._run(lambda db: self._leases.grant(ttl_s))
+
+    async def renew_lease(self, lease: LeaseID) -> int:
+        return await self._run(lambda db: self._leases.renew(lease))
+
+    async def revoke_lease(self, lease: LeaseID) -> None:
+        loop = asyncio.get_running_loop()
+        await self._write(lambda db: self._end(db, loop, lease))
+
+    def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+        return self._hub.watch(prefix, after)
 
     async def close(self) -> None:
         """Waits for what is running. Closing twice does nothing more."""
         if not self._closed:
             self._closed = True
+            self._hub.close()
+            await self._looking.stop()
             await asyncio.wrap_future(self._thread.submit(self._connection.close))
             self._thread.shutdown()
 
@@ -87,6 +129,50 @@ class SqliteMeta:
         if self._closed:
             raise StoreClosed(f"the metadata store {self._path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._run(work)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                text = f"no room left for the metadata in {self._path}; free disk space, then retry"
+                raise DiskFull(text) from error
+            raise
+
+    async def _end_leases(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await self._write(lambda db: self._end_all(db, loop))
+        except (DiskFull, sqlite3.Error) as error:
+            _log.warning("keys of leases that are over stay until the disk takes it", error=str(error))
+
+    # on the thread of the connection
+
+    def _commit(
+        self,
+        db: sqlite3.Connection,
+        loop: asyncio.AbstractEventLoop,
+        operations: Sequence[Put | Delete],
+        compares: Sequence[Compare] = (),
+    ) -> int:
+        self._leases.check(operations)
+        there = {o.key for o in operations if isinstance(o, Put) or _revision_of(db, o.key)}
+        revision = _txn(db, operations, compares)
+        self._leases.applied(operations)
+        if there:
+            changes = [c for c in changes_of(operations, revision) if c.key in there]
+            loop.call_soon_threadsafe(self._hub.tell, changes)
+        return revision
+
+    def _end_all(self, db: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
+        for lease in self._leases.over():
+            self._end(db, loop, lease)
+
+    def _end(self, db: sqlite3.Connection, loop: asyncio.AbstractEventLoop, lease: LeaseID) -> None:
+        """The lease is over only once its keys are gone: until then it is looked at again."""
+        if removals := self._leases.removals(lease):
+            self._commit(db, loop, removals)
+        self._leases.end(lease)
 
 
 def _open(path: Path, fsync: bool) -> sqlite3.Connection:
@@ -100,11 +186,16 @@ def _open(path: Path, fsync: bool) -> sqlite3.Connection:
         if version == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             for statement in filter(str.strip, _TABLES.split(";")):
                 connection.execute(statement)
+            version = 1
+        if version == 1:
+            connection.execute(_TABLES_OF_FORMAT_2)
             connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
         elif version != FORMAT_VERSION:
             raise UnknownMetaFormat(
                 f"{path} has metadata format {version}, this release reads {FORMAT_VERSION}"
             )
+        connection.execute("DELETE FROM entry WHERE key IN (SELECT key FROM leased)")
+        connection.execute("DELETE FROM leased")
         connection.execute("COMMIT")
     except BaseException as error:
         connection.close()
@@ -135,7 +226,7 @@ def _txn(db: sqlite3.Connection, operations: Sequence[Put | Delete], compares: S
     try:
         if changed := [c.key for c in compares if _revision_of(db, c.key) != c.revision]:
             raise CompareFailed(changed)
-        revision = int(db.execute("SELECT revision FROM counter").fetchone()[0])
+        revision = _last_revision(db)
         if operations:
             revision += 1
             db.execute("UPDATE counter SET revision = ?", (revision,))
@@ -144,12 +235,19 @@ def _txn(db: sqlite3.Connection, operations: Sequence[Put | Delete], compares: S
         db.executemany(
             "DELETE FROM entry WHERE key = ?", [(o.key,) for o in operations if isinstance(o, Delete)]
         )
+        db.executemany("DELETE FROM leased WHERE key = ?", [(o.key,) for o in operations])
+        leased = [(o.key,) for o in operations if isinstance(o, Put) and o.lease]
+        db.executemany("INSERT INTO leased VALUES (?)", leased)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
     return revision
+
+
+def _last_revision(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT revision FROM counter").fetchone()[0])
 
 
 def _revision_of(db: sqlite3.Connection, key: str) -> int:

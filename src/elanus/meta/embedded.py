@@ -1,0 +1,148 @@
+"""What the stores inside one process share: leases that end by themselves, and watches.
+
+The store proper (a dictionary, an SQLite file) applies transactions; this part keeps the leases in memory,
+looks at their time regularly, removes the keys of those that are over, and passes every change on to those
+who watch. The last changes are kept, so that a watch may begin a little in the past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import takewhile
+
+from elanus.core.lease import LeaseTable
+from elanus.meta.port import (
+    Change,
+    Delete,
+    LeaseExpired,
+    LeaseID,
+    Put,
+    StoreClosed,
+    Versioned,
+    WatchBroken,
+)
+
+HISTORY_MAX = 4096
+"""Changes that are kept for watches which begin in the past."""
+LOOK_S = 0.2
+"""How often the leases are looked at: more often than `elanus.core.lease.GAP_MAX_S`."""
+
+
+class Hub:
+    """Changes, from those who make them to those who watch."""
+
+    def __init__(self) -> None:
+        self._history: deque[Change] = deque(maxlen=HISTORY_MAX)
+        self._known_since = 0
+        self._closed = False
+        self._news = asyncio.Event()
+
+    def begin_at(self, revision: int) -> None:
+        """What happened up to this revision is not known here."""
+        self._known_since = revision
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if len(self._history) == HISTORY_MAX:
+                self._known_since = self._history[0].revision
+            self._history.append(change)
+        self._wake()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+        while True:
+            if self._closed:
+                raise StoreClosed("the metadata store is closed")
+            if after < self._known_since:
+                raise WatchBroken(f"changes since revision {after} are known from {self._known_since} on")
+            news = self._news
+            if new := self._since(after):
+                after = new[-1].revision
+                if wanted := [change for change in new if change.key.startswith(prefix)]:
+                    yield wanted
+                continue
+            await news.wait()
+
+    def _since(self, after: int) -> list[Change]:
+        return list(takewhile(lambda change: change.revision > after, reversed(self._history)))[::-1]
+
+
+class Leases:
+    """The leases of one store, as its transactions see them. Used by one thread at a time."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._table = LeaseTable(monotonic_s())
+
+    def grant(self, ttl_s: int) -> LeaseID:
+        return LeaseID(self._table.grant(ttl_s, self._monotonic_s()))
+
+    def renew(self, lease: LeaseID) -> int:
+        left_s = self._table.renew(lease, self._monotonic_s())
+        if left_s is None:
+            raise LeaseExpired(f"lease {lease} is over")
+        return int(left_s)
+
+    def check(self, operations: Sequence[Put | Delete]) -> None:
+        """Raises `LeaseExpired` for a put under a lease that is over."""
+        for operation in operations:
+            if isinstance(operation, Put) and operation.lease and operation.lease not in self._table:
+                raise LeaseExpired(f"lease {operation.lease} is over")
+
+    def applied(self, operations: Sequence[Put | Delete]) -> None:
+        """Keep account of which key is bound to which lease."""
+        for operation in operations:
+            if isinstance(operation, Put):
+                self._table.bind(operation.key, operation.lease)
+            else:
+                self._table.unbind(operation.key)
+
+    def removals(self, lease: LeaseID) -> list[Delete]:
+        """What is to be removed when the lease ends."""
+        return [Delete(key) for key in self._table.keys(lease)]
+
+    def end(self, lease: LeaseID) -> None:
+        """It is over from now on, if it was not."""
+        self._table.end(lease)
+
+    def over(self) -> list[LeaseID]:
+        return [LeaseID(lease) for lease in self._table.over(self._monotonic_s())]
+
+
+class Looking:
+    """Has the leases that are over ended, from the first grant on. ``look`` must not raise."""
+
+    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
+        self._look = look
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="leases")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._look()
+
+
+def changes_of(operations: Sequence[Put | Delete], revision: int) -> list[Change]:
+    """What a transaction has done."""
+    return [
+        Change(o.key, revision, Versioned(bytes(o.value), revision) if isinstance(o, Put) else None)
+        for o in operations
+    ]

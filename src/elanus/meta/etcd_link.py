@@ -1,0 +1,202 @@
+"""The way to etcd: its members, one connection at a time, deadlines, and what its errors mean.
+
+The messages and stubs are aetcd's. Its client is not used: it knows one endpoint, gives calls of its streams
+no deadline, and does not tell an answer that was lost from a request that never arrived, on which hangs
+whether a transaction may be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import grpc
+from aetcd import rpc
+from aetcd.rpc import rpc_pb2_grpc as stubs
+
+from elanus.core.errors import DiskFull, Internal, Unavailable
+from elanus.meta.port import LeaseExpired, StoreClosed
+
+T = TypeVar("T")
+
+_MESSAGE_MAX_BYTES = 64 * 1024 * 1024
+_OPTIONS = [
+    ("grpc.max_send_message_length", _MESSAGE_MAX_BYTES),
+    ("grpc.max_receive_message_length", _MESSAGE_MAX_BYTES),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # etcd takes no more than a ping in 5 s
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+]
+_ATTEMPT_S = 1.5
+_PAUSE_S = 0.05
+_NOT_DONE = frozenset(
+    {
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+"""What etcd answers when it has looked at a request and refused it."""
+
+
+class AnswerLost(Exception):
+    """No answer came: the request may have been carried out, or may still be."""
+
+
+class Compacted(Exception):
+    """etcd has forgotten the revision that was asked for."""
+
+
+class EtcdLink:
+    """``timeout_s`` bounds every call, all its attempts together."""
+
+    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
+        """``endpoints``: ``host:port`` of the members, in the order of preference."""
+        if not endpoints:
+            raise ValueError("no etcd endpoint is given")
+        self._endpoints = tuple(endpoints)
+        self._timeout_s = timeout_s
+        self._at = 0
+        self._channel: Any = None
+        self._closed = False
+
+    def deadline_s(self) -> float:
+        """When a call that begins now must have ended, on the loop's clock."""
+        return asyncio.get_running_loop().time() + self._timeout_s
+
+    async def repeat(self, call: Callable[[Any, float], Awaitable[T]]) -> T:
+        """A call that may be carried out twice: tried until it is answered, or its time is over.
+
+        ``call`` gets a channel and the seconds of one attempt. Raises `Unavailable`, and what `once` raises.
+        """
+        deadline_s = self.deadline_s()
+        while True:
+            try:
+                return await self.once(call, deadline_s)
+            except AnswerLost as error:
+                if not self.is_time_left(deadline_s):
+                    raise Unavailable(f"{error}; retry when it is back") from error
+                await asyncio.sleep(_PAUSE_S)
+
+    async def once(self, call: Callable[[Any, float], Awaitable[T]], deadline_s: float) -> T:
+        """One attempt. Raises `AnswerLost`, and what etcd's refusals mean."""
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        channel = self.channel()
+        try:
+            return await call(channel, max(0.0, min(_ATTEMPT_S, left_s)))
+        except grpc.aio.AioRpcError as error:
+            if self._closed:
+                raise StoreClosed("the metadata store is closed") from error
+            if error.code() in _NOT_DONE:
+                raise _meaning(error) from error
+            await self._give_up(channel)
+            raise AnswerLost(
+                f"etcd ({', '.join(self._endpoints)}) does not answer: "
+                f"{error.code().name} {error.details() or ''}".rstrip()
+            ) from error
+
+    def is_time_left(self, deadline_s: float) -> bool:
+        return asyncio.get_running_loop().time() < deadline_s
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._channel is not None:
+            await self._channel.close()
+
+    def channel(self) -> Any:
+        """The connection in use."""
+        if self._closed:
+            raise StoreClosed("the metadata store is closed")
+        if self._channel is None:
+            endpoint = self._endpoints[self._at % len(self._endpoints)]
+            self._channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+        return self._channel
+
+    async def _give_up(self, channel: Any) -> None:
+        """Try the next member. With one alone the connection is kept: it comes back by itself."""
+        if len(self._endpoints) > 1 and channel is self._channel:
+            self._at += 1
+            self._channel = None
+            # Others may wait on it: they are ended, and go on with the next.
+            await channel.close()
+
+
+def _meaning(error: Any) -> Exception:
+    text = error.details() or ""
+    match error.code():
+        case grpc.StatusCode.NOT_FOUND if "lease" in text:
+            return LeaseExpired(text)
+        case grpc.StatusCode.OUT_OF_RANGE:
+            return Compacted(text)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return DiskFull(
+                f"etcd takes no more ({text}); compact and defragment it, raise its quota-backend-bytes"
+            )
+        case _:
+            return Internal(f"etcd refused a request: {error.code().name} {text}")
+
+
+class Kv:
+    """Calls of etcd's key-value service, each an argument of `EtcdLink.repeat` or `EtcdLink.once`."""
+
+    @staticmethod
+    def range(**request: Any) -> Callable[[Any, float], Awaitable[Any]]:
+        return lambda channel, timeout_s: stubs.KVStub(channel).Range(
+            rpc.RangeRequest(**request), timeout=timeout_s, wait_for_ready=True
+        )
+
+    @staticmethod
+    def txn(request: Any) -> Callable[[Any, float], Awaitable[Any]]:
+        return lambda channel, timeout_s: stubs.KVStub(channel).Txn(
+            request, timeout=timeout_s, wait_for_ready=True
+        )
+
+
+class LeaseCalls:
+    """Calls of etcd's lease service, likewise."""
+
+    @staticmethod
+    def grant(ttl_s: int) -> Callable[[Any, float], Awaitable[Any]]:
+        return lambda channel, timeout_s: stubs.LeaseStub(channel).LeaseGrant(
+            rpc.LeaseGrantRequest(TTL=ttl_s), timeout=timeout_s, wait_for_ready=True
+        )
+
+    @staticmethod
+    def revoke(lease: int) -> Callable[[Any, float], Awaitable[Any]]:
+        return lambda channel, timeout_s: stubs.LeaseStub(channel).LeaseRevoke(
+            rpc.LeaseRevokeRequest(ID=lease), timeout=timeout_s, wait_for_ready=True
+        )
+
+    @staticmethod
+    def renew(lease: int) -> Callable[[Any, float], Awaitable[Any]]:
+        """The answer to one keep-alive. A stream of one: renewals are seldom."""
+
+        async def keep_alive(channel: Any, timeout_s: float) -> Any:
+            stream = stubs.LeaseStub(channel).LeaseKeepAlive(timeout=timeout_s, wait_for_ready=True)
+            try:
+                await stream.write(rpc.LeaseKeepAliveRequest(ID=lease))
+                answer = await stream.read()
+            except asyncio.InvalidStateError:
+                answer = grpc.aio.EOF  # it broke off while it was written to
+            finally:
+                stream.cancel()
+            if answer is grpc.aio.EOF:
+                raise AnswerLost("etcd ended a lease stream without an answer")
+            return answer
+
+        return keep_alive
+
+
+def open_watch(channel: Any) -> Any:
+    """A stream of etcd's watch service. It breaks off when the member has lost its leader."""
+    return stubs.WatchStub(channel).Watch(metadata=(("hasleader", "true"),))
