@@ -1,18 +1,17 @@
 """What every metadata store must do (`elanus.meta.port.MetaStore`), run against every adapter.
 
-An adapter joins with one entry in `ADAPTERS`.
+An adapter joins with one entry in `meta_adapters.ADAPTERS`. Leases and watches: `test_meta_leases`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
+from meta_adapters import WithStore
 
-from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import (
+    TXN_COMPARES_MAX,
     TXN_MAX_BYTES,
     TXN_OPERATIONS_MAX,
     VALUE_MAX_BYTES,
@@ -24,39 +23,6 @@ from elanus.meta.port import (
     StoreClosed,
     Versioned,
 )
-from elanus.meta.sqlite import SqliteMeta
-
-Open = Callable[[Path], MetaStore]
-
-LASTING: dict[str, Open] = {"sqlite": lambda directory: SqliteMeta(directory / "meta.db", fsync=False)}
-ADAPTERS: dict[str, Open] = {"memory": lambda directory: MemoryMeta(), **LASTING}
-
-Use = Callable[[MetaStore], Awaitable[None]]
-WithStore = Callable[[Use], None]
-
-
-def opener(open_store: Open, directory: Path) -> WithStore:
-    def with_store(use: Use) -> None:
-        async def run() -> None:
-            store = open_store(directory)
-            try:
-                await asyncio.wait_for(use(store), 20)
-            finally:
-                await store.close()
-
-        asyncio.run(run())
-
-    return with_store
-
-
-@pytest.fixture(params=sorted(ADAPTERS))
-def with_store(request: pytest.FixtureRequest, tmp_path: Path) -> WithStore:
-    return opener(ADAPTERS[request.param], tmp_path)
-
-
-@pytest.fixture(params=sorted(LASTING))
-def with_lasting_store(request: pytest.FixtureRequest, tmp_path: Path) -> WithStore:
-    return opener(LASTING[request.param], tmp_path)
 
 
 def test_what_was_put_is_got(with_store: WithStore) -> None:
@@ -198,7 +164,7 @@ def test_a_transaction_at_the_limits_is_taken(with_store: WithStore) -> None:
         keys = [f"k{n:03d}" for n in range(TXN_OPERATIONS_MAX)]
         await store.txn([Put(key, b"x") for key in keys], [Compare(key, 0) for key in keys])
         assert [key for key, _ in await store.list("k")] == keys
-        too_many = [Compare(f"k{n}", 0) for n in range(TXN_OPERATIONS_MAX + 1)]
+        too_many = [Compare(f"k{n}", 0) for n in range(TXN_COMPARES_MAX + 1)]
         with pytest.raises(ValueError, match="comparisons"):
             await store.txn([], too_many)
 

@@ -5,6 +5,7 @@
     ElanusError                      code  legacy
     ├── NotReady                        1   1   a role is still starting, or is restarting
     ├── Unavailable                     2   1   a peer cannot be reached; a retry may help
+    │   └── LeaseLost                   2   1   a node was taken for dead, or may have been; it joins again
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
@@ -75,6 +76,10 @@ class Unavailable(ElanusError):
 
 class ChannelLost(Unavailable):
     pass
+
+
+class LeaseLost(Unavailable):
+    """What was asked of a node was not acknowledged; whether it had its effect is not known."""
 
 
 class DeadlineExceeded(ElanusError):

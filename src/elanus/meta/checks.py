@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from elanus.meta.port import (
     LEASE_TTL_MAX_S,
     LEASE_TTL_MIN_S,
+    TXN_COMPARES_MAX,
     TXN_MAX_BYTES,
     TXN_OPERATIONS_MAX,
     VALUE_MAX_BYTES,
@@ -18,10 +19,10 @@ from elanus.meta.port import (
 
 def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Compare]) -> None:
     """Raises `ValueError` for a transaction outside the limits, a repeated key, or a key that is none."""
-    if max(len(operations), len(compares)) > TXN_OPERATIONS_MAX:
+    if len(operations) > TXN_OPERATIONS_MAX or len(compares) > TXN_COMPARES_MAX:
         raise ValueError(
-            f"a transaction holds at most {TXN_OPERATIONS_MAX} operations and as many comparisons, "
-            f"not {len(operations)} and {len(compares)}"
+            f"a transaction holds at most {TXN_OPERATIONS_MAX} operations and {TXN_COMPARES_MAX} "
+            f"comparisons, not {len(operations)} and {len(compares)}"
         )
     size_bytes = 0
     seen: set[str] = set()

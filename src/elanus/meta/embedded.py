@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from itertools import takewhile
 
 from elanus.core.lease import LeaseTable
@@ -58,7 +58,7 @@ class Hub:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+    async def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         while True:
             if self._closed:
                 raise StoreClosed("the metadata store is closed")

@@ -13,18 +13,19 @@ again, so there are about as many as transactions were ever under way at once.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from aetcd import rpc
 
-from elanus.core.errors import Unavailable
+from elanus.core.errors import DiskFull, Internal, Unavailable
 from elanus.meta.checks import check_transaction, check_ttl
-from elanus.meta.etcd_link import AnswerLost, Compacted, EtcdLink, Kv, LeaseCalls, open_watch
+from elanus.meta.etcd_link import AnswerLost, Compacted, EtcdLink, Kv, LeaseCalls, is_cancelled, open_watch
 from elanus.meta.port import (
     Change,
     Compare,
@@ -63,6 +64,7 @@ class EtcdMeta:
     def __init__(self, endpoints: Sequence[str], *, root: str, owner: str, timeout_s: float = 5.0) -> None:
         self._link = EtcdLink(endpoints, timeout_s)
         self._root = root.encode() + b"/"
+        self._marker_root = f"{root}~txn/{owner}/"
         self._owner = owner
         self._tokens = (f"{secrets.token_hex(8)}/{n}".encode() for n in itertools.count())
         self._markers: list[_Marker] = []
@@ -142,7 +144,7 @@ class EtcdMeta:
         except LeaseExpired:
             return  # it was over already
 
-    async def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+    async def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         request = rpc.WatchCreateRequest(
             key=self._key(prefix), range_end=_after_prefix(self._key(prefix)), start_revision=after + 1
         )
@@ -157,10 +159,12 @@ class EtcdMeta:
                 if changes := [self._change(event) for event in answer.events]:
                     yield changes
             raise Unavailable("etcd ended a watch")
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            raise self._broken_off("its connection was closed") from error
         except grpc.aio.AioRpcError as error:
-            if self._closed:
-                raise StoreClosed("the metadata store is closed") from error
-            raise Unavailable(f"a watch in etcd broke off: {error.code().name} {error.details()}") from error
+            raise self._broken_off(f"{error.code().name} {error.details()}") from error
         finally:
             stream.cancel()
 
@@ -171,13 +175,18 @@ class EtcdMeta:
         self._closed = True
         await self._link.close()
 
+    def _broken_off(self, why: str) -> Exception:
+        if self._closed:
+            return StoreClosed("the metadata store is closed")
+        return Unavailable(f"a watch in etcd broke off: {why}")
+
     # markers
 
     async def _take_marker(self) -> _Marker:
         if self._markers:
             return self._markers.pop()
         self._markers_made += 1
-        key = self._key(f"~txn/{self._owner}/{self._markers_made}")
+        key = f"{self._marker_root}{self._markers_made}".encode()
         put = rpc.RequestOp(request_put=rpc.PutRequest(key=key))
         answer = await self._link.repeat(Kv.txn(rpc.TxnRequest(success=[put])))
         return _Marker(key, answer.header.revision)
@@ -216,7 +225,7 @@ class EtcdMeta:
         if deletes:
             try:
                 await self._link.once(Kv.txn(rpc.TxnRequest(success=deletes[:128])), self._link.deadline_s())
-            except (AnswerLost, Unavailable):
+            except (AnswerLost, DiskFull, Internal):
                 return  # they are small, and used again by the next process of that name
 
     # translation

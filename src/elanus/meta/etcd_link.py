@@ -94,16 +94,20 @@ class EtcdLink:
         channel = self.channel()
         try:
             return await call(channel, max(0.0, min(_ATTEMPT_S, left_s)))
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            raise self._lost("its connection was closed") from error
         except grpc.aio.AioRpcError as error:
-            if self._closed:
-                raise StoreClosed("the metadata store is closed") from error
             if error.code() in _NOT_DONE:
                 raise _meaning(error) from error
             await self._give_up(channel)
-            raise AnswerLost(
-                f"etcd ({', '.join(self._endpoints)}) does not answer: "
-                f"{error.code().name} {error.details() or ''}".rstrip()
-            ) from error
+            raise self._lost(f"{error.code().name} {error.details() or ''}".rstrip()) from error
+
+    def _lost(self, why: str) -> Exception:
+        if self._closed:
+            return StoreClosed("the metadata store is closed")
+        return AnswerLost(f"etcd ({', '.join(self._endpoints)}) does not answer: {why}")
 
     def is_time_left(self, deadline_s: float) -> bool:
         return asyncio.get_running_loop().time() < deadline_s
@@ -129,6 +133,12 @@ class EtcdLink:
             self._channel = None
             # Others may wait on it: they are ended, and go on with the next.
             await channel.close()
+
+
+def is_cancelled() -> bool:
+    """Whether it is the running task that is cancelled, and not just a call of its connection."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _meaning(error: Any) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from elanus.meta.checks import check_transaction, check_ttl
 from elanus.meta.embedded import Hub, Leases, Looking, changes_of
@@ -65,7 +65,7 @@ class MemoryMeta:
         self._check_open()
         self._end(lease)
 
-    def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+    def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         return self._hub.watch(prefix, after)
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 Keys are ``/``-separated ASCII. Each put gives the key a new revision, larger than every revision
 handed out before it in this store. What is kept here is small; bulk (manifests) lies on the object
 store and is pointed to from here. The limits are etcd's, so that code which works on SQLite works on
-etcd: `TXN_OPERATIONS_MAX` operations and as many comparisons in a transaction, `TXN_MAX_BYTES` of keys
+etcd: `TXN_OPERATIONS_MAX` operations and a few more comparisons in a transaction, `TXN_MAX_BYTES` of keys
 and values, and no key written twice. A change that is larger is written down as a whole under one key
 first and carried out in portions (`elanus.datacoord.records`); the port splits nothing, because a part
 of a transaction is none.
@@ -16,14 +16,15 @@ once; when the store no longer knows what happened since, it says so, and the wa
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
 from elanus.core.errors import Unavailable
 
 TXN_OPERATIONS_MAX = 120
-"""etcd takes 128 as it is configured out of the box; the rest is for fences and for the adapter."""
+"""etcd takes 128 as it is configured out of the box; the rest is for the fence and for the adapter."""
+TXN_COMPARES_MAX = 124
 TXN_MAX_BYTES = 1_400_000
 VALUE_MAX_BYTES = 1_000_000
 LEASE_TTL_MIN_S = 1
@@ -116,7 +117,7 @@ class MetaStore(Protocol):
         """End the lease, and remove its keys. One that is over already is no error."""
         ...
 
-    def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+    def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         """The changes under a prefix whose revision is larger than ``after``, in order, some at a time.
 
         Does not end by itself. Raises `WatchBroken` when what follows cannot be told without a gap, and

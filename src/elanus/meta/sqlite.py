@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -113,7 +113,7 @@ class SqliteMeta:
         loop = asyncio.get_running_loop()
         await self._write(lambda db: self._end(db, loop, lease))
 
-    def watch(self, prefix: str, after: int) -> AsyncIterator[Sequence[Change]]:
+    def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         return self._hub.watch(prefix, after)
 
     async def close(self) -> None:

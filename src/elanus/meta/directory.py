@@ -1,0 +1,74 @@
+"""The live nodes of a role, as the sessions tell: from node id to a client of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from elanus.core.ids import NodeID
+from elanus.meta.port import MetaStore
+from elanus.meta.session import SessionInfo, exclusive_key, prefix_of
+from elanus.meta.view import View
+
+Api = TypeVar("Api")
+
+
+class Directory(Mapping[NodeID, Api], Generic[Api]):
+    """Always up to date between `start` and `stop`, a little behind the sessions.
+
+    ``connect`` makes a client of a node. It is called once for every session.
+    """
+
+    def __init__(self, meta: MetaStore, role: str, connect: Callable[[SessionInfo], Api]) -> None:
+        self._connect = connect
+        self._infos: dict[NodeID, SessionInfo] = {}
+        self._clients: dict[NodeID, Api] = {}
+        self._exclusive_key = exclusive_key(role)
+        self._prefix = prefix_of(role)
+        self._view = View(meta, self._exclusive_key, self._look)
+        self._listeners: list[Callable[[], None]] = []
+
+    def __getitem__(self, node_id: NodeID) -> Api:
+        return self._clients[node_id]
+
+    def __iter__(self) -> Iterator[NodeID]:
+        return iter(tuple(self._clients))
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @property
+    def infos(self) -> Mapping[NodeID, SessionInfo]:
+        return self._infos
+
+    async def start(self) -> None:
+        """Raises `Unavailable`."""
+        await self._view.start()
+
+    async def stop(self) -> None:
+        await self._view.stop()
+
+    async def refresh(self) -> None:
+        """Know every node that had registered when this was called. Raises `Unavailable`."""
+        await self._view.refresh()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` after every change, on the event loop. Returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _look(self) -> None:
+        infos = {}
+        for key, entry in self._view.entries.items():
+            if key == self._exclusive_key or key.startswith(self._prefix):
+                info = msgspec.json.decode(entry.value, type=SessionInfo)
+                infos[info.node_id] = info
+        for node_id in self._clients.keys() - infos.keys():
+            del self._clients[node_id]
+        for node_id in infos.keys() - self._clients.keys():
+            self._clients[node_id] = self._connect(infos[node_id])
+        self._infos = infos
+        for listener in tuple(self._listeners):
+            listener()

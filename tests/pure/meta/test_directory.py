@@ -1,0 +1,144 @@
+"""Who is there: the nodes of a role come and go, watches break, and what is shown stays true."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from session_bench import TTL_S, Bench, now_s
+
+from elanus.core.errors import Unavailable
+from elanus.meta.directory import Directory
+from elanus.meta.memory import MemoryMeta
+from elanus.meta.port import Put, WatchBroken
+from elanus.meta.session import Session, SessionInfo
+
+
+async def directory(bench: Bench, role: str = "proxy", meta: object = None) -> Directory[str]:
+    made = Directory(meta or bench.store, role, lambda info: f"client of {info.address}")  # type: ignore[arg-type]
+    await made.start()
+    return made
+
+
+async def test_it_shows_who_is_there_and_follows() -> None:
+    bench = Bench()
+    first = await bench.register(address="a:1")
+    nodes = await directory(bench)
+    assert dict(nodes) == {first.node_id: "client of a:1"}
+    changes: list[set[int]] = []
+    end = nodes.on_change(lambda: changes.append(set(nodes)))
+    second = await bench.register(address="b:2")
+    other = await bench.register("querynode")
+    await first.close()
+    await asyncio.sleep(0)
+    assert dict(nodes) == {second.node_id: "client of b:2"}
+    assert nodes.infos == {second.node_id: SessionInfo(second.node_id, "proxy", "b:2")}
+    assert changes == [{1, 2}, {2}]
+    end()
+    await second.close()
+    await asyncio.sleep(0)
+    assert len(nodes) == 0
+    assert len(changes) == 2
+    await other.close()
+    await nodes.stop()
+
+
+async def test_a_node_that_died_is_gone_when_its_lease_is() -> None:
+    bench = Bench()
+    cable = bench.cable()
+    session = await bench.register(meta=cable)
+    nodes = await directory(bench)
+    gone = asyncio.Event()
+    nodes.on_change(gone.set)
+    cable.pull()
+    began_s = now_s()
+    await gone.wait()
+    assert len(nodes) == 0
+    assert now_s() - began_s < TTL_S + 1
+    await session.close()
+    await nodes.stop()
+
+
+async def test_roles_whose_names_begin_alike_are_told_apart() -> None:
+    bench = Bench()
+    sessions = [await bench.register("proxy"), await bench.register("proxyish")]
+    nodes = await directory(bench)
+    assert set(nodes) == {sessions[0].node_id}
+    await nodes.stop()
+    for session in sessions:
+        await session.close()
+
+
+async def test_the_active_one_of_an_exclusive_role_is_found() -> None:
+    bench = Bench()
+    nodes = await directory(bench, "rootcoord")
+    session = await bench.elect("rootcoord")
+    await asyncio.sleep(0)
+    assert set(nodes) == {session.node_id}
+    await session.close()
+    await nodes.stop()
+
+
+async def test_after_a_broken_watch_it_lists_anew() -> None:
+    bench = Bench()
+    cable = bench.cable()
+    nodes = await directory(bench, meta=cable)
+    cable.pull()
+    session = await bench.register()
+    await asyncio.sleep(1)
+    assert len(nodes) == 0
+    with pytest.raises(Unavailable):
+        await nodes.refresh()
+    cable.plug()
+    await asyncio.sleep(1)
+    assert set(nodes) == {session.node_id}
+    later = await bench.register()
+    await asyncio.sleep(0.01)
+    assert later.node_id in nodes, "it watches again"
+    await nodes.stop()
+    await session.close()
+    await later.close()
+
+
+async def test_what_the_store_has_forgotten_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    nodes = await directory(bench)
+    watch, broken = bench.store.watch, []
+
+    def forgetful(prefix: str, after: int) -> object:
+        broken.append(after)
+        if len(broken) % 2:
+            raise WatchBroken("compacted")
+        return watch(prefix, after)
+
+    monkeypatch.setattr(bench.store, "watch", forgetful)
+    bench.store._hub._known_since = 10**6  # the watch it has breaks with the next change
+    session = await bench.register()
+    await asyncio.sleep(1)
+    assert broken
+    assert set(nodes) == {session.node_id}
+    await nodes.stop()
+    await session.close()
+
+
+async def test_refreshing_shows_what_the_watch_has_not_told_yet() -> None:
+    bench = Bench()
+    nodes = await directory(bench)
+    session = await Session.register(bench.store, "proxy", "a", ttl_s=TTL_S, monotonic_s=now_s)
+    nodes._view._following.cancel()  # type: ignore[union-attr]
+    await nodes.refresh()
+    assert set(nodes) == {session.node_id}
+    await nodes.stop()
+    await session.close()
+
+
+async def test_it_ends_with_the_store() -> None:
+    store = MemoryMeta(now_s)
+    nodes = Directory(store, "proxy", lambda info: info)
+    await nodes.start()
+    await store.txn([Put("x", b"")])
+    await store.close()
+    await asyncio.sleep(1)
+    assert nodes._view._following is not None
+    assert nodes._view._following.done()
+    await nodes.stop()
