@@ -8,7 +8,8 @@ never hears whether it counted. What a transaction writes is shown to an observe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from elanus.core.errors import DiskFull
 from elanus.meta.memory import MemoryMeta
-from elanus.meta.port import Compare, Delete, Put, Versioned
+from elanus.meta.port import Change, Compare, Delete, LeaseID, Listing, Put, Versioned
 from elanus.sim.chance import Chance, Delays
 from elanus.sim.life import Life
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
@@ -29,7 +30,7 @@ class SimMeta:
     """One per run; roles get a `handle`."""
 
     def __init__(self, chance: Chance, observe: MetaObserver) -> None:
-        self.store = MemoryMeta()
+        self.store = MemoryMeta(asyncio.get_running_loop().time)
         self.observe = observe
         self.delays = Delays(chance, "metadata delays", 0.002, 0.3)
 
@@ -59,6 +60,33 @@ class MetaHandle:
             self._meta.observe(operation)
         await self._pause()
         return revision
+
+    async def listing(self, prefix: str) -> Listing:
+        await self._pause()
+        return await self._meta.store.listing(prefix)
+
+    async def grant_lease(self, ttl_s: int) -> LeaseID:
+        await self._pause()
+        lease = await self._meta.store.grant_lease(ttl_s)
+        await self._pause()
+        return lease
+
+    async def renew_lease(self, lease: LeaseID) -> int:
+        await self._pause()
+        left_s = await self._meta.store.renew_lease(lease)
+        await self._pause()
+        return left_s
+
+    async def revoke_lease(self, lease: LeaseID) -> None:
+        await self._pause()
+        await self._meta.store.revoke_lease(lease)
+
+    async def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
+        await self._pause()
+        async with aclosing(self._meta.store.watch(prefix, after)) as watch:
+            async for changes in watch:
+                await self._pause()
+                yield changes
 
     async def close(self) -> None:
         """The store outlives the roles that use it."""
