@@ -12,7 +12,15 @@ from elanus.core.errors import ElanusError, InvalidFilter, all_error_types
 LINE = re.compile(
     r"^    (?P<branch>[│ ├└─]*?)(?P<name>[A-Z]\w+) +(?P<code>\d+) +(?P<legacy>\d+)", re.MULTILINE
 )
-RETRIABLE = {"NotReady", "Unavailable", "ChannelLost", "DeadlineExceeded", "TaskQueueFull", "MemoryFull"}
+RETRIABLE = {
+    "NotReady",
+    "Unavailable",
+    "LeaseLost",
+    "ChannelLost",
+    "DeadlineExceeded",
+    "TaskQueueFull",
+    "MemoryFull",
+}
 
 
 def drawn() -> dict[str, tuple[str, int, int]]:
