@@ -19,14 +19,21 @@ from elanus.querynode.growing import GrowingSegment
 
 
 class Channel:
-    """For the loop thread. ``follower`` is the one that is served, ``successor`` one that will be."""
+    """For the loop thread. ``follower`` is the one that is served, ``successor`` one that will be.
+
+    ``rows``: whether growing rows are wanted, or deletes only. ``joined``: it has caught up with what the
+    collection serves, and counts for its service time from then on.
+    """
 
     def __init__(self, vchannel: str) -> None:
         self.vchannel = vchannel
+        self.rows = False
+        self.joined = False
         self.deletes = DeleteBuffer(NO_TIMESTAMP)
         self.follower: Follower | None = None
         self.successor: Follower | None = None
         self._settled = asyncio.Event()
+        self._caught_up = asyncio.Event()
 
     @property
     def tick(self) -> Timestamp:
@@ -41,7 +48,27 @@ class Channel:
 
     def holds(self, wanted: Coverage) -> bool:
         """Whether the vchannel is followed, and everything wanted of it taken in."""
-        return self.follower is not None and self.follower.coverage.includes(wanted)
+        if self.follower is None:
+            return False
+        return not self.rows or self.follower.coverage.includes(wanted)
+
+    def join(self, served: Timestamp) -> None:
+        """Count from now on, if ``served`` has been reached."""
+        if not self.joined and self.follower is not None and self.tick >= served:
+            self.joined = True
+            self._caught_up.set()
+
+    def gone(self) -> None:
+        """Nobody will follow any more: whoever waits for it is told."""
+        self._settled.set()
+        self._caught_up.set()
+
+    async def caught_up(self) -> None:
+        """Wait until it has joined. Raises `Unavailable` when it will not."""
+        await self._caught_up.wait()
+        self.check_alive()
+        if self.follower is None:
+            raise Unavailable(f"vchannel {self.vchannel} is not followed any more: it was released")
 
     def check_alive(self) -> None:
         """Raises `Unavailable` when the vchannel's following has ended in an error."""

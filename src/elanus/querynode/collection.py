@@ -47,6 +47,7 @@ class Collection:
         self.specs = _specs(request)
         self.channels = {vchannel: Channel(vchannel) for vchannel in request.vchannels}
         self.wanted = _coverage(request)
+        self.leads = frozenset(request.vchannels)
         self.serving: dict[SegmentID, SealedSegment] = {}
         self.staged: dict[SegmentID, SealedSegment] = {}
         self._visible_from: dict[SegmentID, Timestamp] = {}
@@ -92,6 +93,7 @@ class Collection:
             gone = [
                 segment
                 for channel in self.channels.values()
+                if channel.rows
                 for f in channel.followers()
                 for segment in f.restrict(f.coverage.narrowed(partition_ids))
             ]
@@ -100,19 +102,39 @@ class Collection:
         self._partitions = None if self.wanted.whole else frozenset(partition_ids)
         self.publish()
 
-    def covers_for_follower(self) -> Coverage:
+    def covers_for_follower(self, channel: Channel) -> Coverage:
         """What a follower that starts now must take in: what is wanted, and what is served."""
+        if not channel.rows:
+            return Coverage.nothing()
         served = self._partitions
         if self.wanted.whole or served is None:
             return Coverage(True, frozenset())
         return Coverage(False, self.wanted.named | served)
+
+    def unwatch(self, vchannel: str) -> list[Follower]:
+        """Forget a vchannel; returns who follows it, to be stopped. See `QueryNodeApi.unwatch_vchannel`."""
+        channel = self.channels.get(vchannel)
+        if channel is None:
+            return []
+        needing = [
+            s.segment_id for s in (*self.serving.values(), *self.staged.values()) if s.vchannel == vchannel
+        ]
+        if vchannel in self.leads or needing:
+            why = f"segments {needing} need its deletes" if needing else "this node leads it"
+            raise NotReady(
+                f"vchannel {vchannel} cannot be let go: {why}; announce a version without them before"
+            )
+        self.channels[vchannel] = Channel(vchannel)
+        channel.gone()
+        self.publish()
+        return channel.followers()
 
     # packs
 
     def absorb(self, follower: Follower, effects: Sequence[PackEffect]) -> None:
         """A follower took packs in."""
         channel = self.channels[follower.vchannel]
-        if self.closed is not None:
+        if self.closed is not None or follower not in channel.followers():
             return
         if channel.follower is follower:
             for effect in effects:
@@ -160,9 +182,15 @@ class Collection:
                 f"segment {manifest.segment_id} is to be loaded as of {request.checkpoint.ts}, but deletes "
                 f"of {manifest.vchannel} are kept only since {channel.deletes.floor}: use a newer checkpoint"
             )
-        if not channel.follower.coverage.takes(manifest.partition_id):
+        if not self._takes(channel.follower, manifest.partition_id):
             raise PartitionNotLoaded(f"partition not loaded[partition={manifest.partition_id}]")
         return channel
+
+    def _takes(self, follower: Follower, partition_id: PartitionID) -> bool:
+        """Whether sealed segments of the partition may be served beside what the follower takes in."""
+        if self.channels[follower.vchannel].rows:
+            return follower.coverage.takes(partition_id)
+        return partition_id not in follower.coverage.dropped and self.wanted.takes(partition_id)
 
     def copy_of(self, segment_id: SegmentID) -> SealedSegment | None:
         """The newest copy of a sealed segment, served or not."""
@@ -184,6 +212,8 @@ class Collection:
             raise SegmentNotFound(
                 f"version {change.version} names segments that are not ready here: {missing}"
             )
+        leads = self.leads if change.leads is None else frozenset(change.leads)
+        self._check_followed(change, leads)
         gone: list[SealedSegment | GrowingSegment] = []
         for segment_id in change.online:
             if segment_id in self.staged:
@@ -196,8 +226,36 @@ class Collection:
         for channel in self.channels.values():
             gone += channel.release(replaced)
         self._version = change.version
+        gone += self._lead(leads)
         self._let_go(gone)
         self.publish()
+
+    def _check_followed(self, change: SealedSegmentsChange, leads: frozenset[str]) -> None:
+        """Raises `NotReady` when the version would need a vchannel that has not caught up."""
+        if change.leads is not None:
+            for vchannel in change.leads:
+                channel = self.channels.get(vchannel)
+                if channel is None or not channel.joined or not (channel.rows and channel.holds(self.wanted)):
+                    raise NotReady(
+                        f"vchannel {vchannel} is to be led, but its rows are not here: watch it before"
+                    )
+        for segment_id in change.online:
+            held = self.copy_of(segment_id)
+            if held is not None and held.vchannel not in leads and not self.channels[held.vchannel].joined:
+                raise NotReady(
+                    f"segment {segment_id} needs vchannel {held.vchannel}, which has not caught up"
+                )
+
+    def _lead(self, leads: frozenset[str]) -> list[GrowingSegment]:
+        """Serve the growing rows of these vchannels from now on; returns those of the others."""
+        gone: list[GrowingSegment] = []
+        for vchannel in self.leads - leads:
+            channel = self.channels[vchannel]
+            channel.rows = False
+            for follower in channel.followers():
+                gone += follower.restrict(follower.coverage.narrowed(()))
+        self.leads = leads
+        return gone
 
     def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
         before = self.serving.get(segment_id)
@@ -217,6 +275,8 @@ class Collection:
 
     def publish(self) -> None:
         """Make the state as it is now what reads see."""
+        for channel in self.channels.values():
+            channel.join(self.clock.time)
         self.snapshot = self._take_snapshot(self._service_time())
         self.growing_bytes = sum(
             channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
@@ -234,12 +294,15 @@ class Collection:
                 follower.retire()
                 self._let_go(follower.growing.values())
                 follower.growing.clear()
+            channel.gone()
         self.snapshot = self._take_snapshot(NO_TIMESTAMP)
 
     def _service_time(self) -> Timestamp:
+        """The lowest tick of the vchannels whose rows are served here, or whose deletes are needed."""
         if self._version == 0:
             return NO_TIMESTAMP
-        return min((channel.tick for channel in self.channels.values()), default=NO_TIMESTAMP)
+        counting = [c.tick for c in self.channels.values() if c.joined or c.vchannel in self.leads]
+        return min(counting, default=self.clock.time)
 
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
         self._visible_from = {s: ts for s, ts in self._visible_from.items() if s in self.serving}
@@ -268,7 +331,8 @@ class Collection:
 
     def growing_segments(self) -> list[GrowingSegment]:
         """Those of the followers that are served."""
-        followers = [c.follower for c in self.channels.values() if c.follower is not None]
+        channels = [self.channels[vchannel] for vchannel in self.channels if vchannel in self.leads]
+        followers = [c.follower for c in channels if c.follower is not None]
         return [segment for follower in followers for segment in follower.growing.values()]
 
     def _serves(self, partition_id: PartitionID) -> bool:

@@ -24,6 +24,11 @@ class Coverage:
     named: frozenset[PartitionID]
     dropped: frozenset[PartitionID] = frozenset()
 
+    @classmethod
+    def nothing(cls) -> Coverage:
+        """No rows at all: for a vchannel that is followed for its deletes."""
+        return cls(False, frozenset())
+
     def takes(self, partition_id: PartitionID) -> bool:
         """Whether rows of the partition are wanted."""
         return partition_id not in self.dropped and (self.whole or partition_id in self.named)

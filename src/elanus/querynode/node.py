@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from elanus.core.errors import CollectionNotLoaded, Internal
+from elanus.core.errors import CollectionNotLoaded, Internal, NotSupported
 from elanus.core.ids import CollectionID, NodeID, PartitionID
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
@@ -29,7 +29,9 @@ from elanus.querynode.query import count, query
 from elanus.querynode.recovery import recover_growing
 from elanus.querynode.sealed import files_of, load_sealed
 from elanus.querynode.search import search
+from elanus.querynode.serving import ChannelServing
 from elanus.querynode.status import node_status
+from elanus.rpc.querychannel import QueryChannelInfo, QueryChannels, ReadPayloads
 from elanus.rpc.querynode import (
     LoadCollection,
     LoadSegment,
@@ -56,7 +58,8 @@ class QueryNode:
     """Implements `QueryNodeApi` and `QueryNodeReads` of `elanus.rpc.querynode`.
 
     ``scratch``: a directory of its own for files that the store does not have locally. ``search_threads``:
-    cores that one large batch of queries may use.
+    cores that one large batch of queries may use. ``channels`` and ``proxies``: how reads reach a node that
+    is not in its proxies' process.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class QueryNode:
         *,
         scratch: Path,
         search_threads: int = 1,
+        channels: QueryChannels | None = None,
+        proxies: Callable[[NodeID], ReadPayloads] | None = None,
     ) -> None:
         self._node_id = node_id
         self._log = log
@@ -75,7 +80,10 @@ class QueryNode:
         self._offload = offload
         self._scratch = scratch
         self._search_threads = search_threads
+        self._channels = channels
+        self._proxies = proxies
         self._collections: dict[CollectionID, Collection] = {}
+        self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = Flights()
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,17 +115,26 @@ class QueryNode:
         channel = collection.channels.get(request.vchannel)
         if channel is None:
             raise Internal(f"{request.vchannel} is none of collection {request.collection_id}'s vchannels")
+        channel.rows = channel.rows or request.rows
         while not channel.holds(collection.wanted):
             await self._flights.join(
                 (request.collection_id, request.vchannel), lambda: self._watch(collection, channel, request)
             )
-        channel.check_alive()
+        await channel.caught_up()
+
+    async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        for follower in self._loaded(collection_id).unwatch(vchannel):
+            await follower.stop()
 
     async def _watch(self, collection: Collection, channel: Channel, request: WatchVchannel) -> None:
         channel.check_alive()
         collection.check_open()
         follower = Follower(
-            request, collection.schema, collection.specs, collection.covers_for_follower(), collection.absorb
+            request,
+            collection.schema,
+            collection.specs,
+            collection.covers_for_follower(channel),
+            collection.absorb,
         )
         channel.propose(follower)
         try:
@@ -164,7 +181,32 @@ class QueryNode:
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
         self._loaded(collection_id).set_partitions(partition_ids)
 
+    async def add_query_channel(self, info: QueryChannelInfo) -> None:
+        if self._channels is None or self._proxies is None:
+            raise NotSupported("this query node answers its own process only: it takes no query channel")
+        before = self._serving.get(info.collection_id)
+        if before is not None and before.channel == info.channel and not before.lost:
+            return
+        serving = ChannelServing(
+            self._node_id,
+            self._loaded(info.collection_id),
+            info,
+            self._channels,
+            self._proxies,
+            self._offload,
+            self._search_threads,
+        )
+        await self._leave_channel(info.collection_id)
+        await serving.start()
+        self._serving[info.collection_id] = serving
+
+    async def _leave_channel(self, collection_id: CollectionID) -> None:
+        serving = self._serving.pop(collection_id, None)
+        if serving is not None:
+            await serving.stop()
+
     async def release_collection(self, collection_id: CollectionID) -> None:
+        await self._leave_channel(collection_id)
         collection = self._collections.pop(collection_id, None)
         if collection is None:
             return
@@ -175,7 +217,8 @@ class QueryNode:
                 channel.withdraw(follower)
 
     async def status(self) -> QueryNodeStatus:
-        return node_status(self._node_id, self._collections)
+        followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
+        return node_status(self._node_id, self._collections, followed)
 
     # reads
 

@@ -11,18 +11,26 @@ from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
 _NO_INDEX = IndexID(0)
 
 
-def node_status(node_id: NodeID, collections: Mapping[CollectionID, Collection]) -> QueryNodeStatus:
+def node_status(
+    node_id: NodeID,
+    collections: Mapping[CollectionID, Collection],
+    query_channels: Mapping[CollectionID, str],
+) -> QueryNodeStatus:
     """The node's state, as of now. For the loop thread."""
     channels = [channel for c in collections.values() for channel in c.channels.values()]
     return QueryNodeStatus(
         node_id=node_id,
-        service_times={channel.vchannel: channel.tick for channel in channels},
+        service_times={
+            channel.vchannel: channel.tick for channel in channels if channel.follower is not None
+        },
         segments=tuple(segment for c in collections.values() for segment in _segments(c)),
         growing_bytes=sum(c.growing_bytes for c in collections.values()),
         versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
         loaded=tuple(segment_id for c in collections.values() for segment_id in c.staged),
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
         failures={c.vchannel: c.failure for c in channels if c.failure is not None},
+        query_channels=query_channels,
+        leads=tuple(v for c in collections.values() for v in c.leads if c.channels[v].follower is not None),
     )
 
 

@@ -2,17 +2,21 @@
 
 A gRPC thread that must see timestamp T blocks here until the collection's service time has reached T;
 the loop thread wakes exactly those whose time has come. A read whose time has come already takes no
-lock.
+lock. Reads that come through a query channel wait on the loop itself (`reached`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import threading
+from collections.abc import Callable
 
 from elanus.core.errors import DeadlineExceeded, ElanusError
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
+
+_Entry = tuple[Timestamp, int, Callable[[], None]]
 
 
 class ServiceClock:
@@ -22,7 +26,7 @@ class ServiceClock:
         self._time = NO_TIMESTAMP
         self._closed: ElanusError | None = None
         self._lock = threading.Lock()
-        self._waiting: list[tuple[Timestamp, int, threading.Event]] = []
+        self._waiting: list[_Entry] = []
         self._arrivals = itertools.count()
 
     @property
@@ -35,14 +39,14 @@ class ServiceClock:
         with self._lock:
             self._time = ts
             while self._waiting and self._waiting[0][0] <= ts:
-                heapq.heappop(self._waiting)[2].set()
+                heapq.heappop(self._waiting)[2]()
 
     def close(self, error: ElanusError) -> None:
         """No time will be reached any more: everybody who waits, or comes to wait, gets the error."""
         with self._lock:
             self._closed = error
-            for _, _, come in self._waiting:
-                come.set()
+            for _, _, wake in self._waiting:
+                wake()
             self._waiting.clear()
 
     def wait(self, ts: Timestamp, timeout_s: float) -> None:
@@ -52,21 +56,35 @@ class ServiceClock:
         """
         if self._time >= ts and self._closed is None:
             return
-        with self._lock:
-            if self._closed is not None:
-                raise self._refusal(self._closed)
-            if self._time >= ts:
-                return
-            entry = (ts, next(self._arrivals), threading.Event())
-            heapq.heappush(self._waiting, entry)
-        if not entry[2].wait(timeout_s):
-            self._give_up(entry, timeout_s)
-        if self._closed is not None:
-            raise self._refusal(self._closed)
+        come = threading.Event()
+        entry = self._enter(ts, come.set)
+        if entry is not None and not come.wait(timeout_s):
+            self._give_up(entry, come.is_set, timeout_s)
+        self._check_open()
 
-    def _give_up(self, entry: tuple[Timestamp, int, threading.Event], timeout_s: float) -> None:
+    async def reached(self, ts: Timestamp, timeout_s: float) -> None:
+        """As `wait`, for a coroutine on the loop that advances the clock."""
+        come = asyncio.Event()
+        entry = self._enter(ts, come.set)
+        if entry is not None:
+            try:
+                await asyncio.wait_for(come.wait(), timeout_s)
+            except TimeoutError:
+                self._give_up(entry, come.is_set, timeout_s)
+        self._check_open()
+
+    def _enter(self, ts: Timestamp, wake: Callable[[], None]) -> _Entry | None:
+        """Join those who wait. None: there is nothing to wait for."""
         with self._lock:
-            if entry[2].is_set():
+            if self._closed is not None or self._time >= ts:
+                return None
+            entry = (ts, next(self._arrivals), wake)
+            heapq.heappush(self._waiting, entry)
+            return entry
+
+    def _give_up(self, entry: _Entry, has_come: Callable[[], bool], timeout_s: float) -> None:
+        with self._lock:
+            if has_come():
                 return
             self._waiting.remove(entry)
             heapq.heapify(self._waiting)
@@ -77,7 +95,7 @@ class ServiceClock:
             "retry, or read with a weaker consistency level"
         )
 
-    @staticmethod
-    def _refusal(error: ElanusError) -> ElanusError:
-        """A fresh exception for each thread: raising one object in many would mix their tracebacks."""
-        return type(error)(error.message)
+    def _check_open(self) -> None:
+        """Raises a fresh exception for each thread: raising one object in many would mix their tracebacks."""
+        if self._closed is not None:
+            raise type(self._closed)(self._closed.message)

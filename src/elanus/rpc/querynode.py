@@ -21,6 +21,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter
+from elanus.rpc.querychannel import QueryChannelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,11 @@ class WatchVchannel:
     are loaded first. ``excluded``: flushed (or dropped) segments whose rows in the log must not be
     taken as growing. ``delta_logs``: all of the vchannel's delete files up to the checkpoint.
 
-    A vchannel that is followed already is followed anew only when the collection has been asked to
-    load partitions whose growing rows were not taken in; the old follower serves until the new one
-    stands at the same tick.
+    ``rows`` False: its deletes only, for sealed segments that another node's vchannel grows beside.
+
+    A vchannel that is followed already is followed anew only when rows are wanted that were not taken in:
+    of partitions the collection has been asked to load since, or of a vchannel that was followed for its
+    deletes. The old follower serves until the new one stands at the same tick.
     """
 
     collection_id: CollectionID
@@ -77,6 +80,7 @@ class WatchVchannel:
     growing: tuple[SegmentManifest, ...]
     excluded: tuple[SegmentID, ...]
     delta_logs: tuple[DeltaLog, ...]
+    rows: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,8 @@ class SealedSegmentsChange:
     Growing segments whose ids come online or go offline, or that a segment coming online was compacted
     from, are released. Segments that were loaded again with an index come online under the id they
     already have: the new copy replaces the old. ``online`` are ready on the node that is told;
-    ``elsewhere`` come online on other nodes with the same version.
+    ``elsewhere`` come online on other nodes with the same version. ``leads``: the vchannels whose growing
+    rows this node serves from this version on (None: as before; at first those of the collection).
     """
 
     collection_id: CollectionID
@@ -110,6 +115,7 @@ class SealedSegmentsChange:
     online: tuple[SegmentID, ...]
     offline: tuple[SegmentID, ...]
     elsewhere: tuple[SegmentID, ...] = ()
+    leads: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,7 @@ class QueryNodeStatus:
 
     ``segments`` are those that the versions in force name; ``loaded``: ids of sealed copies that are
     ready and wait for a version. ``late_messages`` were at or below a tick before them, and ignored.
+    ``leads``: the vchannels whose growing rows it serves. ``query_channels``: those it follows.
     ``failures``: vchannels whose following ended in an error, with its text.
     """
 
@@ -147,13 +154,22 @@ class QueryNodeStatus:
     loaded: tuple[SegmentID, ...] = ()
     late_messages: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
+    leads: tuple[str, ...] = ()
+    query_channels: Mapping[CollectionID, str] = field(default_factory=dict)
 
 
 class QueryNodeApi(Protocol):
     """Control. Every call may be repeated: doing again what is done already changes nothing."""
 
     async def load_collection(self, request: LoadCollection) -> None: ...
-    async def watch_vchannel(self, request: WatchVchannel) -> None: ...
+    async def watch_vchannel(self, request: WatchVchannel) -> None:
+        """Returns when the vchannel is followed, and has caught up with what the collection serves."""
+        ...
+
+    async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        """Stop following a vchannel. Raises `NotReady` while it is led here, or segments need its deletes."""
+        ...
+
     async def load_segment(self, request: LoadSegment) -> None:
         """Returns when the segment is ready. A segment that is ready already, with the same files and
         indexes, is left alone; with others it is loaded beside the copy that serves.
@@ -164,8 +180,9 @@ class QueryNodeApi(Protocol):
         ...
 
     async def announce(self, change: SealedSegmentsChange) -> None:
-        """Switch versions, in one step. Raises `SegmentNotFound`, before anything changed, when a segment
-        of ``online`` is not ready here. A version that is not newer than the one in force changes nothing.
+        """Switch versions, in one step. Raises, before anything changed, `SegmentNotFound` when a segment
+        of ``online`` is not ready here, and `NotReady` when a vchannel of ``leads`` is not followed with
+        its rows. A version that is not newer than the one in force changes nothing.
         """
         ...
 
@@ -179,6 +196,14 @@ class QueryNodeApi(Protocol):
         Of a collection that was last loaded as a whole nothing is released: its partitions come and go
         by their messages in the log. Raises `PartitionNotLoaded` for a partition whose growing rows some
         vchannel has not taken in (see `LoadCollection`).
+        """
+        ...
+
+    async def add_query_channel(self, info: QueryChannelInfo) -> None:
+        """Answer reads on the channel, under the version it is given with and those that follow on it.
+
+        Instead of `announce`, for a node among several; a channel given before is left. Raises
+        `ChannelLost`, and `NotSupported` on a node that serves its own process alone.
         """
         ...
 

@@ -1,0 +1,255 @@
+"""A query node on a query channel: reads and version changes, taken in the order of the channel.
+
+A read belongs to the version that is in force where it stands in the channel. It takes the collection's
+snapshot as soon as its timestamp is served, and is answered from that in another thread. A change waits
+until every read before it has its snapshot, and reads after it wait for the change: so all nodes of a
+replica answer one read under one version, and a node that is slower than the others is only slower.
+
+A node that cannot take part in a version (it lacks a segment the version places here) says so in its
+answers, until a later version is one it can serve; it never answers with less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import structlog
+
+from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable
+from elanus.core.ids import NodeID, SegmentID
+from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter, compile_filter
+from elanus.querynode.collection import Collection
+from elanus.querynode.query import count, query
+from elanus.querynode.search import search
+from elanus.querynode.snapshot import Snapshot
+from elanus.rpc.querychannel import (
+    PAYLOAD_MAX_BYTES,
+    ChannelReader,
+    DqRequest,
+    DqResult,
+    QueryChannelInfo,
+    QueryChannels,
+    ReadPayloads,
+    SealedSegmentsChangeInfo,
+    decode_message,
+    encode_result,
+)
+from elanus.rpc.querynode import NodeSearch, SealedSegmentsChange
+from elanus.rpc.reads import Answer, NodeCount, Read, decode_read, encode_answer
+
+_FILTERS_KEPT = 512
+Offload = Callable[..., Awaitable[bytes]]
+_log = structlog.get_logger("querynode")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What this node has in a version: the vchannels it leads, its segments, and those of all nodes."""
+
+    leads: tuple[str, ...] = ()
+    segments: tuple[SegmentID, ...] = ()
+    sealed: tuple[SegmentID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A read that has its snapshot: nothing that comes later on the channel concerns it."""
+
+    request: DqRequest
+    read: Read
+    snapshot: Snapshot
+    part: _Part
+
+
+class ChannelServing:
+    """Serves one replica of one collection on its channel. Belongs to the node's loop.
+
+    ``offload`` runs a read in a thread; ``proxies`` finds a proxy for payloads beside the channel;
+    ``threads``: cores that one large batch of queries may use.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        collection: Collection,
+        info: QueryChannelInfo,
+        channels: QueryChannels,
+        proxies: Callable[[NodeID], ReadPayloads],
+        offload: Offload,
+        threads: int,
+    ) -> None:
+        self._node_id = node_id
+        self._collection = collection
+        self._info = info
+        self._channels = channels
+        self._proxies = proxies
+        self._offload = offload
+        self._threads = threads
+        self._sealed: dict[SegmentID, NodeID] = {}
+        self._part = _Part()
+        self._unable: ElanusError | None = None
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._compile = lru_cache(_FILTERS_KEPT)(lambda text: compile_filter(text, collection.schema))
+
+    @property
+    def channel(self) -> str:
+        return self._info.channel
+
+    @property
+    def lost(self) -> bool:
+        """Whether the channel is no more: querycoord makes another."""
+        return self._task is not None and self._task.done()
+
+    async def start(self) -> None:
+        """Take the version of the `QueryChannelInfo`, and follow the channel. Raises `ChannelLost`."""
+        reader = await self._channels.open_reader(self._info.channel, self._info.seek_position)
+        self._take_version(
+            SealedSegmentsChangeInfo(
+                self._info.collection_id, self._info.version, self._info.sealed, {}, self._info.vchannels
+            )
+        )
+        self._task = asyncio.create_task(self._follow(reader), name=f"query channel {self.channel}")
+
+    async def stop(self) -> None:
+        tasks = [t for t in (self._task, *self._waiting, *self._answering) if t is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, reader: ChannelReader) -> None:
+        try:
+            while True:
+                _, data = await reader.next()
+                message = decode_message(data)
+                if isinstance(message, SealedSegmentsChangeInfo):
+                    if self._waiting:
+                        await asyncio.wait(self._waiting)
+                    self._take_version(message)
+                elif message.collection_id == self._collection.collection_id:
+                    self._begin(message)
+        except ChannelLost as error:
+            _log.info("query channel lost", channel=self.channel, error=error.message)
+        finally:
+            await reader.close()
+
+    # versions
+
+    def _take_version(self, change: SealedSegmentsChangeInfo) -> None:
+        for segment_id in change.offline:
+            self._sealed.pop(segment_id, None)
+        self._sealed |= change.online
+        here = tuple(s for s, node_id in change.online.items() if node_id == self._node_id)
+        leaving = {s for s, node_id in change.offline.items() if node_id == self._node_id}
+        leads = tuple(sorted(v for v, node_id in change.vchannels.items() if node_id == self._node_id))
+        held = self._collection.serving.keys() | self._collection.staged.keys()
+        strangers = {s for s in held if s in self._sealed and self._sealed[s] != self._node_id}
+        mine = tuple(s for s, node_id in self._sealed.items() if node_id == self._node_id)
+        self._part = _Part(leads, mine, tuple(self._sealed))
+        try:
+            self._collection.announce(
+                SealedSegmentsChange(
+                    collection_id=change.collection_id,
+                    version=change.version,
+                    online=here,
+                    offline=tuple(sorted((leaving | strangers) - set(here))),
+                    elsewhere=tuple(s for s in change.online if s not in here),
+                    leads=leads,
+                )
+            )
+        except ElanusError as error:
+            _log.warning("version not served", version=change.version, error=error.message)
+            self._unable = error
+        else:
+            self._unable = None
+
+    # reads
+
+    def _begin(self, request: DqRequest) -> None:
+        snapped = asyncio.create_task(self._take_snapshot(request), name=f"read {request.request_id}")
+        self._waiting.add(snapped)
+        snapped.add_done_callback(self._waiting.discard)
+
+    async def _take_snapshot(self, request: DqRequest) -> None:
+        """Until the read has its snapshot, no change may pass; the answer then takes its own time."""
+        collection = self._collection
+        try:
+            if self._unable is not None:
+                raise Unavailable(
+                    f"query node {self._node_id} cannot serve this version: {self._unable.message}"
+                )
+            read = await self._read_of(request)
+            if self._part.leads or self._part.segments:
+                await collection.clock.reached(_read_ts(read), request.timeout_s)
+                snapshot = collection.snapshot
+            else:  # a node with nothing of the collection has nothing to wait for
+                snapshot = replace(collection.snapshot, service_ts=_read_ts(read))
+            work = self._answer(_Turn(request, read, snapshot, self._part))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
+            work = self._refuse(request, error)
+        task = asyncio.create_task(work)
+        self._answering.add(task)
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._answering.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.warning("answer not delivered", error=f"{type(error).__name__}: {error}")
+
+    async def _read_of(self, request: DqRequest) -> Read:
+        data = request.read or await self._proxies(request.proxy).fetch_read(request.request_id)
+        return decode_read(data, self._compiled)
+
+    def _compiled(self, text: str, values: Mapping[str, object]) -> BoundFilter:
+        return compile_filter(text, self._collection.schema, values) if values else self._compile(text)
+
+    async def _answer(self, turn: _Turn) -> None:
+        request, part = turn.request, turn.part
+        try:
+            answer = await self._offload(self._work, turn.snapshot, turn.read)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
+            await self._refuse(request, error)
+            return
+        if len(answer) > PAYLOAD_MAX_BYTES:
+            await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
+            answer = b""
+        result = DqResult(
+            request_id=request.request_id,
+            node_id=self._node_id,
+            version=turn.snapshot.version,
+            vchannels=part.leads,
+            segments=part.segments,
+            sealed=part.sealed,
+            service_ts=turn.snapshot.service_ts,
+            answer=answer,
+        )
+        await self._channels.publish(request.results, encode_result(result))
+
+    def _work(self, snapshot: Snapshot, read: Read) -> bytes:
+        answer: Answer
+        if isinstance(read, NodeSearch):
+            answer = search(snapshot, read, self._threads)
+        elif isinstance(read, NodeCount):
+            answer = count(snapshot, read.query)
+        else:
+            answer = query(snapshot, read)
+        return encode_answer(answer)
+
+    async def _refuse(self, request: DqRequest, error: Exception) -> None:
+        if not isinstance(error, ElanusError):
+            _log.error("read failed", exc_info=error)
+            error = Internal(f"query node {self._node_id}: {type(error).__name__}: {error}")
+        told = (type(error).__name__, error.message)
+        version = self._collection.snapshot.version
+        result = DqResult(request.request_id, self._node_id, version, (), (), (), 0, told)
+        await self._channels.publish(request.results, encode_result(result))
+
+
+def _read_ts(read: Read) -> Timestamp:
+    return read.query.read_ts if isinstance(read, NodeCount) else read.read_ts

@@ -1,0 +1,83 @@
+"""Query channels inside one process: for tests, the simulator, and a cluster's roles run together.
+
+The same promises as a broker's: one order per channel, positions from 1 on, and a channel that is removed is
+lost to all its readers. A bounded number of messages is kept; whoever asks for an older one has lost it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from elanus.core.errors import ChannelLost
+from elanus.rpc.querychannel import ChannelReader
+
+KEPT_MAX_MESSAGES = 10_000
+
+
+class _Channel:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.messages: deque[bytes] = deque(maxlen=KEPT_MAX_MESSAGES)
+        self.published = 0
+        self.lost = False
+        self.news = asyncio.Event()
+
+    @property
+    def first(self) -> int:
+        return self.published - len(self.messages) + 1
+
+    def tell(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+class MemoryChannels:
+    """Implements `elanus.rpc.querychannel.QueryChannels`. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, _Channel] = {}
+
+    async def create(self, channel: str) -> None:
+        self._channels.setdefault(channel, _Channel(channel))
+
+    async def remove(self, channel: str) -> None:
+        removed = self._channels.pop(channel, None)
+        if removed is not None:
+            removed.lost = True
+            removed.tell()
+
+    async def publish(self, channel: str, message: bytes) -> int:
+        found = self._found(channel)
+        found.messages.append(message)
+        found.published += 1
+        found.tell()
+        return found.published
+
+    async def open_reader(self, channel: str, start: int) -> ChannelReader:
+        return _Reader(self._found(channel), start)
+
+    def _found(self, channel: str) -> _Channel:
+        found = self._channels.get(channel)
+        if found is None:
+            raise ChannelLost(f"query channel {channel} does not exist: ask querycoord for its successor")
+        return found
+
+
+class _Reader:
+    def __init__(self, channel: _Channel, start: int) -> None:
+        self._channel = channel
+        self._next = start or channel.first
+
+    async def next(self) -> tuple[int, bytes]:
+        channel = self._channel
+        while not channel.lost and self._next > channel.published:
+            await channel.news.wait()
+        if channel.lost or self._next < channel.first:
+            raise ChannelLost(f"query channel {channel.name} is lost to this reader: ask for its successor")
+        position = self._next
+        self._next += 1
+        return position, channel.messages[position - channel.first]
+
+    async def close(self) -> None:
+        """Nothing is held."""
