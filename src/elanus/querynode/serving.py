@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import structlog
 
-from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable
+from elanus.core.errors import ElanusError, Internal, Unavailable
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter, compile_filter
@@ -133,7 +133,7 @@ class ChannelServing:
                     self._take_version(message)
                 elif message.collection_id == self._collection.collection_id:
                     self._begin(message)
-        except ChannelLost as error:
+        except ElanusError as error:
             _log.info("query channel lost", channel=self.channel, error=error.message)
         finally:
             await reader.close()

@@ -1,0 +1,260 @@
+"""Reads over many query nodes: one request on a replica's query channel, answers on a channel of our own.
+
+The reading thread writes the request, waits for the answers to be complete and merges them. Which nodes
+there are it need not know. With several replicas reads take turns; one that fails because a node or a
+channel went away is tried once on each other replica before the client hears of it.
+
+A weak read takes the newest moment that is known to be served. That is known from the answers to the reads
+before it and, when those are old, from the ticks that rootcoord has written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import structlog
+
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import ChannelLost, DeadlineExceeded, ElanusError, Internal, Unavailable
+from elanus.core.ids import CollectionID, NodeID
+from elanus.core.schema import TIMESTAMP_FIELD
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.proxy.gathering import Gathering
+from elanus.proxy.merging import merge_hits, merge_rows
+from elanus.rpc.querychannel import (
+    PAYLOAD_MAX_BYTES,
+    DqRequest,
+    QueryChannelInfo,
+    QueryChannels,
+    decode_result,
+    encode_message,
+)
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.rpc.reads import Answer, NodeCount, Read, encode_read
+from elanus.rpc.rootcoord import RootCoordApi
+
+_FRESH_S = 0.5
+"""What was known to be served this long ago is looked up anew for a weak read."""
+_RETRY_PAUSE_S = 0.5
+_log = structlog.get_logger("proxy")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    ts: Timestamp
+    seen_s: float
+
+
+class FanOut:
+    """Implements `QueryNodeReads` and `ReadPayloads`.
+
+    ``results`` is this proxy's own channel of answers. ``timeout_s``: the longest a read may take. Reads come
+    from any thread; everything else happens on the loop that `start` runs on.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        results: str,
+        channels: QueryChannels,
+        querycoord: QueryCoordApi,
+        rootcoord: RootCoordApi,
+        timeout_s: float,
+    ) -> None:
+        self._node_id = node_id
+        self._results = results
+        self._channels = channels
+        self._querycoord = querycoord
+        self._rootcoord = rootcoord
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._turns = itertools.count()
+        self._gatherings: dict[int, Gathering] = {}
+        self._replicas: dict[CollectionID, tuple[QueryChannelInfo, ...]] = {}
+        self._served: dict[CollectionID, _Served] = {}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._channels.create(self._results)
+        self._task = asyncio.create_task(self._receive(), name="read results")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._channels.remove(self._results)
+        for gathering in tuple(self._gatherings.values()):
+            gathering.fail(Unavailable("the proxy is stopping; use another"))
+
+    # what others tell
+
+    def node_lost(self, node_id: NodeID) -> None:
+        """A query node's session ended."""
+        for gathering in tuple(self._gatherings.values()):
+            gathering.lost(node_id)
+
+    def forget(self, collection_id: CollectionID) -> None:
+        """The collection was released, or its channels are others now."""
+        self._replicas.pop(collection_id, None)
+        self._served.pop(collection_id, None)
+
+    async def fetch_read(self, request_id: int) -> bytes:
+        return self._gathering(request_id).read
+
+    async def give_answer(self, request_id: int, node_id: NodeID, answer: bytes) -> None:
+        gathering = self._gatherings.get(request_id)
+        if gathering is not None:
+            gathering.given[node_id] = answer
+
+    def _gathering(self, request_id: int) -> Gathering:
+        gathering = self._gatherings.get(request_id)
+        if gathering is None:
+            raise Unavailable(f"read {request_id} was given up by its proxy")
+        return gathering
+
+    async def _receive(self) -> None:
+        while True:
+            try:
+                reader = await self._channels.open_reader(self._results, 0)
+                while True:
+                    _, data = await reader.next()
+                    result = decode_result(data)
+                    gathering = self._gatherings.get(result.request_id)
+                    if gathering is not None:  # else it comes late: its read was given up
+                        gathering.take(result)
+            except ElanusError as error:
+                _log.warning("channel of answers lost", error=error.message)
+                for pending in tuple(self._gatherings.values()):
+                    pending.fail(Unavailable(f"the channel of answers was lost ({error.message}); retry"))
+                await asyncio.sleep(_RETRY_PAUSE_S)
+                await self._recreate()
+
+    async def _recreate(self) -> None:
+        try:
+            await self._channels.create(self._results)
+        except ElanusError as error:
+            _log.info("channel of answers not there yet", error=error.message)
+
+    # reads, from any thread
+
+    def service_time(self, collection_id: CollectionID) -> Timestamp:
+        known = self._served.get(collection_id)
+        if known is None or time.monotonic() - known.seen_s > _FRESH_S:
+            replicas = self._replicas_of(collection_id)
+            ticks = self._on_loop(self._rootcoord.ticks())
+            pchannels = {pchannel_of(vchannel) for vchannel in replicas[0].vchannels}
+            ts = min((ticks.get(p, NO_TIMESTAMP) for p in pchannels), default=NO_TIMESTAMP)
+            known = _Served(max(ts, known.ts if known else NO_TIMESTAMP), time.monotonic())
+            self._served[collection_id] = known
+        return known.ts
+
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
+        """Every node waits by itself, when the read has come to it."""
+
+    def search(self, request: NodeSearch) -> NodeHits:
+        parts = self._read(request.collection_id, request)
+        return merge_hits([_as(NodeHits, part) for part in parts], request.k)
+
+    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
+        wanted = replace(request, output_fields=(*request.output_fields, TIMESTAMP_FIELD))
+        parts = [_as(dict, part) for part in self._read(request.collection_id, wanted)]
+        key = next(iter(parts[0]))  # a node names the primary key first
+        return merge_rows(parts, key, request.limit)
+
+    def count(self, request: NodeQuery) -> int:
+        return sum(_as(int, part) for part in self._read(request.collection_id, NodeCount(request)))
+
+    def _read(self, collection_id: CollectionID, read: Read) -> list[Answer]:
+        """Ask the replicas in turn until one answers."""
+        deadline_s = time.monotonic() + self._timeout_s
+        data = encode_read(read)
+        replicas = self._replicas_of(collection_id)
+        first = next(self._turns)
+        for attempt in range(len(replicas)):
+            info = replicas[(first + attempt) % len(replicas)]
+            try:
+                return self._ask(info, data, deadline_s)
+            except Unavailable as error:
+                self._replicas.pop(collection_id, None)
+                if attempt == len(replicas) - 1 and not isinstance(error, ChannelLost):
+                    raise
+        # The channels this proxy knew are gone: ask once more, for those that replaced them.
+        return self._ask(self._replicas_of(collection_id)[0], data, deadline_s)
+
+    def _ask(self, info: QueryChannelInfo, data: bytes, deadline_s: float) -> list[Answer]:
+        request_id = next(self._numbers)
+        gathering = self._gatherings[request_id] = Gathering(data, info.vchannels)
+        left_s = max(0.0, deadline_s - time.monotonic())
+        message = encode_message(
+            DqRequest(
+                request_id,
+                self._node_id,
+                self._results,
+                info.collection_id,
+                left_s,
+                data if len(data) <= PAYLOAD_MAX_BYTES else b"",
+            )
+        )
+        try:
+            self._publish(info.channel, message, gathering)
+            answers = gathering.wait(left_s)
+        finally:
+            del self._gatherings[request_id]
+        if answers is None:
+            raise DeadlineExceeded(
+                f"the query nodes of collection {info.collection_id} did not all answer within "
+                f"{self._timeout_s:g} s ({gathering.missing()}); retry"
+            )
+        self._saw(info.collection_id, Timestamp(gathering.service_ts))
+        return answers
+
+    def _publish(self, channel: str, message: bytes, gathering: Gathering) -> None:
+        """Does not wait for the broker: the answers tell that it has the message."""
+
+        async def publish() -> None:
+            try:
+                await self._channels.publish(channel, message)
+            except ElanusError as error:
+                gathering.fail(error)
+
+        asyncio.run_coroutine_threadsafe(publish(), self._running_loop())
+
+    def _saw(self, collection_id: CollectionID, ts: Timestamp) -> None:
+        with self._lock:
+            known = self._served.get(collection_id)
+            if known is None or ts > known.ts:
+                self._served[collection_id] = _Served(ts, time.monotonic())
+
+    def _replicas_of(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        """Raises `CollectionNotLoaded`."""
+        replicas = self._replicas.get(collection_id)
+        if replicas is None:
+            replicas = self._on_loop(self._querycoord.query_channels(collection_id))
+            self._replicas[collection_id] = replicas
+        return replicas
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(self._timeout_s)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise Internal("the proxy's fan-out has not been started")
+        return self._loop
+
+
+def _as(kind: type[T], answer: Answer) -> T:
+    if not isinstance(answer, kind):
+        raise Internal(f"a query node answered with {type(answer).__name__}, not {kind.__name__}")
+    return answer

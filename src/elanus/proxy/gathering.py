@@ -1,0 +1,84 @@
+"""Collecting one read's answers from the nodes of a replica, until they are all there is.
+
+A read is complete when every vchannel of the collection and every sealed segment of one version has been
+searched: whoever answers says what it has searched and what its version consists of. Nothing has to be known
+beforehand of who holds what, so it does not matter if that changes meanwhile. A node that is lost before it
+has answered ends the read at once, with its name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+from elanus.core.errors import ElanusError, Internal, Unavailable, all_error_types
+from elanus.core.ids import NodeID, SegmentID
+from elanus.rpc.querychannel import DqResult
+from elanus.rpc.reads import Answer, decode_answer
+
+
+class Gathering:
+    """One read under way. Results come in on the event loop, one thread waits.
+
+    ``read``: its bytes, for nodes that fetch them. ``vchannels``: all of the collection.
+    """
+
+    def __init__(self, read: bytes, vchannels: Collection[str]) -> None:
+        self.read = read
+        self.service_ts = 0
+        self.given: dict[NodeID, bytes] = {}
+        """Answers that came beside the channel, ahead of their results."""
+        self._vchannels = frozenset(vchannels)
+        self._results: dict[NodeID, DqResult] = {}
+        self._done = threading.Event()
+        self._error: ElanusError | None = None
+
+    def take(self, result: DqResult) -> None:
+        """A node's result; of one that has answered already it is ignored."""
+        if self._done.is_set() or result.node_id in self._results:
+            return
+        kind, text = result.error
+        if kind:
+            self.fail(all_error_types().get(kind, Internal)(text))
+            return
+        self._results[result.node_id] = result
+        if self._is_complete():
+            self.service_ts = min(r.service_ts for r in self._results.values() if r.vchannels)
+            self._done.set()
+
+    def _is_complete(self) -> bool:
+        results = self._results.values()
+        if len({result.version for result in results}) > 1:
+            self.fail(Unavailable("query nodes answered under different versions of the collection; retry"))
+            return False
+        vchannels = {v for result in results for v in result.vchannels}
+        segments: set[SegmentID] = {s for result in results for s in result.segments}
+        wanted = next(iter(results)).sealed
+        return self._vchannels <= vchannels and segments.issuperset(wanted)
+
+    def lost(self, node_id: NodeID) -> None:
+        """A node is gone."""
+        if node_id not in self._results:
+            self.fail(Unavailable(f"query node {node_id} went away before it had answered; retry"))
+
+    def fail(self, error: ElanusError) -> None:
+        if not self._done.is_set():
+            self._error = error
+            self._done.set()
+
+    def wait(self, timeout_s: float) -> list[Answer] | None:
+        """The nodes' answers; None when they are not complete in time. Raises what the read failed with."""
+        if not self._done.wait(timeout_s):
+            return None
+        if self._error is not None:
+            raise self._error
+        return [
+            decode_answer(result.answer or self.given.get(node_id, b""))
+            for node_id, result in self._results.items()
+        ]
+
+    def missing(self) -> str:
+        """What has not been searched yet, for an error text."""
+        answered = ", ".join(map(str, sorted(self._results))) or "none"
+        vchannels = {v for result in self._results.values() for v in result.vchannels}
+        return f"answers came from nodes: {answered}; vchannels missing: {sorted(self._vchannels - vchannels)}"
