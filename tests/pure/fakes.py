@@ -240,8 +240,10 @@ class FakeQueryCoord:
         self.statuses: list[Any] = []
         self.held: tuple[Any, ...] = ()
 
-    async def load(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
-        self.calls.note("load", (collection_id, partition_ids))
+    async def load(
+        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
+    ) -> None:
+        self.calls.note("load", (collection_id, partition_ids, replicas))
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         self.calls.note("release", (collection_id, partition_ids))

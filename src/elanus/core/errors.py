@@ -29,6 +29,7 @@
     ├── PartitionNotFound             200   1
     ├── PartitionNotLoaded            201   1
     ├── ResourceGroupNotFound         300   1
+    ├── NodesNotEnough                302   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
     ├── IndexNotFound                 700  25
     ├── IndexConflict                 702   1
@@ -177,6 +178,10 @@ class PartitionNotLoaded(ElanusError):
 
 class ResourceGroupNotFound(ElanusError):
     code = 300
+
+
+class NodesNotEnough(ElanusError):
+    code = 302
 
 
 class SegmentNotFound(ElanusError):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elanus.core.errors import InsufficientMemory
+from elanus.core.errors import InsufficientMemory, NodesNotEnough
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 
 OVERLOAD_SHARE = 0.9
@@ -147,11 +147,13 @@ def place_channels(
 ) -> dict[str, NodeID]:
     """A node for each vchannel: the one it has, if that is there, else the one with fewest.
 
-    ``nodes``: how many vchannels of other collections each node follows. Raises `InsufficientMemory` when
-    there is no node.
+    ``nodes``: how many vchannels of other collections each node follows. Raises `NodesNotEnough` when
+    there is none.
     """
     if not nodes:
-        raise InsufficientMemory("no query node is alive to follow the collection's vchannels: start one")
+        raise NodesNotEnough(
+            "nodes not enough: no query node is alive to follow the collection's vchannels: start one"
+        )
     load = dict(nodes)
     placed: dict[str, NodeID] = {}
     for vchannel in vchannels:

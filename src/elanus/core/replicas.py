@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from elanus.core.errors import InsufficientMemory
+from elanus.core.errors import NodesNotEnough
 from elanus.core.ids import NodeID
 
 
@@ -21,13 +21,13 @@ def group_nodes(
     """The nodes of each replica, numbered from 0.
 
     ``current``: the grouping so far. Nodes that are alive keep their replica, new ones join the smallest;
-    a replica that lost all its nodes gets one from the largest. Raises `InsufficientMemory` when there are
+    a replica that lost all its nodes gets one from the largest. Raises `NodesNotEnough` when there are
     fewer nodes than replicas.
     """
     if len(alive) < replicas:
-        raise InsufficientMemory(
-            f"{replicas} replicas need as many query nodes, {len(alive)} are alive: start more nodes, or "
-            "load with a smaller replica_number"
+        raise NodesNotEnough(
+            f"nodes not enough: replica_number {replicas} needs as many query nodes, {len(alive)} are alive: "
+            "start more nodes, or use a smaller replica_number"
         )
     groups: dict[int, list[NodeID]] = {
         number: [n for n in current.get(number, ()) if n in alive] for number in range(replicas)

@@ -81,4 +81,6 @@ class Gathering:
         """What has not been searched yet, for an error text."""
         answered = ", ".join(map(str, sorted(self._results))) or "none"
         vchannels = {v for result in self._results.values() for v in result.vchannels}
-        return f"answers came from nodes: {answered}; vchannels missing: {sorted(self._vchannels - vchannels)}"
+        return (
+            f"answers came from nodes: {answered}; vchannels missing: {sorted(self._vchannels - vchannels)}"
+        )

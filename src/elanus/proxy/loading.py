@@ -9,7 +9,6 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DatabaseNotFound,
     IndexNotFound,
-    NotSupported,
     PartitionNotFound,
     PartitionNotLoaded,
 )
@@ -29,11 +28,6 @@ class Loading(Verbs):
         self, database: str, collection: str, partitions: Sequence[str], replicas: int, refresh: bool
     ) -> None:
         """``refresh`` asks for segments added since the load; those are served anyway."""
-        if replicas > 1:
-            raise NotSupported(
-                f"nodes not enough: replica_number {replicas} needs as many query nodes, and this server "
-                "has 1: use replica_number=1"
-            )
         cached = self._collection(database, collection)
         wanted = partition_ids(cached, tuple(partitions))
         for field in cached.view.schema.vector_fields:
@@ -42,7 +36,7 @@ class Loading(Verbs):
                     f"there is no vector index on field: [{field.name}], please create index firstly: "
                     f"index not found[collection={collection}]"
                 )
-        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted))
+        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted, replicas))
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
         cached = self._collection(database, collection)

@@ -1,7 +1,8 @@
 """The query coordinator role: one loader per loaded collection.
 
-A loader is woken by every change of the data or of its indexes, and when its query node is seen not to
-serve it: a node that was restarted knows nothing, and tells nobody.
+A loader is woken by every change of the data or of its indexes, and when its query nodes are seen not to
+serve it: a node that was restarted knows nothing, and tells nobody. From time to time the segments of each
+collection are made even over the nodes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from elanus.core.errors import CollectionNotFound, ElanusError
-from elanus.core.ids import CollectionID, NodeID, PartitionID
+from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.querycoord.loader import CollectionLoader, Peers
 from elanus.querycoord.state import LoadState, with_partitions, without_partitions
+from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.querycoord import LoadStatus
-from elanus.rpc.querynode import SegmentServing
+from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
@@ -25,11 +27,15 @@ _log = structlog.get_logger("querycoord")
 
 
 class QueryCoord:
-    """Implements `elanus.rpc.querycoord.QueryCoordApi`, over one query node."""
+    """Implements `elanus.rpc.querycoord.QueryCoordApi`.
 
-    def __init__(self, state: LoadState, peers: Peers) -> None:
+    ``balance_interval_s``: how often segments are spread evenly.
+    """
+
+    def __init__(self, state: LoadState, peers: Peers, *, balance_interval_s: float = 60.0) -> None:
         self._state = state
         self._peers = peers
+        self._balance_interval_s = balance_interval_s
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
         self._followers: list[asyncio.Task[None]] = []
@@ -38,11 +44,12 @@ class QueryCoord:
         """Serve again what was loaded; returns at once, the loads go on in the background."""
         now = await self._peers.root.alloc_timestamp(1)
         for load in await self._state.all():
-            self._begin(CollectionLoader(load, self._peers, now))
+            self._begin(CollectionLoader(load, self._peers, self._state, now))
         self._followers = [
             asyncio.create_task(self._follow(self._peers.data.wait_change), name="follow datacoord"),
             asyncio.create_task(self._follow(self._peers.index.wait_change), name="follow indexcoord"),
-            asyncio.create_task(self._watch_node(), name="watch the query node"),
+            asyncio.create_task(self._watch_nodes(), name="watch the query nodes"),
+            asyncio.create_task(self._balance(), name="balance"),
         ]
 
     async def stop(self) -> None:
@@ -51,18 +58,23 @@ class QueryCoord:
         await asyncio.gather(*self._followers, return_exceptions=True)
         await asyncio.gather(*(loader.stop() for loader in self._loaders.values()))
 
-    async def load(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
+    async def load(
+        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
+    ) -> None:
         async with self._lock:
             await self._peers.root.collection_by_id(collection_id)
             loader = self._loaders.get(collection_id)
-            load = with_partitions(loader.load if loader else None, collection_id, partition_ids)
+            load = with_partitions(loader.load if loader else None, collection_id, partition_ids, replicas)
             if loader is not None and loader.load == load:
                 return
-            await self._state.put(load)
             now = await self._peers.root.alloc_timestamp(1)
             if loader is None:
-                self._begin(CollectionLoader(load, self._peers, now))
+                loader = CollectionLoader(load, self._peers, self._state, now)
+                await loader.check_fits(await self._statuses())
+                await self._state.put(load)
+                self._begin(loader)
             else:
+                await self._state.put(load)
                 await loader.change(load, now)
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
@@ -82,23 +94,61 @@ class QueryCoord:
                 await loader.change(rest, await self._peers.root.alloc_timestamp(1))
                 return
             await self._state.remove(collection_id)
-            await self._loaders.pop(collection_id).stop()
-            await self._peers.node.release_collection(collection_id)
+            del self._loaders[collection_id]
+            await loader.stop()
+            await loader.release(await self._statuses())
 
     async def loads(self) -> tuple[LoadStatus, ...]:
-        status = await self._peers.node.status()
+        statuses = await self._statuses()
         found = []
         for loader in tuple(self._loaders.values()):
             try:
-                percentages = await loader.percentages(status)
+                percentages = await loader.percentages(statuses)
             except CollectionNotFound:
                 continue
             found.append(LoadStatus(loader.collection_id, loader.load.whole, percentages))
         return tuple(found)
 
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]:
-        status = await self._peers.node.status()
-        return tuple((status.node_id, s) for s in status.segments if s.collection_id == collection_id)
+        return tuple(
+            (node_id, serving)
+            for node_id, status in (await self._statuses()).items()
+            for serving in status.segments
+            if serving.collection_id == collection_id
+        )
+
+    async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        return self._loaded(collection_id).channels()
+
+    async def load_balance(
+        self,
+        collection_id: CollectionID,
+        source: NodeID,
+        targets: tuple[NodeID, ...],
+        segment_ids: tuple[SegmentID, ...],
+    ) -> None:
+        self._loaded(collection_id).move_from(source, targets, segment_ids, await self._statuses())
+
+    def _loaded(self, collection_id: CollectionID) -> CollectionLoader:
+        loader = self._loaders.get(collection_id)
+        if loader is None:
+            raise CollectionNotLoaded(f"collection not loaded[collection={collection_id}]")
+        return loader
+
+    async def _statuses(self) -> dict[NodeID, QueryNodeStatus]:
+        """Of the nodes that answer; of the others their sessions will tell."""
+        fleet = self._peers.fleet
+        nodes = fleet.alive()
+        answers = await asyncio.gather(*(fleet.node(n).status() for n in nodes), return_exceptions=True)
+        found: dict[NodeID, QueryNodeStatus] = {}
+        for node_id, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, QueryNodeStatus):
+                found[node_id] = answer
+            elif not isinstance(answer, ElanusError):
+                raise answer
+        if nodes and not found:
+            raise Unavailable(f"none of the query nodes answers: {', '.join(map(str, nodes))}; retry")
+        return found
 
     def _begin(self, loader: CollectionLoader) -> None:
         self._loaders[loader.collection_id] = loader
@@ -118,14 +168,26 @@ class QueryCoord:
                 for loader in self._loaders.values():
                     loader.wake()
 
-    async def _watch_node(self) -> None:
+    async def _watch_nodes(self) -> None:
         while True:
             await asyncio.sleep(_NODE_LOOK_S)
             try:
-                status = await self._peers.node.status()
+                statuses = await self._statuses()
             except ElanusError as error:
-                _log.info("cannot see the query node", error=error.message)
+                _log.info("cannot see the query nodes", error=error.message)
                 continue
             for loader in self._loaders.values():
-                if not loader.is_served(status):
+                if not loader.is_served(statuses):
                     loader.wake()
+
+    async def _balance(self) -> None:
+        while True:
+            await asyncio.sleep(self._balance_interval_s)
+            try:
+                statuses = await self._statuses()
+            except ElanusError:
+                continue  # the watch tells of it
+            for loader in self._loaders.values():
+                moves = loader.balance(statuses)
+                if moves:
+                    _log.info("balance", collection=loader.collection_id, segments=moves)

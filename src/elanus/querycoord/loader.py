@@ -1,9 +1,7 @@
-"""One loaded collection: brings what its query node serves to what datacoord and indexcoord have.
+"""One loaded collection: brings what its replicas serve to what datacoord and indexcoord have.
 
-Level-triggered: it looks at what is persisted and at what the node serves, and does what is missing, in
-the order that loses and doubles nothing: follow the vchannels, load segments beside what is served, then
-announce one new version that names them all (seed 5). The same steps are the first load, a handoff of a
-flushed segment, the exchange for an indexed copy, and the recovery of a node that came back empty.
+Level-triggered: woken by every change, it takes one look at what is persisted (`elanus.querycoord.target`)
+and has each replica do what is missing (`elanus.querycoord.replica`).
 """
 
 from __future__ import annotations
@@ -14,30 +12,27 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
-from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, InvalidParameter
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.placement import NodeRoom, Piece, balance, place
+from elanus.core.replicas import group_nodes
 from elanus.core.timestamps import Timestamp
-from elanus.querycoord.state import Load
-from elanus.rpc.datacoord import DataCoordApi, RecoveryInfo
+from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.replica import Replica, room_of
+from elanus.querycoord.state import Load, LoadState, ReplicaRecord
+from elanus.querycoord.target import Target, find_target
+from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.querynode import (
-    FieldIndexSpec,
-    LoadCollection,
-    LoadSegment,
-    QueryNodeApi,
-    QueryNodeStatus,
-    SealedSegmentsChange,
-    SegmentServing,
-    WatchVchannel,
-)
+from elanus.rpc.querychannel import QueryChannelInfo
+from elanus.rpc.querynode import QueryNodeStatus
 from elanus.rpc.rootcoord import RootCoordApi
 
 _RETRY_PAUSE_S = 0.5
 _RETRY_PAUSE_MAX_S = 15.0
 _log = structlog.get_logger("querycoord")
+
+Statuses = Mapping[NodeID, QueryNodeStatus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +40,20 @@ class Peers:
     root: RootCoordApi
     data: DataCoordApi
     index: IndexCoordApi
-    node: QueryNodeApi
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What should be served, as of one look at the metadata."""
-
-    collection: Collection
-    partition_ids: tuple[PartitionID, ...]
-    recovery: RecoveryInfo
-    segments: Mapping[SegmentID, SegmentManifest]
-    indexes: tuple[Index, ...]
-    files: Mapping[SegmentID, tuple[IndexFile, ...]]
+    fleet: Fleet
 
 
 class CollectionLoader:
-    """``load_ts``: the load is complete when the node has caught up with this moment."""
+    """``load_ts``: the load is complete when the nodes have caught up with this moment."""
 
-    def __init__(self, load: Load, peers: Peers, load_ts: Timestamp) -> None:
+    def __init__(self, load: Load, peers: Peers, state: LoadState, load_ts: Timestamp) -> None:
         self.load = load
         self._peers = peers
+        self._state = state
         self._load_ts = load_ts
         self._initial: dict[SegmentID, PartitionID] | None = None
-        self._vchannels: tuple[str, ...] = ()
+        self._replicas: list[Replica] = []
+        self._moves: dict[SegmentID, NodeID] = {}
         self._wake = asyncio.Event()
         self._wake.set()
         self._task: asyncio.Task[None] | None = None
@@ -93,31 +78,59 @@ class CollectionLoader:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def is_served(self, status: QueryNodeStatus) -> bool:
-        """Whether the node has a version of the collection and follows all of its vchannels."""
-        fails = any(v in status.failures for v in self._vchannels)
-        return bool(status.versions.get(self.collection_id)) and not fails
+    async def release(self, alive: Mapping[NodeID, QueryNodeStatus]) -> None:
+        """Have every node let go of the collection, and close its channels. After `stop`."""
+        for replica in self._replicas:
+            await self._peers.fleet.close_channel(replica.info)
+        for node_id in alive:
+            await self._peers.fleet.node(node_id).release_collection(self.collection_id)
 
-    async def percentages(self, status: QueryNodeStatus) -> dict[PartitionID, int]:
-        """How far each partition's load has come; 100 only when it answers as of the load."""
+    # what is served
+
+    def channels(self) -> tuple[QueryChannelInfo, ...]:
+        """The replicas that can be read. Raises `CollectionNotLoaded` while there is none."""
+        infos = tuple(replica.info for replica in self._replicas if replica.info.version)
+        if not infos:
+            raise CollectionNotLoaded(f"collection not fully loaded[collection={self.collection_id}]; retry")
+        return infos
+
+    def is_served(self, statuses: Statuses) -> bool:
+        """Whether every replica is served by nodes that are there."""
+        return bool(self._replicas) and all(replica.is_served(statuses) for replica in self._replicas)
+
+    async def percentages(self, statuses: Statuses) -> dict[PartitionID, int]:
+        """How far each partition's load has come; 100 only when all replicas answer as of the load."""
         collection = await self._peers.root.collection_by_id(self.collection_id)
-        served = _served(status, self.collection_id)
-        ready = self._is_ready(collection, status, served)
-        return {p: 100 if ready else self._share(p, served) for p in self.load.partitions_of(collection)}
+        ready = self._is_ready(statuses)
+        here = [replica.here(statuses) for replica in self._replicas]
+        return {p: 100 if ready else self._share(p, here) for p in self.load.partitions_of(collection)}
 
-    def _is_ready(
-        self, collection: Collection, status: QueryNodeStatus, served: Mapping[SegmentID, SegmentServing]
-    ) -> bool:
-        if self._initial is None or not status.versions.get(self.collection_id):
+    def _is_ready(self, statuses: Statuses) -> bool:
+        if self._initial is None or not self.is_served(statuses):
             return False
-        caught_up = all(status.service_times.get(v, 0) >= self._load_ts for v in collection.vchannels)
-        return caught_up and all(segment_id in served for segment_id in self._initial)
+        caught_up = all(
+            statuses[node_id].service_times.get(vchannel, 0) >= self._load_ts
+            for replica in self._replicas
+            for vchannel, node_id in replica.info.vchannels.items()
+        )
+        return caught_up and all(self._initial.keys() <= r.serving(statuses).keys() for r in self._replicas)
 
-    def _share(self, partition_id: PartitionID, served: Mapping[SegmentID, SegmentServing]) -> int:
-        wanted = [s for s, p in (self._initial or {}).items() if p == partition_id]
+    def _share(self, partition_id: PartitionID, here: list[set[SegmentID]]) -> int:
+        wanted = {s for s, p in (self._initial or {}).items() if p == partition_id}
         if not wanted:
             return 0
-        return min(99, 100 * sum(s in served for s in wanted) // len(wanted))
+        return min((min(99, 100 * len(wanted & there) // len(wanted)) for there in here), default=0)
+
+    # bringing it about
+
+    async def check_fits(self, statuses: Statuses) -> None:
+        """Raises `InsufficientMemory` when the nodes have no room for the load, or are too few."""
+        group_nodes(tuple(statuses), self.load.replicas, {})
+        target = await self._target(self.load)
+        held = {s.segment_id for status in statuses.values() for s in status.segments}
+        pieces = [target.piece(s) for s in target.segments if s not in held]
+        for _ in range(self.load.replicas):
+            place(pieces, [room_of(n, status) for n, status in statuses.items()])
 
     async def _run(self) -> None:
         pause_s = _RETRY_PAUSE_S
@@ -141,99 +154,88 @@ class CollectionLoader:
                 pause_s = _RETRY_PAUSE_S
 
     async def _reconcile(self) -> None:
-        target = await self._target()
-        status = await self._peers.node.status()
-        self._vchannels = target.collection.vchannels
-        if any(v in status.failures for v in self._vchannels):
-            await self._peers.node.release_collection(self.collection_id)
-            status = await self._peers.node.status()
-        served = _served(status, self.collection_id)
-        await self._follow(target)
-        online = [m for m in target.segments.values() if not _serves(served, m, target)]
-        await self._load(target, online)
-        offline = tuple(s for s in served if s not in target.segments)
-        version = status.versions.get(self.collection_id, 0)
-        if online or offline or not version:
-            await self._peers.node.announce(
-                SealedSegmentsChange(
-                    self.collection_id, version + 1, tuple(m.segment_id for m in online), offline
-                )
-            )
-        # Only now: a partition that was added is complete when the version names its segments.
-        await self._peers.node.set_partitions(self.collection_id, target.partition_ids)
-        for vchannel in target.recovery.vchannels:
-            await self._peers.node.forget_deletes(
-                self.collection_id, vchannel.vchannel, vchannel.checkpoint.ts
-            )
-
-    async def _target(self) -> _Target:
         load, load_ts = self.load, self._load_ts
-        collection = await self._peers.root.collection_by_id(self.collection_id)
-        partition_ids = load.partitions_of(collection)
-        # Files first: a build that finishes after this look is found by the next one.
-        indexes = await self._peers.index.indexes(self.collection_id)
-        files: dict[SegmentID, tuple[IndexFile, ...]] = {}
-        for file in await self._peers.index.index_files(self.collection_id):
-            files[file.segment_id] = (*files.get(file.segment_id, ()), file)
-        recovery = await self._peers.data.recovery_info(self.collection_id)
-        segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
+        target = await self._target(load)
         if self._initial is None and self.load is load:  # else the next look is the first of another load
-            self._initial = {s: m.partition_id for s, m in segments.items()}
-            await self._peers.root.tick_now(tuple(map(pchannel_of, collection.vchannels)), load_ts)
+            self._initial = {s: m.partition_id for s, m in target.segments.items()}
+            await self._peers.root.tick_now(tuple(map(pchannel_of, target.collection.vchannels)), load_ts)
         elif self._initial is not None:
-            self._initial = {s: p for s, p in self._initial.items() if s in segments}
-        return _Target(collection, partition_ids, recovery, segments, indexes, files)
+            self._initial = {s: p for s, p in self._initial.items() if s in target.segments}
+        alive = self._peers.fleet.alive()
+        groups = await self._group(alive)
+        for replica in self._replicas:
+            group = groups[replica.info.replica]
+            statuses = {n: await self._peers.fleet.node(n).status() for n in group}
+            moves = {s: n for s, n in self._moves.items() if n in group}
+            await replica.reconcile(target, load.whole, statuses, moves)
+            self._moves = {s: n for s, n in self._moves.items() if s not in moves}
 
-    async def _follow(self, target: _Target) -> None:
-        collection = target.collection
-        node = self._peers.node
-        await node.load_collection(
-            LoadCollection(
-                self.collection_id,
-                collection.schema,
-                target.partition_ids,
-                tuple(FieldIndexSpec(i.field_id, i.index_id, i.params) for i in target.indexes),
-                collection.vchannels,
-                self.load.whole,
+    async def _target(self, load: Load) -> Target:
+        return await find_target(load, self._peers.root, self._peers.data, self._peers.index)
+
+    async def _group(self, alive: tuple[NodeID, ...]) -> dict[int, tuple[NodeID, ...]]:
+        """The nodes of each replica; replicas come and go with the load's number of them."""
+        if not self._replicas:
+            records = await self._state.replicas(self.collection_id)
+            self._replicas = [Replica(record, self._peers.fleet, self._state) for record in records]
+        for number in range(len(self._replicas), self.load.replicas):
+            record = ReplicaRecord(QueryChannelInfo(self.collection_id, number, "", 0, {}, {}))
+            self._replicas.append(Replica(record, self._peers.fleet, self._state))
+        for surplus in self._replicas[self.load.replicas :]:
+            await self._peers.fleet.close_channel(surplus.info)
+            await self._state.remove_replica(surplus.record)
+        del self._replicas[self.load.replicas :]
+        current = {replica.info.replica: replica.record.nodes for replica in self._replicas}
+        return group_nodes(alive, self.load.replicas, current)
+
+    # balance
+
+    def balance(self, statuses: Statuses) -> int:
+        """Have segments move where that makes the replicas' nodes more even; returns how many will."""
+        moves = {
+            move.segment_id: move.target
+            for replica in self._replicas
+            for move in balance(self._rooms(replica, statuses), self.collection_id)
+        }
+        return self.move(moves)
+
+    def move(self, moves: Mapping[SegmentID, NodeID]) -> int:
+        """Have these segments move; returns how many."""
+        self._moves |= moves
+        if moves:
+            self.wake()
+        return len(moves)
+
+    def move_from(
+        self,
+        source: NodeID,
+        targets: tuple[NodeID, ...],
+        segment_ids: tuple[SegmentID, ...],
+        statuses: Statuses,
+    ) -> int:
+        """See `QueryCoordApi.load_balance`. Returns how many will move."""
+        replica = next((r for r in self._replicas if source in r.record.nodes), None)
+        if replica is None:
+            raise InvalidParameter(
+                f"query node {source} serves no replica of collection {self.collection_id}"
             )
-        )
-        for vchannel in target.recovery.vchannels:
-            growing = tuple(m for m in vchannel.growing if m.partition_id in target.partition_ids)
-            await node.watch_vchannel(
-                WatchVchannel(
-                    self.collection_id,
-                    vchannel.vchannel,
-                    vchannel.checkpoint,
-                    growing,
-                    vchannel.excluded,
-                    vchannel.delta_logs,
-                )
+        others = [n for n in replica.record.nodes if n != source and n in statuses]
+        wrong = [n for n in targets if n not in others]
+        if wrong or not others:
+            raise InvalidParameter(
+                f"segments of node {source} can go to {others or 'no other node'}, not to {wrong or 'any'}: "
+                "the nodes of one replica take over from each other"
             )
+        here = [s for s, n in replica.info.sealed.items() if n == source]
+        strangers = [s for s in segment_ids if s not in here]
+        if strangers:
+            raise InvalidParameter(f"segments {strangers} are not on query node {source}")
+        served = replica.serving(statuses)
+        pieces = [
+            Piece(s, self.collection_id, served[s].memory_bytes if s in served else 0)
+            for s in segment_ids or here
+        ]
+        return self.move(place(pieces, [room_of(n, statuses[n]) for n in targets or others]))
 
-    async def _load(self, target: _Target, segments: list[SegmentManifest]) -> None:
-        vchannels = {v.vchannel: v for v in target.recovery.vchannels}
-        for manifest in segments:
-            vchannel = vchannels[manifest.vchannel]
-            await self._peers.node.load_segment(
-                LoadSegment(
-                    self.collection_id,
-                    manifest,
-                    target.files.get(manifest.segment_id, ()),
-                    vchannel.delta_logs,
-                    vchannel.checkpoint,
-                )
-            )
-
-
-def _served(status: QueryNodeStatus, collection_id: CollectionID) -> dict[SegmentID, SegmentServing]:
-    """The sealed segments that the version in force names."""
-    return {s.segment_id: s for s in status.segments if s.sealed and s.collection_id == collection_id}
-
-
-def _serves(served: Mapping[SegmentID, SegmentServing], manifest: SegmentManifest, target: _Target) -> bool:
-    """Whether the segment is served as it should be: with its index, once that is built."""
-    serving = served.get(manifest.segment_id)
-    if serving is None:
-        return False
-    built = {file.index_id for file in target.files.get(manifest.segment_id, ())}
-    return built <= set(serving.index_ids)
+    def _rooms(self, replica: Replica, statuses: Statuses) -> list[NodeRoom]:
+        return [room_of(n, statuses[n]) for n in replica.record.nodes if n in statuses]

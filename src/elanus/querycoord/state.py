@@ -1,25 +1,38 @@
-"""What querycoord keeps: which collections and partitions are to be served."""
+"""What querycoord keeps: what is to be served, and where it is.
+
+A `ReplicaRecord` is both the per-node record of segments and vchannels, from which the loss of a node is
+mended, and the task that is under way: its ``plan`` is written before the work begins and cleared with the
+version that completes it (seed 5, points 1 and 4).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from elanus.core.catalog import Collection
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.meta.port import Delete, MetaStore, Put
+from elanus.rpc.querychannel import QueryChannelInfo
 
 _LOADS = "querycoord/load/"
+_REPLICAS = "querycoord/replica/"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``whole``: every partition, those created later included; ``partition_ids`` is empty then."""
+    """``whole``: every partition, those created later included; ``partition_ids`` is empty then.
+
+    ``replicas``: how many groups of query nodes hold the collection.
+    """
 
     collection_id: CollectionID
     whole: bool
     partition_ids: tuple[PartitionID, ...]
+    replicas: int = 1
 
     def partitions_of(self, collection: Collection) -> tuple[PartitionID, ...]:
         """The partitions to serve, of those that exist."""
@@ -30,12 +43,35 @@ class Load:
         )
 
 
-def with_partitions(load: Load | None, collection_id: CollectionID, added: tuple[PartitionID, ...]) -> Load:
-    """The load that also serves ``added`` (none: everything)."""
+@dataclass(frozen=True, slots=True)
+class ReplicaRecord:
+    """A replica: its nodes, and what was announced last on its channel.
+
+    ``plan``: segments on their way to a node that no version names there yet.
+    """
+
+    info: QueryChannelInfo
+    nodes: tuple[NodeID, ...] = ()
+    plan: Mapping[SegmentID, NodeID] = field(default_factory=dict)
+
+
+def with_partitions(
+    load: Load | None, collection_id: CollectionID, added: tuple[PartitionID, ...], replicas: int
+) -> Load:
+    """The load that also serves ``added`` (none: everything).
+
+    Raises `InvalidParameter` for another number of replicas than the collection is loaded with.
+    """
+    if load is not None and load.replicas != replicas:
+        raise InvalidParameter(
+            f"can't change the replica number for loaded collection: it is loaded with {load.replicas}, "
+            f"requested {replicas}: release the collection and load it again"
+        )
     if not added or (load is not None and load.whole):
-        return Load(collection_id, whole=True, partition_ids=())
+        return Load(collection_id, whole=True, partition_ids=(), replicas=replicas)
     known = load.partition_ids if load is not None else ()
-    return Load(collection_id, whole=False, partition_ids=tuple(dict.fromkeys((*known, *added))))
+    wanted = tuple(dict.fromkeys((*known, *added)))
+    return Load(collection_id, whole=False, partition_ids=wanted, replicas=replicas)
 
 
 def without_partitions(load: Load, collection: Collection, released: tuple[PartitionID, ...]) -> Load | None:
@@ -43,7 +79,7 @@ def without_partitions(load: Load, collection: Collection, released: tuple[Parti
     if not released:
         return None
     kept = tuple(p for p in load.partitions_of(collection) if p not in released)
-    return Load(load.collection_id, whole=False, partition_ids=kept) if kept else None
+    return replace(load, whole=False, partition_ids=kept) if kept else None
 
 
 class LoadState:
@@ -56,5 +92,26 @@ class LoadState:
     async def put(self, load: Load) -> None:
         await self._meta.txn([Put(f"{_LOADS}{load.collection_id}", msgspec.json.encode(load))])
 
+    async def replicas(self, collection_id: CollectionID) -> list[ReplicaRecord]:
+        """In the order of their numbers."""
+        found = [
+            msgspec.json.decode(stored.value, type=ReplicaRecord)
+            for _, stored in await self._meta.list(f"{_REPLICAS}{collection_id}/")
+        ]
+        return sorted(found, key=lambda record: record.info.replica)
+
+    async def put_replica(self, record: ReplicaRecord) -> None:
+        await self._meta.txn([Put(_replica_key(record.info), msgspec.json.encode(record))])
+
+    async def remove_replica(self, record: ReplicaRecord) -> None:
+        await self._meta.txn([Delete(_replica_key(record.info))])
+
     async def remove(self, collection_id: CollectionID) -> None:
-        await self._meta.txn([Delete(f"{_LOADS}{collection_id}")])
+        """The load, with its replicas."""
+        records = await self.replicas(collection_id)
+        load = Delete(f"{_LOADS}{collection_id}")
+        await self._meta.txn([load, *(Delete(_replica_key(record.info)) for record in records)])
+
+
+def _replica_key(info: QueryChannelInfo) -> str:
+    return f"{_REPLICAS}{info.collection_id}/{info.replica}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -58,7 +59,8 @@ class QueryNode:
     """Implements `QueryNodeApi` and `QueryNodeReads` of `elanus.rpc.querynode`.
 
     ``scratch``: a directory of its own for files that the store does not have locally. ``search_threads``:
-    cores that one large batch of queries may use. ``channels`` and ``proxies``: how reads reach a node that
+    cores that one large batch of queries may use. ``capacity_bytes``: the memory it may fill with segments, 0
+    when nobody said. ``channels`` and ``proxies``: how reads reach a node that
     is not in its proxies' process.
     """
 
@@ -71,6 +73,7 @@ class QueryNode:
         *,
         scratch: Path,
         search_threads: int = 1,
+        capacity_bytes: int = 0,
         channels: QueryChannels | None = None,
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
     ) -> None:
@@ -80,6 +83,7 @@ class QueryNode:
         self._offload = offload
         self._scratch = scratch
         self._search_threads = search_threads
+        self._capacity_bytes = capacity_bytes
         self._channels = channels
         self._proxies = proxies
         self._collections: dict[CollectionID, Collection] = {}
@@ -218,7 +222,8 @@ class QueryNode:
 
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
-        return node_status(self._node_id, self._collections, followed)
+        status = node_status(self._node_id, self._collections, followed)
+        return replace(status, capacity_bytes=self._capacity_bytes)
 
     # reads
 

@@ -17,13 +17,16 @@ def node_status(
     query_channels: Mapping[CollectionID, str],
 ) -> QueryNodeStatus:
     """The node's state, as of now. For the loop thread."""
+    segments = tuple(segment for c in collections.values() for segment in _segments(c))
+    staged = sum(s.memory_bytes for c in collections.values() for s in c.staged.values())
     channels = [channel for c in collections.values() for channel in c.channels.values()]
     return QueryNodeStatus(
         node_id=node_id,
         service_times={
             channel.vchannel: channel.tick for channel in channels if channel.follower is not None
         },
-        segments=tuple(segment for c in collections.values() for segment in _segments(c)),
+        segments=segments,
+        used_bytes=staged + sum(segment.memory_bytes for segment in segments),
         growing_bytes=sum(c.growing_bytes for c in collections.values()),
         versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
         loaded=tuple(segment_id for c in collections.values() for segment_id in c.staged),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from elanus.core.ids import CollectionID, NodeID, PartitionID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.querynode import SegmentServing
 
 
@@ -19,8 +20,14 @@ class LoadStatus:
 
 
 class QueryCoordApi(Protocol):
-    async def load(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
-        """Begin to load partitions (none named: the whole collection). Persisted before it returns."""
+    async def load(
+        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
+    ) -> None:
+        """Begin to load partitions (none named: the whole collection). Persisted before it returns.
+
+        Raises `NodesNotEnough` when there are fewer query nodes than replicas, `InsufficientMemory` when they
+        have no room, `InvalidParameter` when the collection is loaded with another number of replicas.
+        """
         ...
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None: ...
@@ -29,3 +36,20 @@ class QueryCoordApi(Protocol):
         ...
 
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]: ...
+    async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        """The channels of the replicas that can be read. Raises `CollectionNotLoaded`."""
+        ...
+
+    async def load_balance(
+        self,
+        collection_id: CollectionID,
+        source: NodeID,
+        targets: tuple[NodeID, ...],
+        segment_ids: tuple[SegmentID, ...],
+    ) -> None:
+        """Move sealed segments (none named: all) from one node to others (none named: any of the replica).
+
+        Returns when that is decided; it goes on in the background. Raises `CollectionNotLoaded`,
+        `InvalidParameter` naming a node or segment that is not where it was said to be.
+        """
+        ...

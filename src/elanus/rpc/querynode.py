@@ -143,6 +143,8 @@ class QueryNodeStatus:
     ``segments`` are those that the versions in force name; ``loaded``: ids of sealed copies that are
     ready and wait for a version. ``late_messages`` were at or below a tick before them, and ignored.
     ``leads``: the vchannels whose growing rows it serves. ``query_channels``: those it follows.
+    ``capacity_bytes``: the memory it may fill with segments, 0 when nobody said; ``used_bytes``: what all
+    copies of segments take, those that wait for a version included.
     ``failures``: vchannels whose following ended in an error, with its text.
     """
 
@@ -156,6 +158,8 @@ class QueryNodeStatus:
     failures: Mapping[str, str] = field(default_factory=dict)
     leads: tuple[str, ...] = ()
     query_channels: Mapping[CollectionID, str] = field(default_factory=dict)
+    capacity_bytes: int = 0
+    used_bytes: int = 0
 
 
 class QueryNodeApi(Protocol):

@@ -35,6 +35,7 @@ from elanus.proxy.measures import Measures
 from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.loader import Peers
 from elanus.querycoord.state import LoadState
 from elanus.querynode.node import QueryNode
@@ -261,7 +262,10 @@ class Online:
         )
 
     def _build_querycoord(self) -> QueryCoord:
-        return QueryCoord(LoadState(self.meta), Peers(self.root, self.data, self.index, self.node))
+        return QueryCoord(
+            LoadState(self.meta),
+            Peers(self.root, self.data, self.index, OneNode(_QUERY_NODE, self.node)),
+        )
 
     def _build_proxy(self, node_id: NodeID) -> Proxy:
         settings = self._settings.proxy

@@ -27,6 +27,7 @@ from elanus.indexcoord.state import IndexState
 from elanus.proxy.measures import NoMeasures
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.loader import Peers
 from elanus.querycoord.state import LoadState
 from elanus.querynode.node import QueryNode
@@ -359,7 +360,8 @@ class System:
 
     def _build_querycoord(self, life: Life) -> QueryCoord:
         node = client(life, self.handles["querynode"], QueryNodeApi)
-        peers = Peers(self._root(life), self._data(life), self._index(life), node)
+        fleet = OneNode(QUERY_NODE, node)
+        peers = Peers(self._root(life), self._data(life), self._index(life), fleet)
         return QueryCoord(LoadState(self.meta.handle(life)), peers)
 
     def _build_proxy(self, name: str, life: Life) -> Proxy:

@@ -258,7 +258,7 @@ class Client:
             cached = await verbs.collection(name)
             if not cached.indexes:
                 raise IndexNotFound(f"collection {name} has no index")
-            await verbs.define("load", lambda: load_collection(cached.collection_id, ()))
+            await verbs.define("load", lambda: load_collection(cached.collection_id, (), 1))
 
         await self._system.ask(self._proxy(), "load", load)
         return "loads"

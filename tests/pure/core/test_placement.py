@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elanus.core.errors import InsufficientMemory
+from elanus.core.errors import InsufficientMemory, NodesNotEnough
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import (
     OVERLOAD_SHARE,
@@ -115,7 +115,7 @@ def test_vchannels_stay_with_a_node_that_lives_and_spread_over_the_rest() -> Non
 
 
 def test_without_a_node_no_vchannel_can_be_followed() -> None:
-    with pytest.raises(InsufficientMemory, match="no query node is alive"):
+    with pytest.raises(NodesNotEnough, match="no query node is alive"):
         place_channels(["a"], {}, {})
 
 
@@ -134,5 +134,5 @@ def test_a_replica_that_lost_its_nodes_gets_one_of_the_largest() -> None:
 
 
 def test_more_replicas_than_nodes_are_refused() -> None:
-    with pytest.raises(InsufficientMemory, match="3 replicas need as many query nodes, 1 are alive"):
+    with pytest.raises(NodesNotEnough, match="replica_number 3 needs as many query nodes, 1 are alive"):
         group_nodes([NodeID(1)], 3, {})

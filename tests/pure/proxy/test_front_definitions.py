@@ -19,7 +19,6 @@ from elanus.core.errors import (
     IndexNotFound,
     InvalidDimension,
     InvalidParameter,
-    NotSupported,
     PartitionNotFound,
     PartitionNotLoaded,
 )
@@ -199,15 +198,11 @@ def test_a_load_names_partitions_by_id() -> None:
 
     bench = asked(load)
     assert bench.query.calls.asked == [
-        ("load", (CID, (OTHER,))),
-        ("load", (CID, ())),
+        ("load", (CID, (OTHER,), 1)),
+        ("load", (CID, (), 1)),
         ("release", (CID, (OTHER,))),
     ]
     refused(lambda b: b.front.load("default", "c", ["nope"], 1, False), PartitionNotFound)
-
-
-def test_more_replicas_than_query_nodes_are_refused_not_ignored() -> None:
-    refused(lambda b: b.front.load("default", "c", [], 2, False), NotSupported, "replica_number 2")
 
 
 @pytest.mark.parametrize(

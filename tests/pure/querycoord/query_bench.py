@@ -14,6 +14,7 @@ from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
 from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.loader import Peers
 from elanus.querycoord.state import LoadState
 from elanus.rpc.datacoord import RecoveryInfo
@@ -106,6 +107,7 @@ class FakeNode:
             growing_bytes=0,
             versions={c: held.version for c, held in self.held.items() if held.version},
             failures=dict(self.failures),
+            loaded=tuple(s for held in self.held.values() for s in held.ready),
         )
 
     def restart(self) -> None:
@@ -149,7 +151,8 @@ class Bench:
         self.node = FakeNode()
 
     async def start(self) -> QueryCoord:
-        peers = Peers(self.root, self.data, self.index, self.node)  # type: ignore[arg-type]
+        fleet = OneNode(NODE, self.node)  # type: ignore[arg-type]
+        peers = Peers(self.root, self.data, self.index, fleet)  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers)
         await self.coord.start()
         return self.coord

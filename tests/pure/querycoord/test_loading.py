@@ -22,7 +22,7 @@ async def loaded(bench: Bench, *partition_ids: PartitionID) -> Bench:
     if CID not in bench.data.recoveries:
         bench.set_data(recovery(bench.collections[0]))
     await bench.start()
-    await bench.coord.load(CID, partition_ids)
+    await bench.coord.load(CID, partition_ids, 1)
     await settle()
     return bench
 
@@ -70,7 +70,7 @@ async def test_loading_a_partition_serves_it_alone() -> None:
     assert [m.segment_id for m in bench.node.calls.of("watch_vchannel")[0].growing] == [4]
     assert not bench.node.calls.of("load_collection")[0].whole_collection
     assert await bench.percentages() == {OTHER: 100}
-    await bench.coord.load(CID, (DEFAULT,))
+    await bench.coord.load(CID, (DEFAULT,), 1)
     await settle()
     assert bench.node.served() == {1, 2}
     assert await bench.percentages() == {DEFAULT: 100, OTHER: 100}
@@ -80,7 +80,7 @@ async def test_loading_a_partition_serves_it_alone() -> None:
 async def test_loading_again_what_is_loaded_does_nothing() -> None:
     bench = await loaded(Bench())
     before = len(bench.node.calls.of("load_collection"))
-    await bench.coord.load(CID, ())
+    await bench.coord.load(CID, (), 1)
     await settle()
     assert len(bench.node.calls.of("load_collection")) == before
     await bench.coord.stop()
@@ -90,7 +90,7 @@ async def test_what_does_not_exist_is_not_loaded() -> None:
     bench = Bench()
     coord = await bench.start()
     with pytest.raises(CollectionNotFound):
-        await coord.load(CollectionID(999), ())
+        await coord.load(CollectionID(999), (), 1)
     assert await bench.meta.list("querycoord/") == []
     await coord.stop()
 
@@ -115,10 +115,9 @@ async def test_progress_is_counted_by_partition() -> None:
     load_segment = bench.node.load_segment
 
     async def stuck(request):  # type: ignore[no-untyped-def]
-        await load_segment(request)
-        if request.manifest.segment_id == 5:
-            bench.node.held[CID].served = dict(bench.node.held[CID].ready)
+        if request.manifest.segment_id == 2:
             await asyncio.Event().wait()
+        await load_segment(request)
 
     bench.node.load_segment = stuck  # type: ignore[method-assign]
     await loaded(bench)
@@ -131,18 +130,21 @@ async def test_progress_is_counted_by_partition() -> None:
 async def test_partitions_asked_for_during_a_look_are_not_taken_for_loaded() -> None:
     bench = Bench(TWO_PARTITIONS)
     bench.set_data(recovery(TWO_PARTITIONS, IN_DEFAULT, IN_OTHER))
-    recovery_info, looking, go_on = bench.data.recovery_info, asyncio.Event(), asyncio.Event()
+    recovery_info = bench.data.recovery_info
+    accepted, looking, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow_look(collection_id: CollectionID):  # type: ignore[no-untyped-def]
-        looking.set()
-        await go_on.wait()
+        if accepted.is_set():
+            looking.set()
+            await go_on.wait()
         return await recovery_info(collection_id)
 
     bench.data.recovery_info = slow_look  # type: ignore[method-assign]
     coord = await bench.start()
-    await coord.load(CID, (DEFAULT,))
+    await coord.load(CID, (DEFAULT,), 1)
+    accepted.set()
     await looking.wait()
-    await coord.load(CID, (OTHER,))
+    await coord.load(CID, (OTHER,), 1)
     load_segment = bench.node.load_segment
 
     async def not_other(request):  # type: ignore[no-untyped-def]

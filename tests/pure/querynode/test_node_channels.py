@@ -76,7 +76,7 @@ class Cluster(World):
         await self.channels.create(self.channel)
         await self.proxy.start()
         self.version = 1
-        self.sealed = {segment_id: A for segment_id in self.finished()}
+        self.sealed = dict.fromkeys(self.finished(), A)
         for node_id, node in self.nodes.items():
             await node.start()
             await node.load_collection(self.load_request())
@@ -146,6 +146,15 @@ def scenario(test: Callable[[Cluster], Awaitable[None]]) -> Callable[[Path], Non
     return run
 
 
+async def waiting(node: QueryNode) -> None:
+    """Until a read has come to the node, and waits for its timestamp."""
+    for _ in range(5000):
+        if node._serving[COLLECTION]._waiting:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("the read has not come to the node")
+
+
 async def finished(world: Cluster, *keys: int) -> SegmentID:
     """A segment with these keys whose files are complete; it is served as growing still."""
     await world.insert([(key, key) for key in keys])
@@ -198,6 +207,7 @@ async def test_the_lead_of_a_vchannel_moves_with_its_growing_rows(cluster: Clust
     await cluster.insert([(1, 1), (2, 2)])
     await cluster.tick()
     await cluster.watch(B, rows=True)
+    assert cluster.nodes[B].count(cluster.node_query()) == 0
     await cluster.check()
     cluster.lead = B
     await cluster.place({})
@@ -227,8 +237,7 @@ async def test_reads_before_a_change_are_answered_under_the_version_before_it(cl
     await cluster.load(B, [segment_id])
     ahead = cluster.node_query(ts=cluster.stamp())
     reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
-    while not cluster.nodes[A]._serving[COLLECTION]._waiting:
-        await asyncio.sleep(0.001)
+    await waiting(cluster.nodes[A])
     await cluster.place({segment_id: B})
     assert [(await n.status()).versions[COLLECTION] for n in cluster.nodes.values()] == [1, 2]
     await cluster.tick()
@@ -254,8 +263,7 @@ async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: 
     await cluster.nodes[B].stop()
     ahead = cluster.node_query(ts=cluster.now + 100)
     reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
-    while not cluster.nodes[A]._serving[COLLECTION]._waiting:
-        await asyncio.sleep(0.001)
+    await waiting(cluster.nodes[A])
     cluster.proxy.node_lost(B)
     with pytest.raises(Unavailable, match="query node 12 went away"):
         await reading

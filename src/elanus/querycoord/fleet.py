@@ -1,0 +1,123 @@
+"""The query nodes as querycoord sees them: which are alive, how each is reached, how all hear of a version.
+
+Two fleets. `OneNode` is a process that serves itself: its proxy reads from the node's snapshot directly, so a
+version is told by a call and switched by one assignment. `ChannelFleet` is any number of nodes behind query
+channels, which carry versions in order with the reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from elanus.core.errors import ChannelLost
+from elanus.core.ids import NodeID
+from elanus.rpc.querychannel import (
+    QueryChannelInfo,
+    QueryChannels,
+    SealedSegmentsChangeInfo,
+    encode_message,
+)
+from elanus.rpc.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsChange
+
+
+class Fleet(Protocol):
+    def alive(self) -> tuple[NodeID, ...]: ...
+    def node(self, node_id: NodeID) -> QueryNodeApi: ...
+
+    async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
+        """The replica with a channel that exists: its own, or a new one where that was lost."""
+        ...
+
+    async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
+        """Have the node follow the replica's channel, from the version that ``info`` tells of on."""
+        ...
+
+    async def announce(self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
+        """Tell the version to every node of the replica; the replica as it is after that."""
+        ...
+
+    async def close_channel(self, info: QueryChannelInfo) -> None: ...
+
+
+def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
+    """The replica under the version that the change brings."""
+    kept = {s: n for s, n in info.sealed.items() if s not in change.offline}
+    return replace(info, version=change.version, sealed={**kept, **change.online}, vchannels=change.vchannels)
+
+
+class OneNode:
+    """The node of a process that serves itself. It has no channel."""
+
+    def __init__(self, node_id: NodeID, node: QueryNodeApi) -> None:
+        self._node_id = node_id
+        self._node = node
+
+    def alive(self) -> tuple[NodeID, ...]:
+        return (self._node_id,)
+
+    def node(self, node_id: NodeID) -> QueryNodeApi:
+        assert node_id == self._node_id, f"there is no query node {node_id}"
+        return self._node
+
+    async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
+        return info
+
+    async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
+        """Nothing to follow."""
+
+    async def announce(self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
+        told = SealedSegmentsChange(
+            collection_id=change.collection_id,
+            version=change.version,
+            online=tuple(change.online),
+            offline=tuple(s for s in change.offline if s not in change.online),
+            leads=tuple(change.vchannels),
+        )
+        await self._node.announce(told)
+        return after(info, change)
+
+    async def close_channel(self, info: QueryChannelInfo) -> None:
+        """There is none."""
+
+
+class ChannelFleet:
+    """``nodes``: the clients of those that are alive, as the sessions tell; looked at anew each time."""
+
+    def __init__(self, nodes: Callable[[], Mapping[NodeID, QueryNodeApi]], channels: QueryChannels) -> None:
+        self._nodes = nodes
+        self._channels = channels
+
+    def alive(self) -> tuple[NodeID, ...]:
+        return tuple(sorted(self._nodes()))
+
+    def node(self, node_id: NodeID) -> QueryNodeApi:
+        return self._nodes()[node_id]
+
+    async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
+        if info.channel:
+            try:
+                reader = await self._channels.open_reader(info.channel, info.seek_position)
+            except ChannelLost:
+                pass
+            else:
+                await reader.close()
+                return info
+        name = f"query-{info.collection_id}-{info.replica}-{uuid.uuid4().hex[:8]}"
+        await self._channels.create(name)
+        return replace(info, channel=name, seek_position=0)
+
+    async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
+        if status.query_channels.get(info.collection_id) != info.channel:
+            await self.node(status.node_id).add_query_channel(info)
+
+    async def announce(self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
+        position = await self._channels.publish(info.channel, encode_message(change))
+        return replace(after(info, change), seek_position=position + 1)
+
+    async def close_channel(self, info: QueryChannelInfo) -> None:
+        if info.channel:
+            await asyncio.shield(self._channels.remove(info.channel))

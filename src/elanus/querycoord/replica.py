@@ -1,0 +1,296 @@
+"""One replica of a loaded collection: a group of nodes that serves all of it once.
+
+Level-triggered: it looks at what should be served and at what the nodes serve, and does what is missing, in
+the order that loses and doubles nothing: follow the vchannels, load segments beside what is served, then
+announce one new version that says where each is (seed 5). The same steps are the first load, a handoff of
+a flushed segment, the exchange for an indexed copy, a balance, and the recovery from a lost node.
+
+What was announced last is persisted before and after each change, with what is about to be done (`Plan`):
+a coordinator that takes over goes on from there, with the same places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.errors import NotReady
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.placement import NodeRoom, Piece, place, place_channels
+from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.state import LoadState, ReplicaRecord
+from elanus.querycoord.target import Target
+from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo
+from elanus.rpc.querynode import (
+    FieldIndexSpec,
+    LoadCollection,
+    LoadSegment,
+    QueryNodeStatus,
+    SegmentServing,
+    WatchVchannel,
+)
+
+_SWITCH_WAIT_S = 30.0
+_SWITCH_LOOK_S = 0.02
+_UNBOUNDED_BYTES = 2**62
+_log = structlog.get_logger("querycoord")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is to be: each segment's node, and the node that leads each vchannel."""
+
+    segments: Mapping[SegmentID, NodeID]
+    vchannels: Mapping[str, NodeID]
+
+    def nodes(self) -> set[NodeID]:
+        return {*self.segments.values(), *self.vchannels.values()}
+
+
+class Replica:
+    """``record`` is what is persisted of it."""
+
+    def __init__(self, record: ReplicaRecord, fleet: Fleet, state: LoadState) -> None:
+        self.record = record
+        self._fleet = fleet
+        self._state = state
+
+    @property
+    def info(self) -> QueryChannelInfo:
+        return self.record.info
+
+    @property
+    def collection_id(self) -> CollectionID:
+        return self.info.collection_id
+
+    def serving(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[SegmentID, SegmentServing]:
+        """The sealed segments that the version in force names, where it says they are."""
+        return {
+            s.segment_id: s
+            for node_id, status in statuses.items()
+            for s in status.segments
+            if s.sealed and s.collection_id == self.collection_id
+            if self.info.sealed.get(s.segment_id) == node_id
+        }
+
+    def here(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> set[SegmentID]:
+        """The sealed segments that its nodes have ready, whether a version names them yet or not."""
+        ready = {s for n in self.record.nodes if n in statuses for s in statuses[n].loaded}
+        return ready | self.serving(statuses).keys()
+
+    def is_served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> bool:
+        """Whether every node the version names is there, serves that version, and follows its vchannels."""
+        info = self.info
+        for node_id in {*info.sealed.values(), *info.vchannels.values()}:
+            status = statuses.get(node_id)
+            if status is None or status.versions.get(self.collection_id, 0) != info.version:
+                return False
+            if status.query_channels.get(self.collection_id, "") != info.channel:
+                return False
+            if any(vchannel in status.failures for vchannel in info.vchannels):
+                return False
+        return bool(info.version)
+
+    async def reconcile(
+        self,
+        target: Target,
+        whole: bool,
+        statuses: Mapping[NodeID, QueryNodeStatus],
+        moves: Mapping[SegmentID, NodeID],
+    ) -> None:
+        """``statuses``: of the replica's nodes. ``moves``: segments that are to go elsewhere.
+
+        Raises `InsufficientMemory`, `NotReady`, and what the nodes raise.
+        """
+        statuses = await self._without_failures(statuses, target)
+        layout = self._layout(target, statuses, moves)
+        served = self.serving(statuses)
+        online = {
+            segment_id: node_id
+            for segment_id, node_id in layout.segments.items()
+            if self.info.sealed.get(segment_id) != node_id or not target.is_served(served.get(segment_id))
+        }
+        await self._remember(replace(self.record, nodes=tuple(statuses), plan=online))
+        await asyncio.gather(*(self._prepare(n, layout, target, whole) for n in layout.nodes()))
+        await asyncio.gather(
+            *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
+        )
+        await self._switch(layout, online, statuses)
+        await self._settle(layout, target, statuses)
+
+    async def _without_failures(
+        self, statuses: Mapping[NodeID, QueryNodeStatus], target: Target
+    ) -> dict[NodeID, QueryNodeStatus]:
+        """Where a vchannel's following has failed, the node begins anew with the collection."""
+        mended = dict(statuses)
+        for node_id, status in statuses.items():
+            if any(vchannel in status.failures for vchannel in target.collection.vchannels):
+                node = self._fleet.node(node_id)
+                await node.release_collection(self.collection_id)
+                mended[node_id] = await node.status()
+        return mended
+
+    # where
+
+    def _layout(
+        self,
+        target: Target,
+        statuses: Mapping[NodeID, QueryNodeStatus],
+        moves: Mapping[SegmentID, NodeID],
+    ) -> Layout:
+        known = {**self.info.sealed, **self.record.plan, **moves}
+        placed = {s: known[s] for s in target.segments if known.get(s) in statuses}
+        rooms = [self._room(n, status, placed, target) for n, status in statuses.items()]
+        new = place([target.piece(s) for s in target.segments if s not in placed], rooms)
+        channels = {
+            n: sum(v not in target.collection.vchannels for v in status.leads)
+            for n, status in statuses.items()
+        }
+        leads = place_channels(target.collection.vchannels, self.info.vchannels, channels)
+        return Layout({**placed, **new}, leads)
+
+    def _room(
+        self,
+        node_id: NodeID,
+        status: QueryNodeStatus,
+        placed: Mapping[SegmentID, NodeID],
+        target: Target,
+    ) -> NodeRoom:
+        """The node as a place: with what it holds, and what is on its way to it."""
+        room = room_of(node_id, status)
+        held = {piece.segment_id for piece in room.pieces}
+        coming = [target.piece(s) for s, at in placed.items() if at == node_id and s not in held]
+        used_bytes = room.used_bytes + sum(piece.size_bytes for piece in coming)
+        return replace(room, used_bytes=used_bytes, pieces=(*room.pieces, *coming))
+
+    # what each node needs before
+
+    async def _prepare(
+        self,
+        node_id: NodeID,
+        layout: Layout,
+        target: Target,
+        whole: bool,
+    ) -> None:
+        """Follow the vchannels whose rows are led there, and those whose deletes its segments need."""
+        node = self._fleet.node(node_id)
+        collection = target.collection
+        await node.load_collection(
+            LoadCollection(
+                self.collection_id,
+                collection.schema,
+                target.partition_ids,
+                tuple(FieldIndexSpec(i.field_id, i.index_id, i.params) for i in target.indexes),
+                collection.vchannels,
+                whole,
+            )
+        )
+        for vchannel in _vchannels_of(node_id, layout, target):
+            recovery = target.vchannel(vchannel)
+            growing = tuple(m for m in recovery.growing if m.partition_id in target.partition_ids)
+            await node.watch_vchannel(
+                WatchVchannel(
+                    self.collection_id,
+                    vchannel,
+                    recovery.checkpoint,
+                    growing,
+                    recovery.excluded,
+                    recovery.delta_logs,
+                    rows=layout.vchannels[vchannel] == node_id,
+                )
+            )
+
+    async def _load(self, node_id: NodeID, segment_ids: list[SegmentID], target: Target) -> None:
+        for segment_id in segment_ids:
+            manifest = target.segments[segment_id]
+            recovery = target.vchannel(manifest.vchannel)
+            await self._fleet.node(node_id).load_segment(
+                LoadSegment(
+                    self.collection_id,
+                    manifest,
+                    target.files.get(segment_id, ()),
+                    recovery.delta_logs,
+                    recovery.checkpoint,
+                )
+            )
+
+    # the version
+
+    async def _switch(
+        self,
+        layout: Layout,
+        online: Mapping[SegmentID, NodeID],
+        statuses: Mapping[NodeID, QueryNodeStatus],
+    ) -> None:
+        """One new version, when anything is to change, told to every node that it names."""
+        info = await self._fleet.open_channel(self.info)
+        for node_id in sorted(layout.nodes()):
+            await self._fleet.join(info, statuses[node_id])
+        offline = {
+            s: n for s, n in info.sealed.items() if layout.segments.get(s) != n or s not in layout.segments
+        }
+        seen = [status.versions.get(self.collection_id, 0) for status in statuses.values()]
+        behind = any(statuses[n].versions.get(self.collection_id, 0) < info.version for n in layout.nodes())
+        if online or offline or behind or not info.version or dict(info.vchannels) != dict(layout.vchannels):
+            version = max(info.version, *seen, 0) + 1
+            change = SealedSegmentsChangeInfo(
+                self.collection_id, version, dict(online), offline, dict(layout.vchannels)
+            )
+            info = await self._fleet.announce(info, change)
+            _log.info("version announced", collection=self.collection_id, version=version)
+        await self._remember(replace(self.record, info=info, plan={}))
+
+    async def _settle(
+        self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
+    ) -> None:
+        """When all serve the version: the partitions it is complete for, and what nobody needs any more."""
+        await self._switched(layout)
+        for node_id in sorted(layout.nodes()):
+            node = self._fleet.node(node_id)
+            await node.set_partitions(self.collection_id, target.partition_ids)
+            needed = _vchannels_of(node_id, layout, target)
+            for vchannel in target.recovery.vchannels:
+                name = vchannel.vchannel
+                if name in needed:
+                    await node.forget_deletes(self.collection_id, name, vchannel.checkpoint.ts)
+                elif name in statuses[node_id].service_times:
+                    await node.unwatch_vchannel(self.collection_id, name)
+        for node_id in statuses.keys() - layout.nodes():
+            if self.collection_id in statuses[node_id].versions:
+                await self._fleet.node(node_id).release_collection(self.collection_id)
+
+    async def _switched(self, layout: Layout) -> None:
+        """Wait until every node serves the version. Raises `NotReady`."""
+        deadline_s = asyncio.get_running_loop().time() + _SWITCH_WAIT_S
+        for node_id in sorted(layout.nodes()):
+            while True:
+                status = await self._fleet.node(node_id).status()
+                if status.versions.get(self.collection_id, 0) >= self.info.version:
+                    break
+                if asyncio.get_running_loop().time() > deadline_s:
+                    raise NotReady(
+                        f"query node {node_id} does not serve version {self.info.version} of collection "
+                        f"{self.collection_id} yet"
+                    )
+                await asyncio.sleep(_SWITCH_LOOK_S)
+
+    async def _remember(self, record: ReplicaRecord) -> None:
+        if record != self.record:
+            await self._state.put_replica(record)
+            self.record = record
+
+
+def room_of(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:
+    """A node as a place for segments."""
+    pieces = tuple(Piece(s.segment_id, s.collection_id, s.memory_bytes) for s in status.segments if s.sealed)
+    return NodeRoom(node_id, status.capacity_bytes or _UNBOUNDED_BYTES, status.used_bytes, pieces)
+
+
+def _vchannels_of(node_id: NodeID, layout: Layout, target: Target) -> list[str]:
+    """The vchannels that a node must follow, for their rows or for their deletes."""
+    led = [v for v, at in layout.vchannels.items() if at == node_id]
+    here = (target.segments[s].vchannel for s, at in layout.segments.items() if at == node_id)
+    return list(dict.fromkeys((*led, *here)))

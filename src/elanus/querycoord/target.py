@@ -1,0 +1,66 @@
+"""What a loaded collection should be served with, as of one look at what is persisted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elanus.core.catalog import Collection, Index
+from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.placement import Piece
+from elanus.core.schema import DataType
+from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.querycoord.state import Load
+from elanus.rpc.datacoord import DataCoordApi, RecoveryInfo, VchannelRecovery
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.querynode import SegmentServing
+from elanus.rpc.rootcoord import RootCoordApi
+
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``files``: the finished index files of each segment."""
+
+    collection: Collection
+    partition_ids: tuple[PartitionID, ...]
+    recovery: RecoveryInfo
+    segments: Mapping[SegmentID, SegmentManifest]
+    indexes: tuple[Index, ...]
+    files: Mapping[SegmentID, tuple[IndexFile, ...]]
+
+    def vchannel(self, name: str) -> VchannelRecovery:
+        return next(v for v in self.recovery.vchannels if v.vchannel == name)
+
+    def is_served(self, serving: SegmentServing | None) -> bool:
+        """Whether a node has the segment as it should be: with its index, once that is built."""
+        if serving is None:
+            return False
+        built = {file.index_id for file in self.files.get(serving.segment_id, ())}
+        return built <= set(serving.index_ids)
+
+    def piece(self, segment_id: SegmentID) -> Piece:
+        """The memory that the segment will take: its vectors once, and its files."""
+        manifest = self.segments[segment_id]
+        width = sum(
+            field.dim * _FLOAT_BYTES if field.data_type is DataType.FLOAT_VECTOR else field.dim // 8
+            for field in self.collection.schema.vector_fields
+        )
+        indexes = sum(file.size_bytes for file in self.files.get(segment_id, ()))
+        size_bytes = max(indexes, manifest.rows * width) + manifest.size_bytes
+        return Piece(segment_id, self.collection.collection_id, size_bytes)
+
+
+async def find_target(load: Load, root: RootCoordApi, data: DataCoordApi, index: IndexCoordApi) -> Target:
+    """Raises `CollectionNotFound`."""
+    collection = await root.collection_by_id(load.collection_id)
+    partition_ids = load.partitions_of(collection)
+    # Files first: a build that finishes after this look is found by the next one.
+    indexes = await index.indexes(load.collection_id)
+    files: dict[SegmentID, tuple[IndexFile, ...]] = {}
+    for file in await index.index_files(load.collection_id):
+        files[file.segment_id] = (*files.get(file.segment_id, ()), file)
+    recovery = await data.recovery_info(load.collection_id)
+    segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
+    return Target(collection, partition_ids, recovery, segments, indexes, files)
