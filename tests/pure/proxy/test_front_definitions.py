@@ -193,7 +193,7 @@ def test_a_load_names_partitions_by_id() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
         bench.front.load("default", "c", ["p1"], 1, False)
-        bench.front.load("default", "c", [], 0, False)
+        bench.front.load("default", "c", [], 1, False)
         bench.front.release("default", "c", ["p1"])
 
     bench = asked(load)
