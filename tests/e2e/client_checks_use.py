@@ -160,6 +160,18 @@ def _() -> None:
         assert made.search(VECTORS[7:8], "v", L2, 1)[0].ids == [7]
 
 
+@check("Writes", "bulk insert of Parquet files: a task, its state, the list of tasks")
+def _() -> None:
+    with collection() as made:
+        task = utility.do_bulk_insert(made.name, ["absent.parquet"])
+        deadline = time.monotonic() + 60
+        while utility.get_bulk_insert_state(task).state_name != "Failed":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert "no such file" in utility.get_bulk_insert_state(task).failed_reason
+        assert [t.task_id for t in utility.list_bulk_insert_tasks(collection_name=made.name)] == [task]
+
+
 def wait_until_sealed(name: str) -> None:
     deadline = time.monotonic() + 60
     while any(segment.state != 3 for segment in utility.get_query_segment_info(name)):

@@ -16,11 +16,13 @@ from elanus.core.change import Changes
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import CollectionNotFound
-from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
 from elanus.rpc.datacoord import FlushOutcome, Quota, QuotaRequest, RecoveryInfo, VchannelRecovery
+from elanus.rpc.imports import ImportRequest
 from elanus.rpc.rootcoord import TickReport
 
 CID = CollectionID(400)
@@ -143,6 +145,7 @@ class FakeData:
         self.calls = Calls()
         self.changes = Changes(1)
         self.infos: dict[SegmentID, SegmentInfo] = {}
+        self.imports: dict[TaskID, ImportTask] = {}
         self.recoveries: dict[CollectionID, RecoveryInfo] = {}
         self.expires = Timestamp(2**62)
         self.next_segment = 7000
@@ -193,6 +196,29 @@ class FakeData:
         if collection_id not in self.recoveries:
             raise CollectionNotFound(f"collection not found[collection={collection_id}]")
         return self.recoveries[collection_id]
+
+    async def start_import(self, request: ImportRequest) -> TaskID:
+        self.calls.note("start_import", request)
+        task_id = TaskID(len(self.imports) + 1)
+        self.imports[task_id] = ImportTask(
+            task_id,
+            request.collection_id,
+            request.collection,
+            request.partition_id,
+            request.partition,
+            request.files,
+            created_ms=1000,
+        )
+        return task_id
+
+    async def import_task(self, task_id: TaskID) -> ImportTask:
+        return self.imports[task_id]
+
+    async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
+        return tuple(t for t in self.imports.values() if collection_id in (0, t.collection_id))
+
+    async def cancel_import(self, task_id: TaskID) -> None:
+        self.calls.note("cancel_import", task_id)
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
         self.calls.check("wait_change")

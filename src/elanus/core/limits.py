@@ -23,6 +23,8 @@ GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024
 TASK_QUEUE_MAX_TASKS = 1024
 LOG_ENTRY_TARGET_BYTES = 5 * 1024 * 1024
 """An insert larger than this is split into several log entries."""
+IMPORT_FILES_MAX = 1024
+"""Files of one import."""
 FILTER_LENGTH_MAX_CHARS = 4_000_000
 FILTER_DEPTH_MAX = 200
 SYSTEM_FIELDS_MAX_ID = 100

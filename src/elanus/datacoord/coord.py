@@ -17,13 +17,15 @@ from elanus.core.catalog import Collection
 from elanus.core.change import Changes
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.flushing import Flushing, FlushPolicy
+from elanus.datacoord.imports import ImportDesks, Imports, ImportSetup
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
 from elanus.datacoord.state import DataState, Vchannel
@@ -41,6 +43,7 @@ from elanus.rpc.datacoord import (
     VchannelRecovery,
 )
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.imports import ImportRequest
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 
@@ -76,6 +79,7 @@ class DataCoord:
         proxies: Mapping[NodeID, ProxyApi],
         dial: Callable[[str], DataNodeApi],
         policy: DataPolicy,
+        imports: ImportSetup,
     ) -> None:
         self._state = state
         self._manifests = manifests
@@ -89,6 +93,10 @@ class DataCoord:
         self._commits = Commits(state, manifests, log, self._desk, self._attempts)
         self._changes = Changes(clock.wall_ms())
         self._lock = asyncio.Lock()
+        desks = ImportDesks(state, manifests, self._desk, self._attempts)
+        self._imports = Imports(
+            desks, rootcoord, clock, self._lock, self._changes.happened, self._spawn, imports
+        )
         self._epoch = 0
         self._datanode: DataNodeApi | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -97,6 +105,7 @@ class DataCoord:
         await self._state.start()
         await self._desk.restart()
         self._spawn(self._trim_loop())
+        self._imports.start()
 
     async def stop(self) -> None:
         for task in tuple(self._background):
@@ -292,6 +301,7 @@ class DataCoord:
             self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
             self._attempts.close_all()
+            self._imports.node_registered(address)
             await self._flushing.give_up()
             channels = tuple(map(_assignment, self._state.vchannels()))
             return DataNodeRegistration(self._epoch, channels)
@@ -350,6 +360,20 @@ class DataCoord:
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._epoch:
             raise CommitRefused(f"data node epoch {epoch} has been replaced by {self._epoch}: register again")
+
+    # imports
+
+    async def start_import(self, request: ImportRequest) -> TaskID:
+        return await self._imports.submit(request)
+
+    async def import_task(self, task_id: TaskID) -> ImportTask:
+        return self._imports.task(task_id)
+
+    async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
+        return self._imports.tasks(collection_id)
+
+    async def cancel_import(self, task_id: TaskID) -> None:
+        await self._imports.cancel(task_id)
 
     # the log's beginning
 

@@ -61,6 +61,12 @@ class Manifests:
             self._deltas[vchannel.deltas] = msgspec.json.decode(stored, type=tuple[DeltaLog, ...])
         return self._deltas[vchannel.deltas]
 
+    async def put(self, manifest: SegmentManifest, name: str) -> str:
+        """Write a new segment's manifest; its path."""
+        path: str = await self._offload(write_manifest, self._store, manifest, name)
+        self._segments[path] = manifest
+        return path
+
     async def add_output(self, info: SegmentInfo, output: SegmentOutput, name: str) -> SegmentInfo:
         """The segment with a range's files added, pointing at a manifest written under a new name."""
         known = await self.of_segment(info)
@@ -69,9 +75,8 @@ class Manifests:
             insert_logs=known.insert_logs + output.insert_logs,
             stats_logs=known.stats_logs + output.stats_logs,
         )
-        path = await self._offload(write_manifest, self._store, manifest, name)
+        path = await self.put(manifest, name)
         self._segments.pop(info.manifest, None)
-        self._segments[path] = manifest
         return replace(info, manifest=path, rows=manifest.rows, size_bytes=manifest.size_bytes)
 
     async def add_delta(self, vchannel: Vchannel, delta: BinlogFile, name: str) -> Vchannel:

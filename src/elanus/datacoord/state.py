@@ -1,8 +1,8 @@
-"""What datacoord keeps, in memory and in the metadata: vchannels and segments.
+"""What datacoord keeps, in memory and in the metadata: vchannels, segments and import tasks.
 
-One key a segment, one a vchannel. A vchannel's record points to a manifest object with its delta logs, a
-segment's to its own manifest, so that records stay small however much there is. Changes are persisted
-first, as a whole (`elanus.datacoord.records`), then shown.
+One key a segment, one a vchannel, one an import. A vchannel's record points to a manifest object with its
+delta logs, a segment's to its own manifest, so that records stay small however much there is. Changes are
+persisted first, as a whole (`elanus.datacoord.records`), then shown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import msgspec
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import CommitRefused, SegmentNotFound
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -24,6 +25,7 @@ from elanus.meta.whole import whole
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
+_IMPORTS = "datacoord/import/"
 _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
@@ -52,6 +54,7 @@ class DataState:
         self._segments: dict[SegmentID, SegmentInfo] = {}
         self._vchannels: dict[str, Vchannel] = {}
         self._unflushed: dict[SegmentID, None] = {}
+        self._imports: dict[TaskID, ImportTask] = {}
 
     async def start(self) -> None:
         await self._records.start()
@@ -60,6 +63,9 @@ class DataState:
         for stored in await self._records.load(_VCHANNELS):
             vchannel = msgspec.json.decode(stored, type=Vchannel)
             self._vchannels[vchannel.vchannel] = vchannel
+        for stored in await self._records.load(_IMPORTS):
+            task = msgspec.json.decode(stored, type=ImportTask)
+            self._imports[task.task_id] = task
 
     # reading
 
@@ -110,16 +116,28 @@ class DataState:
     def vchannel(self, name: str) -> Vchannel | None:
         return self._vchannels.get(name)
 
+    def imports(self) -> Sequence[ImportTask]:
+        return tuple(self._imports.values())
+
+    def import_task(self, task_id: TaskID) -> ImportTask | None:
+        return self._imports.get(task_id)
+
     # writing
 
     @whole
-    async def put(self, segments: Sequence[SegmentInfo] = (), vchannels: Sequence[Vchannel] = ()) -> None:
+    async def put(
+        self,
+        segments: Sequence[SegmentInfo] = (),
+        vchannels: Sequence[Vchannel] = (),
+        imports: Sequence[ImportTask] = (),
+    ) -> None:
         """Persist and show any number of records, all or none.
 
         Raises `CommitRefused` when one changed meanwhile; what it changed to is shown then.
         """
         records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
+        records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
         if not records:
             return
         try:
@@ -130,6 +148,7 @@ class DataState:
         for segment in segments:
             self._show(segment)
         self._vchannels |= {v.vchannel: v for v in vchannels}
+        self._imports |= {t.task_id: t for t in imports}
         await self._records.finish()
 
     async def _look_again(self, keys: Iterable[str]) -> None:
@@ -139,9 +158,12 @@ class DataState:
                 found = msgspec.json.decode(stored, type=SegmentInfo)
                 known = self._segments.get(found.segment_id, found)
                 self._show(replace(found, last_expire=max(found.last_expire, known.last_expire)))
-            else:
+            elif key.startswith(_VCHANNELS):
                 vchannel = msgspec.json.decode(stored, type=Vchannel)
                 self._vchannels[vchannel.vchannel] = vchannel
+            else:
+                task = msgspec.json.decode(stored, type=ImportTask)
+                self._imports[task.task_id] = task
 
     @whole
     async def forget(self, segments: Sequence[SegmentID], vchannels: Sequence[str]) -> None:
@@ -152,6 +174,12 @@ class DataState:
         for name in vchannels:
             await self._records.delete(f"{_VCHANNELS}{name}")
             self._vchannels.pop(name, None)
+
+    @whole
+    async def forget_imports(self, tasks: Sequence[ImportTask]) -> None:
+        for task in tasks:
+            await self._records.delete(f"{_IMPORTS}{task.task_id}")
+            self._imports.pop(task.task_id, None)
 
     def touch(self, segment: SegmentInfo) -> None:
         """Show a change that need not outlive this process (the latest quota's expiry)."""

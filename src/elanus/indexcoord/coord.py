@@ -160,6 +160,14 @@ class IndexCoord:
             and self._state.index(build.index_id) is not None
         )
 
+    async def unbuilt(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
+    ) -> tuple[SegmentID, ...]:
+        ended = (BuildState.FINISHED, BuildState.FAILED)
+        indexes = self._state.indexes(collection_id)
+        builds = {s: [self._state.build(index.index_id, s) for index in indexes] for s in segment_ids}
+        return tuple(s for s in segment_ids if any(b is None or b.state not in ended for b in builds[s]))
+
     async def wait_change(self, since: int, timeout_s: float) -> int:
         return await self._changes.wait(since, timeout_s)
 

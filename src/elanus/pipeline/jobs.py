@@ -62,8 +62,11 @@ class JobRecord:
 
 
 def default_limits(slots: int) -> dict[JobKind, int]:
-    """Flushes may fill all slots; index builds run one at a time, each with all processors."""
-    return {JobKind.FLUSH: slots, JobKind.INDEX_BUILD: 1}
+    """Flushes may fill all slots; index builds run one at a time, each with all processors.
+
+    One import at a time fills all slots too, with tasks of a few seconds, between which a flush has its turn.
+    """
+    return {JobKind.FLUSH: slots, JobKind.INDEX_BUILD: 1, JobKind.IMPORT: 1}
 
 
 class JobRunner:

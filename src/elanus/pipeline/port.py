@@ -19,6 +19,7 @@ Outcome = TypeVar("Outcome")
 class JobKind(StrEnum):
     FLUSH = "flush"
     INDEX_BUILD = "index build"
+    IMPORT = "import"
 
 
 @dataclass(frozen=True, slots=True)

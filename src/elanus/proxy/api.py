@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp
@@ -344,6 +345,22 @@ class Front(Protocol):
         ...
 
     def flush_all_state(self, flush_ts: Timestamp) -> bool: ...
+
+    # imports
+    def start_import(
+        self, database: str, collection: str, partition: str, files: Sequence[str]
+    ) -> ImportTask: ...
+    def import_task(self, task_id: int) -> ImportTask:
+        """Raises `InvalidParameter` for one that is not known."""
+        ...
+
+    def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
+        """Of every collection when none is named; the latest ``limit``, all when it is 0. Oldest first."""
+        ...
+
+    def cancel_import(self, task_id: int) -> None:
+        """Raises `InvalidParameter` for a task that has committed."""
+        ...
 
     # reads
     def search(self, request: Search) -> SearchResult: ...

@@ -7,10 +7,11 @@ gRPC threads; what concerns the coordinators goes through the proxy's queues on 
 from __future__ import annotations
 
 from elanus.proxy.definitions import Definitions
+from elanus.proxy.imports import BulkImports
 from elanus.proxy.insight import Insight
 from elanus.proxy.loading import Loading
 from elanus.proxy.mutations import Mutations
 
 
-class ProxyFront(Definitions, Loading, Mutations, Insight):
+class ProxyFront(Definitions, Loading, Mutations, BulkImports, Insight):
     """Every verb of a proxy."""

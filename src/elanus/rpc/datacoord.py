@@ -8,10 +8,12 @@ from typing import Protocol
 
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.rpc.imports import ImportRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +188,23 @@ class DataCoordApi(Protocol):
 
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         """The data node has read the drop message: the vchannel and its segments are marked dropped."""
+        ...
+
+    async def start_import(self, request: ImportRequest) -> TaskID:
+        """Puts an import into the queue; returns before it runs.
+
+        Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`.
+        """
+        ...
+
+    async def import_task(self, task_id: TaskID) -> ImportTask:
+        """Raises `InvalidParameter` for one that is not known, or was forgotten."""
+        ...
+
+    async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
+        """Those of a collection, or of all when it is 0; oldest first."""
+        ...
+
+    async def cancel_import(self, task_id: TaskID) -> None:
+        """Ends a task that has not committed. Raises `InvalidParameter` for one that has."""
         ...

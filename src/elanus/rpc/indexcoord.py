@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from elanus.core.catalog import Index
-from elanus.core.ids import CollectionID, IndexID, NodeID
+from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile
 
@@ -49,6 +49,12 @@ class IndexCoordApi(Protocol):
     async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]: ...
     async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
         """Finished builds of indexes that are not dropped."""
+        ...
+
+    async def unbuilt(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
+    ) -> tuple[SegmentID, ...]:
+        """Of these segments, those that still wait for an index of the collection."""
         ...
 
     async def wait_change(self, since: int, timeout_s: float) -> int: ...

@@ -7,6 +7,7 @@
     meta.db     metadata (SQLite)
     log/        the message log
     files/      segments, deletes, indexes, manifests: the object store
+    import/     where files to import lie, unless the settings say otherwise
     run/        sockets between the two processes
     scratch/    Spark's temporary files
 """
@@ -51,6 +52,12 @@ class Paths:
     def store_url(self) -> str:
         return (self.root / "files").as_uri()
 
+    def import_url(self, configured: str) -> str:
+        """The store that files are imported from; ``configured``: the setting imports.root."""
+        if "://" in configured:
+            return configured
+        return (self.root / configured).as_uri()
+
 
 def paths_of(root: Path) -> Paths:
     return Paths(root.absolute())
@@ -68,7 +75,7 @@ class DataDir:
         except OSError as error:
             raise CannotStart(f"the data directory {self.root} cannot be used: {error.strerror}") from error
         self._check_version()
-        for name in ("log", "files", "run", "scratch"):
+        for name in ("log", "files", "import", "run", "scratch"):
             (self.root / name).mkdir(exist_ok=True)
         (self.root / "run").chmod(0o700)
 

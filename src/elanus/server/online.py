@@ -22,6 +22,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.core.world import SystemClock
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -44,6 +45,7 @@ from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.local import LocalRole, local_client
@@ -52,6 +54,7 @@ from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.data_dir import DataDir
+from elanus.server.import_served import ServedImports
 from elanus.server.reads import CurrentReads
 from elanus.server.roles import RoleHost
 from elanus.server.settings import Settings
@@ -235,6 +238,15 @@ class Online:
             self._proxies,
             lambda address: self.dial(address).client(DataNodeApi),
             policy,
+            self._import_setup(),
+        )
+
+    def _import_setup(self) -> ImportSetup:
+        settings = self._settings.imports
+        return ImportSetup(
+            lambda address: self.dial(address).client(ImportNodeApi, timeout_s=None),
+            ServedImports(self.data, self.index, self.query).is_served,
+            ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000)),
         )
 
     def _build_indexcoord(self) -> IndexCoord:

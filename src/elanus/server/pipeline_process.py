@@ -19,6 +19,7 @@ import structlog
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.datanode.flushes import SparkFlushes
+from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.datanode.node import DataNode, DataNodePolicy
 from elanus.indexnode.node import IndexNode
 from elanus.log.follower import FileLogFollower
@@ -27,6 +28,7 @@ from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.pipeline import JobView, PipelineApi
@@ -39,6 +41,7 @@ _ONLINE_WAIT_S = 30.0
 _HEARTBEAT_S = 2.0
 _ALIVE_LOOK_S = 1.0
 _LOG_POLL_MS = 50.0
+_MB = 1024 * 1024
 _DATANODE_POLICY = DataNodePolicy(
     report_ms=50, idle_report_ms=1000, idle_checkpoint_ms=30_000, sync_age_ms=600_000
 )
@@ -119,8 +122,15 @@ class _Pipeline:
         indexnode = IndexNode(
             runner, self._paths.store_url, session.task_scratch, threads=os.cpu_count() or 1
         )
+        imports = SparkImports(runner, channel.client(RootCoordApi), self._import_settings(session))
         server = RpcServer(
-            self._address, [(DataNodeApi, datanode), (IndexNodeApi, indexnode), (PipelineApi, self)]
+            self._address,
+            [
+                (DataNodeApi, datanode),
+                (ImportNodeApi, imports),
+                (IndexNodeApi, indexnode),
+                (PipelineApi, self),
+            ],
         )
         await server.start()
         work = [
@@ -138,6 +148,16 @@ class _Pipeline:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
             await server.stop()
+
+    def _import_settings(self, session: PipelineSession) -> ImportSettings:
+        settings = self._settings.imports
+        return ImportSettings(
+            self._paths.import_url(settings.root),
+            self._paths.store_url,
+            str(session.task_scratch),
+            settings.task_mb * _MB,
+            session.slots,
+        )
 
     async def _heartbeat(self, node_id: NodeID, indexcoord: IndexCoordApi) -> None:
         while True:

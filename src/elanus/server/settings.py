@@ -147,6 +147,22 @@ class IndexcoordSettings(Section):
     """Segments with fewer rows get no index: an exact scan of so few rows is as fast."""
 
 
+class ImportsSettings(Section):
+    """Bulk imports of Parquet files, by clients and by `elanus import`."""
+
+    root: str = Field(default="import", min_length=1)
+    """The only directory that files are imported from: a path, relative to the data directory unless it is
+    absolute, or the URL of an object store. Clients name files relative to it, and whoever reaches the
+    server can have every file in it imported, those behind symbolic links included."""
+    task_mb: int = Field(default=512, ge=1, le=65_536)
+    """Rows that one task of an import holds in memory, and so the largest segments it writes, all shards
+    together. As many tasks run at once as Spark has slots."""
+    tasks_max: int = Field(default=1000, ge=1, le=100_000)
+    """Imports that may wait for their turn before further ones are refused."""
+    retention_s: float = Field(default=86_400, gt=0)
+    """How long an import that has ended can be asked about."""
+
+
 class QuerynodeSettings(Section):
     """Searches and queries on loaded collections."""
 
@@ -218,6 +234,7 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     backpressure: BackpressureSettings = BackpressureSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()
+    imports: ImportsSettings = ImportsSettings()
     querynode: QuerynodeSettings = QuerynodeSettings()
     pipeline: PipelineSettings = PipelineSettings()
     metrics: MetricsSettings = MetricsSettings()

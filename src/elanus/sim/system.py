@@ -18,6 +18,7 @@ from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -35,12 +36,14 @@ from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.import_served import ServedImports
 from elanus.server.reads import CurrentReads
 from elanus.sim.chance import Chance
 from elanus.sim.life import Life
@@ -340,6 +343,11 @@ class System:
             self._proxies(life),
             lambda address: client(life, self._datanodes[address], DataNodeApi),
             _DATA_POLICY,
+            ImportSetup(
+                lambda address: client(life, self._datanodes[address], ImportNodeApi),
+                ServedImports(self._data(life), self._index(life), self._query(life)).is_served,
+                ImportPolicy(tasks_max=0, retention_ms=0),
+            ),
         )
 
     def _build_indexcoord(self, life: Life) -> IndexCoord:

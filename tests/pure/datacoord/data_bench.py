@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +11,22 @@ from fakes import CID, DEFAULT, Calls, FakeProxy, FakeRoot, binlog, collection, 
 from virtual_time import VirtualClock
 
 from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.imports import ImportTask
 from elanus.core.sealing import SealPolicy
 from elanus.core.segments import BinlogFile, SegmentInfo
 from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.log.memory import MemoryLog
 from elanus.meta.memory import MemoryMeta
 from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
+from elanus.rpc.imports import ImportOrder, ImportOutcome
 from elanus.storage.objects import open_store
 
 MAX_ROWS = 1000
@@ -48,6 +53,26 @@ class FakeNode:
         self.calls.note("sync_channel", vchannel)
 
 
+class FakeImporter:
+    """The importing side of a data node: answers when told what."""
+
+    def __init__(self) -> None:
+        self.orders: list[ImportOrder] = []
+        self.answers: asyncio.Queue[ImportOutcome | ElanusError] = asyncio.Queue()
+        self.cancelled = 0
+
+    async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        self.orders.append(order)
+        try:
+            answer = await self.answers.get()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if isinstance(answer, ElanusError):
+            raise answer
+        return answer
+
+
 class Bench:
     """``meta``, ``log`` and the object store outlive the role; `start` makes a new instance of it."""
 
@@ -60,6 +85,8 @@ class Bench:
         self.root = FakeRoot(*self.collections, now_ms=100_000)
         self.proxies = {NodeID(1): FakeProxy()}
         self.nodes: list[FakeNode] = []
+        self.importers: list[FakeImporter] = []
+        self.served = True
         self.epoch = 0
 
     async def start(self) -> DataCoord:
@@ -81,9 +108,17 @@ class Bench:
                 trim_interval_s=10,
                 commit_deadline_s=COMMIT_DEADLINE_S,
             ),
+            ImportSetup(self._dial_import, self._is_served, ImportPolicy(tasks_max=3, retention_ms=60_000)),
         )
         await self.coord.start()
         return self.coord
+
+    def _dial_import(self, address: str) -> FakeImporter:
+        self.importers.append(FakeImporter())
+        return self.importers[-1]
+
+    async def _is_served(self, task: ImportTask) -> bool:
+        return self.served
 
     async def restart(self) -> DataCoord:
         await self.coord.stop()

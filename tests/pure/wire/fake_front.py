@@ -23,10 +23,12 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DatabaseNotFound,
     IndexNotFound,
+    InvalidParameter,
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
@@ -69,6 +71,7 @@ class FakeFront:
 
     def __init__(self) -> None:
         self._ids = itertools.count(1000)
+        self.imports: dict[TaskID, ImportTask] = {}
         self._clock = itertools.count(1)
         self._lock = threading.RLock()
         self.databases: dict[str, DatabaseView] = {}
@@ -408,6 +411,31 @@ class FakeFront:
     def query_segments(self, database: str, collection: str) -> Sequence[SegmentView]:
         flushed = self.persistent_segments(database, collection)[0]
         return [replace(flushed, state=SegmentState.SEALED, node_ids=(NodeID(3),), memory_bytes=64)]
+
+    def start_import(
+        self, database: str, collection: str, partition: str, files: Sequence[str]
+    ) -> ImportTask:
+        view = self.describe_collection(database, collection)
+        task_id = TaskID(next(self._ids))
+        self.imports[task_id] = ImportTask(
+            task_id,
+            view.collection_id,
+            collection,
+            PartitionID(8),
+            partition,
+            tuple(files),
+            1_700_000_000_500,
+        )
+        return self.imports[task_id]
+
+    def import_task(self, task_id: int) -> ImportTask:
+        if task_id not in self.imports:
+            raise InvalidParameter(f"import {task_id} is not known")
+        return self.imports[TaskID(task_id)]
+
+    def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
+        found = [t for t in self.imports.values() if collection in ("", t.collection)]
+        return found[-limit:] if limit else found
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))

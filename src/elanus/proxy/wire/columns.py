@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
+from elanus.core.json_column import json_column
 from elanus.core.schema import DataType, FieldSchema
 from elanus.proxy.wire.fields import INTEGER_RANGE
-from elanus.proxy.wire.json_column import json_column
 from elanus.proxy.wire.stubs import Message
 
 _SCALAR_MEMBER = {

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.json_column import check_dynamic_keys, json_column
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.proxy.wire.columns import constant_column, decode_column, wrong_count
-from elanus.proxy.wire.json_column import check_dynamic_keys, json_column
 from elanus.proxy.wire.stubs import Message
 
 _EMPTY_OBJECT = "{}"

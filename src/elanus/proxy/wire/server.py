@@ -16,6 +16,7 @@ from elanus.proxy.api import Front
 from elanus.proxy.wire.admin import Admin
 from elanus.proxy.wire.collections import Collections
 from elanus.proxy.wire.databases import Databases
+from elanus.proxy.wire.imports import BulkImports
 from elanus.proxy.wire.indexes import Indexes
 from elanus.proxy.wire.loading import Loading
 from elanus.proxy.wire.partitions import Partitions
@@ -69,6 +70,7 @@ class MilvusServer:
             Loading(front),
             Indexes(front),
             Writes(front),
+            BulkImports(front),
             Reads(front),
             Admin(front, deploy_mode),
             ResourceGroups(front),

@@ -25,10 +25,13 @@ _keys_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def json_column(field: str, documents: Iterable[bytes], *, objects_only: bool) -> pa.Array:
+def json_column(
+    field: str, documents: Iterable[bytes], *, objects_only: bool, first_row: int = 0
+) -> pa.Array:
     """The documents as compact texts, a ``string`` array.
 
-    ``objects_only``: each must be an object, as dynamic rows are. Raises `InvalidParameter` for one that
+    ``objects_only``: each must be an object, as dynamic rows are. ``first_row``: the number that errors
+    call the first document by. Raises `InvalidParameter` for one that
     is no JSON, not UTF-8, too deep, too long, or no object.
     """
     texts = list(documents)
@@ -37,18 +40,18 @@ def json_column(field: str, documents: Iterable[bytes], *, objects_only: bool) -
         deque(map(_check, texts), maxlen=0)  # runs the checks in C and keeps nothing
         column = pa.array(list(map(_compact, texts)), pa.binary()).cast(pa.string())
     except _MALFORMED as error:
-        raise _malformed(field, texts) from error
+        raise _malformed(field, texts, first_row) from error
     if objects_only:
-        _check_objects(field, column)
+        _check_objects(field, column, first_row)
     return column
 
 
-def check_dynamic_keys(column: pa.Array) -> None:
+def check_dynamic_keys(column: pa.Array, first_row: int = 0) -> None:
     """Raises `InvalidParameter` when a dynamic row has a key named like the dynamic field itself."""
     suspects = np.flatnonzero(pc.match_substring(column, f'"{DYNAMIC_FIELD}"').to_numpy(zero_copy_only=False))
     for row in suspects.tolist():  # a value may read so too; only these few rows are opened
         if DYNAMIC_FIELD in _keys_of(column[row].as_py()):
-            raise InvalidParameter(f"cannot set json key to: {DYNAMIC_FIELD} (row {row})")
+            raise InvalidParameter(f"cannot set json key to: {DYNAMIC_FIELD} (row {first_row + row})")
 
 
 def _check_lengths(field: str, texts: list[bytes]) -> None:
@@ -59,17 +62,17 @@ def _check_lengths(field: str, texts: list[bytes]) -> None:
         )
 
 
-def _check_objects(field: str, column: pa.Array) -> None:
+def _check_objects(field: str, column: pa.Array, first_row: int) -> None:
     objects = pc.starts_with(column, "{").to_numpy(zero_copy_only=False)
     if not objects.all():
         row = int(np.argmin(objects))
         raise InvalidParameter(
-            f"row {row} of field {field} must be a JSON object, got {column[row].as_py()[:40]}"
+            f"row {first_row + row} of field {field} must be a JSON object, got {column[row].as_py()[:40]}"
         )
 
 
-def _malformed(field: str, texts: list[bytes]) -> InvalidParameter:
-    for row, text in enumerate(texts):
+def _malformed(field: str, texts: list[bytes], first_row: int) -> InvalidParameter:
+    for row, text in enumerate(texts, first_row):
         try:
             _check(text)
         except RecursionError:

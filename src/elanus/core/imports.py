@@ -1,0 +1,96 @@
+"""Import tasks: their states, which one runs next, and when one is forgotten.
+
+::
+
+    Pending ──its turn──▶ Started ──commit──▶ Persisted ──indexed, served──▶ Completed
+       └──── cancelled ──────┴─── refused, cancelled ───▶ Failed
+
+A task is all of its files or nothing. Everything before *Persisted* may be done any number of times; the
+step to it is the commit, which makes all rows part of the collection at once. The reference has one more
+state, Flushed, between Persisted and Completed: here the same commit makes both true, and clients of
+today do not know its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+
+ATTEMPTS_MAX = 5
+"""How often a task is begun again when the pipeline process ends under it, before it fails."""
+
+
+class ImportState(IntEnum):
+    """The wire's numbers."""
+
+    PENDING = 0
+    FAILED = 1
+    STARTED = 2
+    PERSISTED = 5
+    COMPLETED = 6
+
+
+_STEPS = {
+    ImportState.PENDING: frozenset({ImportState.STARTED, ImportState.FAILED}),
+    ImportState.STARTED: frozenset({ImportState.STARTED, ImportState.PERSISTED, ImportState.FAILED}),
+    ImportState.PERSISTED: frozenset({ImportState.COMPLETED}),
+}
+OPEN = frozenset({ImportState.PENDING, ImportState.STARTED})
+ENDED = frozenset({ImportState.FAILED, ImportState.COMPLETED})
+
+
+@dataclass(frozen=True, slots=True)
+class ImportTask:
+    """What is kept of an import. ``collection`` and ``partition`` are the names the client gave.
+
+    ``files``: paths below the import directory. ``created_ms`` and ``ended_ms`` are Unix time (0: not yet).
+    ``attempt``: the number of the try that may commit; ``tries`` counts them. ``rows``, ``segments`` and
+    ``commit_ts`` are set by the commit. ``reason``: why it failed.
+    """
+
+    task_id: TaskID
+    collection_id: CollectionID
+    collection: str
+    partition_id: PartitionID
+    partition: str
+    files: tuple[str, ...]
+    created_ms: int
+    state: ImportState = ImportState.PENDING
+    attempt: int = 0
+    tries: int = 0
+    rows: int = 0
+    segments: tuple[SegmentID, ...] = ()
+    commit_ts: Timestamp = NO_TIMESTAMP
+    ended_ms: int = 0
+    reason: str = ""
+
+
+def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
+    """The task in its next state. Raises `InvalidParameter` for a step that there is not."""
+    if state not in _STEPS.get(task.state, frozenset()):
+        raise InvalidParameter(
+            f"import {task.task_id} is {task.state.name.capitalize()}: it cannot become "
+            f"{state.name.capitalize()}"
+        )
+    return replace(task, state=state, **changes)  # type: ignore[arg-type]
+
+
+def failed(task: ImportTask, reason: str, now_ms: int) -> ImportTask:
+    """The task's end without a row. Raises as `stepped` does."""
+    return stepped(task, ImportState.FAILED, reason=reason, ended_ms=now_ms)
+
+
+def next_task(tasks: Iterable[ImportTask]) -> ImportTask | None:
+    """The oldest one that has not committed; one that a crash interrupted comes before those that wait."""
+    waiting = [t for t in tasks if t.state in OPEN]
+    return min(waiting, key=lambda t: (t.state is not ImportState.STARTED, t.task_id), default=None)
+
+
+def forgotten(tasks: Iterable[ImportTask], now_ms: int, retention_ms: int) -> tuple[ImportTask, ...]:
+    """Those that ended longer ago than they are kept."""
+    return tuple(t for t in tasks if t.state in ENDED and now_ms - t.ended_ms > retention_ms)

@@ -1,0 +1,351 @@
+"""Import tasks, from the queue to the commit: all rows of all files at once, or none.
+
+One task runs at a time. Its attempt is written down first; then the data node has a Spark job write segments
+under that attempt's number, and the commit makes them part of the collection: one change of the metadata that
+holds the segments, the task's own record, and the vchannels as they were found. It is refused when any of
+them is no longer the same: a job that was given up, ran twice, or finished late changes nothing, and neither
+does one whose collection or partition was dropped meanwhile.
+
+The rows' timestamp is the commit's. So a delete that was issued before it spares them, one after it hits
+them, and no read at an earlier moment sees any of them.
+
+A task that a crash or a restart interrupted is begun again. One that is committed is *Completed* when its
+segments have their indexes and, where the collection is loaded, are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.attempts import stamped
+from elanus.core.catalog import Collection
+from elanus.core.errors import (
+    CollectionNotFound,
+    CommitRefused,
+    DeadlineExceeded,
+    ElanusError,
+    InvalidParameter,
+    PartitionNotFound,
+    TaskQueueFull,
+    Unavailable,
+)
+from elanus.core.ids import CollectionID, TaskID
+from elanus.core.imports import (
+    ATTEMPTS_MAX,
+    OPEN,
+    ImportState,
+    ImportTask,
+    failed,
+    forgotten,
+    next_task,
+    stepped,
+)
+from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.timestamps import Timestamp
+from elanus.core.world import Clock
+from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaDesk
+from elanus.datacoord.state import DataState
+from elanus.rpc.imports import ImportedSegment, ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
+from elanus.rpc.rootcoord import RootCoordApi
+
+_LOOK_S = 0.5
+_RETRY_PAUSE_S = 1.0
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPolicy:
+    """``tasks_max``: how many may wait; ``retention_ms``: how long an ended one is remembered."""
+
+    tasks_max: int
+    retention_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSetup:
+    """What imports need of the composition root.
+
+    ``dial`` makes a client of the importing side of the data node at an address, without a time limit.
+    ``is_served``: whether a committed task's segments have what reads of them wait for.
+    """
+
+    dial: Callable[[str], ImportNodeApi]
+    is_served: Callable[[ImportTask], Awaitable[bool]]
+    policy: ImportPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ImportDesks:
+    """What imports share with the rest of the role."""
+
+    state: DataState
+    manifests: Manifests
+    quota: QuotaDesk
+    attempts: Attempts
+
+
+class Imports:
+    """``lock`` is the role's: while it is held nothing is dropped. ``changed`` wakes followers.
+
+    ``spawn`` runs something until the role stops.
+    """
+
+    def __init__(
+        self,
+        desks: ImportDesks,
+        rootcoord: RootCoordApi,
+        clock: Clock,
+        lock: asyncio.Lock,
+        changed: Callable[[], None],
+        spawn: Callable[[Awaitable[None]], None],
+        setup: ImportSetup,
+    ) -> None:
+        self._state = desks.state
+        self._manifests = desks.manifests
+        self._desk = desks.quota
+        self._attempts = desks.attempts
+        self._rootcoord = rootcoord
+        self._clock = clock
+        self._lock = lock
+        self._changed = changed
+        self._spawn = spawn
+        self._setup = setup
+        self._node: ImportNodeApi | None = None
+        self._wake = asyncio.Event()
+        self._is_working = False
+        self._running: tuple[TaskID, asyncio.Future[ImportOutcome]] | None = None
+        self._interrupted = ""
+        """What ended the latest try that is to be made again."""
+
+    # what is asked of it
+
+    async def submit(self, request: ImportRequest) -> TaskID:
+        """Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`."""
+        task = ImportTask(
+            TaskID(await self._rootcoord.alloc_ids(1)),
+            request.collection_id,
+            request.collection,
+            request.partition_id,
+            request.partition,
+            request.files,
+            self._clock.wall_ms(),
+        )
+        async with self._lock:
+            await self._collection(task)
+            if sum(t.state in OPEN for t in self._state.imports()) >= self._setup.policy.tasks_max:
+                raise TaskQueueFull(
+                    f"{self._setup.policy.tasks_max} imports wait already (imports.tasks_max): retry later"
+                )
+            await self._state.put(imports=[task])
+        self.start()
+        return task.task_id
+
+    def tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
+        """Those of one collection, or all of them when it is 0; oldest first."""
+        found = [t for t in self._state.imports() if collection_id in (0, t.collection_id)]
+        return tuple(sorted(found, key=lambda t: t.task_id))
+
+    def task(self, task_id: TaskID) -> ImportTask:
+        found = self._state.import_task(task_id)
+        if found is None:
+            raise InvalidParameter(f"import {task_id} is not known: it never was, or has been forgotten")
+        return found
+
+    async def cancel(self, task_id: TaskID) -> None:
+        """Raises `InvalidParameter` for a task that is unknown, or has committed."""
+        async with self._lock:
+            task = self.task(task_id)
+            if task.state is ImportState.FAILED:
+                return
+            await self._state.put(imports=[failed(task, "cancelled", self._clock.wall_ms())])
+        if self._running is not None and self._running[0] == task_id:
+            self._running[1].cancel()
+
+    def node_registered(self, address: str) -> None:
+        """A data node has come: it gets the task that runs, too, for who ran it before is gone."""
+        self._node = self._setup.dial(address)
+        if self._running is not None:
+            self._running[1].cancel()
+        self._wake.set()
+
+    # its life
+
+    def start(self) -> None:
+        """Go on with what there is; without tasks there is nothing to do."""
+        self._wake.set()
+        if self._state.imports() and not self._is_working:
+            self._is_working = True
+            self._spawn(self._work())
+            self._spawn(self._finish())
+
+    async def _work(self) -> None:
+        """Run tasks one after the other, until cancelled."""
+        while True:
+            self._wake.clear()
+            task = next_task(self._state.imports())
+            if task is None or self._node is None:
+                await self._wake.wait()
+                continue
+            try:
+                await self._run(task, self._node)
+            except Exception as error:  # noqa: BLE001 - without this loop no import would ever end
+                known = isinstance(error, ElanusError)
+                self._interrupted = str(error) if known else f"{type(error).__name__}: {error}"
+                _log.warning("import interrupted", task=task.task_id, error=self._interrupted)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _finish(self) -> None:
+        """See committed tasks to their completion, and forget old ones, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._complete()
+                now_ms = self._clock.wall_ms()
+                old = forgotten(self._state.imports(), now_ms, self._setup.policy.retention_ms)
+                async with self._lock:
+                    await self._state.forget_imports(old)
+            except Exception as error:  # noqa: BLE001 - the next look may succeed
+                _log.info("imports not looked after", error=f"{type(error).__name__}: {error}")
+
+    async def _complete(self) -> None:
+        for task in [t for t in self._state.imports() if t.state is ImportState.PERSISTED]:
+            if await self._setup.is_served(task):
+                done = stepped(task, ImportState.COMPLETED, ended_ms=self._clock.wall_ms())
+                async with self._lock:
+                    await self._state.put(imports=[done])
+
+    async def _run(self, task: ImportTask, node: ImportNodeApi) -> None:
+        begun = await self._begin(task)
+        if begun is None:
+            return
+        started, order = begun
+        call = asyncio.ensure_future(node.import_files(order))
+        self._running = (task.task_id, call)
+        try:
+            outcome = await call
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                raise
+            return  # the task was cancelled, or is to run on another node
+        except (Unavailable, DeadlineExceeded):
+            raise  # to be begun again
+        except ElanusError as error:
+            await self._fail(started, error.message)
+            return
+        finally:
+            self._running = None
+        try:
+            await self._commit(started, outcome)
+        finally:
+            self._attempts.close(started.attempt)
+
+    async def _begin(self, task: ImportTask) -> tuple[ImportTask, ImportOrder] | None:
+        """The next attempt, written down; None when the task has failed instead."""
+        if task.tries >= ATTEMPTS_MAX:
+            await self._fail(task, f"begun {task.tries} times in vain; the last time: {self._interrupted}")
+            return None
+        attempt = await self._attempts.open(1)
+        stamp = await self._rootcoord.alloc_timestamp(1)
+        async with self._lock:
+            try:
+                collection = await self._collection(task)
+            except (CollectionNotFound, PartitionNotFound) as error:
+                await self._put_failed(task, error.message)
+                return None
+            if self._state.import_task(task.task_id) != task:
+                return None  # cancelled meanwhile
+            started = stepped(task, ImportState.STARTED, attempt=attempt, tries=task.tries + 1)
+            await self._state.put(imports=[started])
+        return started, ImportOrder(
+            task.task_id,
+            attempt,
+            task.collection_id,
+            task.partition_id,
+            collection.schema,
+            collection.vchannels,
+            task.files,
+            self._desk.max_rows(collection.schema),
+            stamp,
+        )
+
+    async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
+        """Raises `CommitRefused`, and what storing raises."""
+        try:
+            async with self._lock:
+                self._attempts.check(task.attempt)
+                if self._state.import_task(task.task_id) != task:
+                    raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
+                await self._store(task, outcome)
+        except (CollectionNotFound, PartitionNotFound) as error:
+            await self._fail(task, error.message)
+        finally:
+            self._changed()  # also when this call was cancelled: it may have committed all the same
+
+    async def _store(self, task: ImportTask, outcome: ImportOutcome) -> None:
+        """Under the lock: collection and partition are there before and after it."""
+        await self._collection(task)
+        commit_ts = await self._rootcoord.alloc_timestamp(1)
+        segments = await asyncio.gather(*(self._segment(task, s, commit_ts) for s in outcome.segments))
+        persisted = stepped(
+            task,
+            ImportState.PERSISTED,
+            rows=outcome.rows,
+            segments=tuple(s.segment_id for s in segments),
+            commit_ts=commit_ts,
+        )
+        # The vchannels are written as they are: that compares their records, in the same transaction.
+        await self._state.put(segments, self._state.vchannels_of(task.collection_id), [persisted])
+
+    async def _segment(self, task: ImportTask, written: ImportedSegment, commit_ts: Timestamp) -> SegmentInfo:
+        file = replace(written.insert_log, ts_min=commit_ts, ts_max=commit_ts)
+        manifest = SegmentManifest(
+            written.segment_id,
+            task.collection_id,
+            task.partition_id,
+            written.vchannel,
+            (file,),
+            (written.stats_log,),
+            deletes_from=commit_ts,
+            commit_ts=commit_ts,
+        )
+        return SegmentInfo(
+            written.segment_id,
+            task.collection_id,
+            task.partition_id,
+            written.vchannel,
+            SegmentState.FLUSHED,
+            max_rows=manifest.rows,
+            created=commit_ts,
+            last_expire=commit_ts,
+            sealed_at=commit_ts,
+            rows=manifest.rows,
+            size_bytes=manifest.size_bytes,
+            manifest=await self._manifests.put(manifest, stamped(task.attempt, "import")),
+        )
+
+    async def _collection(self, task: ImportTask) -> Collection:
+        """Under the lock. Raises `CollectionNotFound`, `PartitionNotFound`."""
+        vchannels = self._state.vchannels_of(task.collection_id)
+        if not vchannels or any(v.dropping for v in vchannels):
+            raise CollectionNotFound(f"collection not found[collection={task.collection}]")
+        collection = await self._rootcoord.collection_by_id(task.collection_id)
+        dropped = any(task.partition_id in v.dropped_partitions for v in vchannels)
+        if dropped or all(p.partition_id != task.partition_id for p in collection.partitions):
+            raise PartitionNotFound(f"partition not found[partition={task.partition}]")
+        return collection
+
+    async def _fail(self, task: ImportTask, reason: str) -> None:
+        async with self._lock:
+            await self._put_failed(task, reason)
+
+    async def _put_failed(self, task: ImportTask, reason: str) -> None:
+        if self._state.import_task(task.task_id) == task:
+            _log.warning("import failed", task=task.task_id, reason=reason)
+            await self._state.put(imports=[failed(task, reason, self._clock.wall_ms())])

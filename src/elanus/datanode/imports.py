@@ -1,0 +1,89 @@
+"""Imports as Spark jobs: an order becomes plans, the plans' outcomes the answer.
+
+It keeps nothing. If this process dies, the coordinator sees the call end and orders the import anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from elanus.core.errors import Internal, Unavailable
+from elanus.pipeline.import_files import survey
+from elanus.pipeline.import_job import import_job
+from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
+from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.pipeline.worker import scratch_directory
+from elanus.rpc.imports import ImportOrder, ImportOutcome
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.storage.objects import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSettings:
+    """``source_url``: the store of the files; ``task_bytes_max``: what a task may hold in memory.
+
+    ``slots``: how many tasks run at a time.
+    """
+
+    source_url: str
+    store_url: str
+    scratch_dir: str
+    task_bytes_max: int
+    slots: int
+
+
+class SparkImports:
+    """Implements `elanus.rpc.imports.ImportNodeApi`."""
+
+    def __init__(self, runner: JobRunner, rootcoord: RootCoordApi, settings: ImportSettings) -> None:
+        self._runner = runner
+        self._rootcoord = rootcoord
+        self._settings = settings
+
+    async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        files = await asyncio.to_thread(self._survey, order)
+        rows = sum(file.rows for file in files)
+        if not rows:
+            return ImportOutcome(())
+        plans = self._plans(order, files, await self._rootcoord.alloc_ids(2 * rows))
+        job = import_job(order.task_id, order.files, plans)
+        cause = f"import {order.task_id} into {order.schema.name}"
+        try:
+            outcomes = await self._runner.run(job, cause)
+        except JobCancelled as error:
+            raise Unavailable(f"the import was cancelled: {error}") from error
+        except JobFailed as error:
+            raise Internal(f"the import failed: {error}") from error
+        return ImportOutcome(tuple(segment for segments in outcomes for segment in segments))
+
+    def _survey(self, order: ImportOrder) -> list[FileRows]:
+        with scratch_directory(self._settings.scratch_dir) as scratch:
+            return survey(open_store(self._settings.source_url), order.files, order.schema, Path(scratch))
+
+    def _plans(self, order: ImportOrder, files: list[FileRows], first_id: int) -> list[ImportPlan]:
+        settings, schema = self._settings, order.schema
+        rows_max = max(1, min(order.segment_rows_max, settings.task_bytes_max // schema.row_bytes_estimate))
+        rows = sum(file.rows for file in files)
+        plans = []
+        for parts in cut(files, rows_of_task(rows, schema.row_bytes_estimate, rows_max, settings.slots)):
+            plan = ImportPlan(
+                attempt=order.attempt,
+                collection_id=order.collection_id,
+                partition_id=order.partition_id,
+                schema=schema,
+                vchannels=order.vchannels,
+                parts=parts,
+                first_id=first_id,
+                rows_max=rows_max,
+                bytes_max=settings.task_bytes_max,
+                stamp=order.stamp,
+                source_url=settings.source_url,
+                store_url=settings.store_url,
+                scratch_dir=settings.scratch_dir,
+            )
+            plans.append(plan)
+            first_id += 2 * plan.rows
+        return plans

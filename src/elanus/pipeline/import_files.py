@@ -1,0 +1,171 @@
+"""Reading users' Parquet files and writing them as segments. Plain Arrow: no Spark here.
+
+Rows stream in batch by batch, are checked, and wait in memory by shard. When a task holds as much as it may,
+and at its end, each shard's rows are sorted by primary key and become one segment: an insert log and a
+stats log. Memory: the rows held, and one shard's once more while they are sorted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from elanus.core.channels import shard_of_keys
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import SegmentID
+from elanus.core.schema import CollectionSchema
+from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup
+from elanus.rpc.imports import ImportedSegment
+from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
+from elanus.storage.parquet import rows_per_group
+from elanus.storage.paths import insert_log_path, stats_log_path
+from elanus.storage.port import ObjectMissing, ObjectStore
+from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
+
+
+def survey(
+    source: ObjectStore, files: Sequence[str], schema: CollectionSchema, scratch: Path
+) -> list[FileRows]:
+    """The row groups of each file, from the footers. Raises `InvalidParameter` for one that does not fit."""
+    found = []
+    for name in files:
+        with opened(source, name, scratch) as parquet:
+            check_columns(schema, parquet.schema_arrow, name)
+            found.append(FileRows(name, tuple(_row_groups(parquet.metadata))))
+    return found
+
+
+def _row_groups(metadata: pq.FileMetaData) -> Iterator[RowGroup]:
+    first_row = 0
+    for number in range(metadata.num_row_groups):
+        rows = metadata.row_group(number).num_rows
+        yield RowGroup(number, first_row, rows)
+        first_row += rows
+
+
+@contextlib.contextmanager
+def opened(source: ObjectStore, name: str, scratch: Path) -> Iterator[pq.ParquetFile]:
+    """A user's file. What is wrong with its name or its content becomes `InvalidParameter`."""
+    try:
+        path = source.local_path(name, scratch)
+    except ObjectMissing:
+        raise InvalidParameter(f"{name}: no such file in the import directory {source.url}") from None
+    except ValueError as error:
+        raise InvalidParameter(f"{name} is no path below the import directory: {error}") from None
+    try:
+        with pq.ParquetFile(path, memory_map=True) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidParameter(f"{name} cannot be read as Parquet: {error}") from error
+    finally:
+        if path.parent == scratch:  # a copy
+            path.unlink(missing_ok=True)
+
+
+def import_rows(plan: ImportPlan, source: ObjectStore, scratch: Path) -> Iterator[pa.RecordBatch]:
+    """The plan's rows in the form of ``schema.arrow_schema``, checked, in batches of a row group at most."""
+    schema = plan.schema
+    batch_rows = rows_per_group(schema.row_bytes_estimate)
+    next_id = plan.first_id
+    for part in plan.parts:
+        with opened(source, part.file, scratch) as parquet:
+            check_columns(schema, parquet.schema_arrow, part.file)
+            for group in part.groups:
+                first_row = group.first_row
+                for batch in parquet.iter_batches(batch_rows, row_groups=[group.number], use_threads=False):
+                    keys = _auto_keys(schema, next_id, batch.num_rows)
+                    yield convert(schema, batch, keys, Place(part.file, group.number, first_row))
+                    first_row += batch.num_rows
+                    next_id += batch.num_rows
+                if first_row - group.first_row != group.rows:
+                    raise InvalidParameter(
+                        f"{part.file}: row group {group.number} changed while the import ran; run it again"
+                    )
+
+
+def _auto_keys(schema: CollectionSchema, first: int, rows: int) -> pa.Array | None:
+    key = schema.primary_field
+    if not key.auto_id:
+        return None
+    return pa.array(np.arange(first, first + rows)).cast(key.arrow_type)
+
+
+class SegmentsWriter:
+    """Collects rows by shard and writes them as segments whose files are all called ``name``."""
+
+    def __init__(self, plan: ImportPlan, store: ObjectStore, scratch: Path, name: str) -> None:
+        self._plan = plan
+        self._store = store
+        self._scratch = scratch
+        self._name = name
+        self._held: list[list[pa.RecordBatch]] = [[] for _ in plan.vchannels]
+        self._held_rows = 0
+        self._held_bytes = 0
+        self._next_row_id = plan.first_id
+        self._next_segment_id = plan.first_segment_id
+        self.written: list[ImportedSegment] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        while rows.num_rows:
+            room = self._plan.rows_max - self._held_rows
+            self._hold(rows.slice(0, room))
+            rows = rows.slice(room)
+            if self._held_rows >= self._plan.rows_max or self._held_bytes >= self._plan.bytes_max:
+                self.write_out()
+
+    def write_out(self) -> None:
+        """Everything held becomes segments."""
+        for shard, batches in enumerate(self._held):
+            if batches:
+                self._held[shard] = []
+                table = pa.Table.from_batches(batches).combine_chunks()
+                batches.clear()
+                self.written.append(self._segment(self._plan.vchannels[shard], table))
+        self._held_rows = self._held_bytes = 0
+
+    def _hold(self, rows: pa.RecordBatch) -> None:
+        shards = len(self._held)
+        if shards == 1:
+            self._held[0].append(rows)
+        else:
+            shard_of = shard_of_keys(rows.column(self._plan.schema.primary_field.name), shards)
+            ordered = rows.take(pa.array(np.argsort(shard_of, kind="stable")))
+            counts = np.bincount(shard_of, minlength=shards).tolist()
+            start = 0
+            for shard, count in enumerate(counts):
+                if count:
+                    self._held[shard].append(ordered.slice(start, count))
+                start += count
+        self._held_rows += rows.num_rows
+        self._held_bytes += rows.nbytes
+
+    def _segment(self, vchannel: str, table: pa.Table) -> ImportedSegment:
+        plan = self._plan
+        segment_id = SegmentID(self._next_segment_id)
+        self._next_segment_id += 1
+        key = SegmentKey(plan.collection_id, plan.partition_id, segment_id, vchannel)
+        owner = (key.collection_id, key.partition_id, segment_id, self._name)
+        file_schema = insert_log_schema(plan.schema, key)
+        primary = plan.schema.primary_field.name
+        order = pc.sort_indices(table, sort_keys=[(primary, "ascending")])
+        stats = KeyStatsBuilder()
+        group_rows = rows_per_group(plan.schema.row_bytes_estimate)
+        path = insert_log_path(*owner)
+        with insert_log_writer(self._store, path, plan.schema, key, self._scratch) as writer:
+            for start in range(0, len(order), group_rows):
+                taken = table.take(order.slice(start, group_rows)).combine_chunks()
+                (rows,) = taken.to_batches()
+                writer.write(with_system_columns(rows, self._next_row_id, plan.stamp, file_schema))
+                stats.add(rows.column(primary))
+                self._next_row_id += rows.num_rows
+            file = writer.finish()
+        stats_path = stats_log_path(*owner)
+        write_stats_log(self._store, stats_path, stats.finish())
+        return ImportedSegment(segment_id, vchannel, file, stats_path)

@@ -1,0 +1,115 @@
+"""Cutting an import into tasks: which row groups of which files each task takes, and with which ids.
+
+A task is given whole row groups, about as many rows as it may hold in memory, less when there would be
+processors without work. Its rows come out as one segment per shard, or several of each where a row group
+alone is larger than that; no two tasks share a segment, so nothing has to pass between them.
+
+Each task has a range of ids of its own, twice its rows: the first half are row ids (and automatic keys), the
+other half is for segments, of which there are never more than rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+
+PART_BYTES_MIN = 32 * 1024 * 1024
+"""A task is not made smaller than this only to give every processor one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """``first_row``: its place within the file."""
+
+    number: int
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """A file, or some row groups of it."""
+
+    file: str
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """One task. Pickles; carries all that a task needs to know.
+
+    ``vchannels`` are index-aligned with the shards. At most ``rows_max`` rows, and ``bytes_max`` of them,
+    are held before segments are written. Ids from ``first_id`` on, two for each row, are the task's.
+    ``stamp`` fills the timestamp column. ``source_url`` is the store that the files are in;
+    ``scratch_dir`` a directory on the machine that runs the task.
+    """
+
+    attempt: int
+    collection_id: CollectionID
+    partition_id: PartitionID
+    schema: CollectionSchema
+    vchannels: tuple[str, ...]
+    parts: tuple[FileRows, ...]
+    first_id: int
+    rows_max: int
+    bytes_max: int
+    stamp: Timestamp
+    source_url: str
+    store_url: str
+    scratch_dir: str
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def first_segment_id(self) -> int:
+        return self.first_id + self.rows
+
+
+def rows_of_task(rows: int, row_bytes: int, rows_max: int, slots: int) -> int:
+    """How many rows a task should take: at most ``rows_max``, less when ``slots`` would else stand idle."""
+    fair_share = -(-rows // max(1, slots))
+    least = PART_BYTES_MIN // max(1, row_bytes)
+    return max(1, min(rows_max, max(fair_share, least)))
+
+
+def cut(files: Sequence[FileRows], task_rows: int) -> list[tuple[FileRows, ...]]:
+    """The files' row groups, in order, in parts of about ``task_rows`` rows: a group is never divided.
+
+    A part is closed before the group that would overfill it, unless it is empty. Empty groups are left out.
+    """
+    parts: list[tuple[FileRows, ...]] = []
+    taken: list[tuple[str, RowGroup]] = []
+    rows = 0
+    for file, group in _groups(files):
+        if taken and rows + group.rows > task_rows:
+            parts.append(_by_file(taken))
+            taken, rows = [], 0
+        taken.append((file, group))
+        rows += group.rows
+    if taken:
+        parts.append(_by_file(taken))
+    return parts
+
+
+def _groups(files: Sequence[FileRows]) -> Iterator[tuple[str, RowGroup]]:
+    for file in files:
+        for group in file.groups:
+            if group.rows:
+                yield file.file, group
+
+
+def _by_file(taken: Sequence[tuple[str, RowGroup]]) -> tuple[FileRows, ...]:
+    groups: dict[str, tuple[RowGroup, ...]] = {}
+    for file, group in taken:
+        groups[file] = (*groups.get(file, ()), group)
+    return tuple(FileRows(file, found) for file, found in groups.items())

@@ -1,0 +1,78 @@
+"""The RPCs of bulk import, as clients of the 2.x gRPC generation call them.
+
+Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``); that one is not served.
+"""
+
+from __future__ import annotations
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.imports import ImportState, ImportTask
+from elanus.proxy.api import Front
+from elanus.proxy.wire.names import check_collection_name
+from elanus.proxy.wire.requests import Context, add_pairs, database_of, rpc, to_dict
+from elanus.proxy.wire.status import success
+from elanus.proxy.wire.stubs import Message, milvus_pb2
+from elanus.proxy.wire.unsupported import unsupported
+
+_FAILED_REASON = "failed_reason"
+_PROGRESS = {
+    ImportState.PENDING: 0,
+    ImportState.STARTED: 10,
+    ImportState.PERSISTED: 90,
+    ImportState.COMPLETED: 100,
+}
+"""Percent, where nothing finer is known."""
+_MS_PER_S = 1000
+
+
+class BulkImports:
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    @rpc("collection_name", "partition_name", "files", "options", "channel_names", "row_based")
+    def Import(self, request: Message, context: Context) -> Message:
+        """One task for all files. ``row_based`` tells formats apart that are not read; Parquet is neither."""
+        if request.channel_names:
+            raise unsupported("the field channel_names of Import", "rows go by the hash of their keys")
+        for option in to_dict(request.options):
+            raise unsupported(f"the option {option} of Import", "leave it out")
+        task = self._front.start_import(
+            database_of(request, context),
+            check_collection_name(request.collection_name),
+            request.partition_name,
+            tuple(request.files),
+        )
+        return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
+
+    @rpc("task")
+    def GetImportState(self, request: Message, context: Context) -> Message:
+        return import_state(self._front.import_task(request.task))
+
+    @rpc("collection_name", "limit")
+    def ListImportTasks(self, request: Message, context: Context) -> Message:
+        if request.limit < 0:
+            raise InvalidParameter(f"limit is {request.limit}: it must not be negative (0: all tasks)")
+        name = request.collection_name and check_collection_name(request.collection_name)
+        tasks = self._front.import_tasks(database_of(request, context), name, request.limit)
+        return milvus_pb2.ListImportTasksResponse(status=success(), tasks=map(import_state, tasks))
+
+
+def import_state(task: ImportTask) -> Message:
+    response = milvus_pb2.GetImportStateResponse(
+        status=success(),
+        state=int(task.state),
+        row_count=task.rows,
+        id=task.task_id,
+        collection_id=task.collection_id,
+        segment_ids=task.segments,
+        create_ts=task.created_ms // _MS_PER_S,
+    )
+    infos = {
+        "files": ",".join(task.files),
+        "collection": task.collection,
+        "partition": task.partition,
+        _FAILED_REASON: task.reason,
+        "progress_percent": str(_PROGRESS.get(task.state, 0)),
+    }
+    add_pairs(response.infos, infos)
+    return response

@@ -1,0 +1,33 @@
+"""When an import is complete: its rows are not only committed, reads find them as fast as any others."""
+
+from __future__ import annotations
+
+from elanus.core.imports import ImportTask
+from elanus.core.segments import SegmentState
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.querycoord import QueryCoordApi
+
+
+class ServedImports:
+    """Asks the coordinators. Segments that were compacted or dropped since the commit do not count."""
+
+    def __init__(self, data: DataCoordApi, index: IndexCoordApi, query: QueryCoordApi) -> None:
+        self._data = data
+        self._index = index
+        self._query = query
+
+    async def is_served(self, task: ImportTask) -> bool:
+        """Whether a committed task's segments have their indexes and, if they are to be loaded, are served.
+
+        Raises `elanus.core.errors.Unavailable` while a coordinator restarts.
+        """
+        found = await self._data.segments_by_id(task.segments)
+        live = {s.segment_id for s in found if s.state is SegmentState.FLUSHED}
+        if await self._index.unbuilt(task.collection_id, tuple(live)):
+            return False
+        loads = [load for load in await self._query.loads() if load.collection_id == task.collection_id]
+        if not any(task.partition_id in load.percentages for load in loads):
+            return True
+        serving = await self._query.serving(task.collection_id)
+        return live <= {segment.segment_id for _, segment in serving if segment.sealed}

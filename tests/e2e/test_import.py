@@ -1,0 +1,138 @@
+"""Bulk import through the unmodified client: rows of Parquet files appear at once, whatever is killed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from harness import Server, until
+from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
+
+pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
+
+DIM = 16
+ROWS = 6000
+DEADLINE_S = 120.0
+VECTORS = np.random.default_rng(11).random((ROWS, DIM), dtype=np.float32)
+
+
+class Importer:
+    """The bulk import verbs of the client's older interface, which no newer one has."""
+
+    def __init__(self, server: Server) -> None:
+        self.client = server.client()
+        self.using = server.uri
+        self.directory = server.data_dir / "import"
+        self._call(connections.connect, uri=server.uri, alias=server.uri)
+
+    def write(self, name: str, first: int = 0, rows: int = ROWS, **columns: Any) -> str:
+        keys = np.random.default_rng(first).permutation(np.arange(first, first + rows))
+        table = pa.table({"key": keys, "v": pa.array(list(VECTORS[keys % ROWS]))} | columns)
+        pq.write_table(table, self.directory / name, row_group_size=1000)
+        return name
+
+    def start(self, name: str, *files: str, **options: Any) -> int:
+        return self._call(utility.do_bulk_insert, name, list(files), using=self.using, **options)
+
+    def state(self, task: int) -> BulkInsertState:
+        return self._call(utility.get_bulk_insert_state, task, using=self.using)
+
+    def tasks(self, name: str) -> list[BulkInsertState]:
+        return self._call(utility.list_bulk_insert_tasks, collection_name=name, using=self.using)
+
+    def done(self, task: int) -> BulkInsertState:
+        def ended() -> BulkInsertState | None:
+            state = self.state(task)
+            over = state.state in (BulkInsertState.ImportCompleted, BulkInsertState.ImportFailed)
+            return state if over else None
+
+        return until(ended, DEADLINE_S, "the import ends")
+
+    def count(self, name: str, **options: Any) -> int:
+        found = self.client.query(name, output_fields=["count(*)"], consistency_level="Strong", **options)
+        return int(found[0]["count(*)"])
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the client will drop these verbs one day
+            return function(*arguments, **options)
+
+
+def create(client: MilvusClient, name: str, *, load: bool = True) -> None:
+    schema = client.create_schema(enable_dynamic_field=True)
+    schema.add_field("key", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=DIM)
+    index = client.prepare_index_params()
+    index.add_index("v", index_type="HNSW", metric_type="L2", params={"M": 8, "efConstruction": 60})
+    client.create_collection(
+        name, schema=schema, index_params=index if load else None, num_shards=2, consistency_level="Strong"
+    )
+
+
+@pytest.fixture
+def importer(shared: Server) -> Importer:
+    return Importer(shared)
+
+
+def test_rows_are_found_when_the_import_is_complete(client: MilvusClient, importer: Importer) -> None:
+    create(client, "books")
+    client.insert("books", [{"key": 1, "v": VECTORS[0], "color": "red"}])
+    client.delete("books", ids=[2])
+    files = [
+        importer.write("books.parquet", color=["blue"] * ROWS),
+        importer.write("more.parquet", ROWS, 500),
+    ]
+    task = importer.start("books", *files)
+    state = importer.done(task)
+    assert (state.state_name, state.row_count, state.failed_reason) == ("Completed", ROWS + 500, "")
+    assert importer.count("books") == ROWS + 500 + 1, "a delete before the commit spares the rows"
+    assert importer.count("books", filter='color == "blue"') == ROWS
+    hits = client.search("books", [VECTORS[77]], limit=1, output_fields=["key", "color"], filter="key < 6000")
+    assert hits[0][0]["entity"] == {"key": 77, "color": "blue"}
+    client.delete("books", ids=[77])
+    assert importer.count("books") == ROWS + 500
+    assert [t.task_id for t in importer.tasks("books")] == [task]
+
+
+def test_a_file_that_does_not_fit_leaves_nothing(client: MilvusClient, importer: Importer) -> None:
+    create(client, "books")
+    good = importer.write("good.parquet")
+    vectors = [[0.0] * DIM] * 1500 + [[0.0] * (DIM - 1)]
+    pq.write_table(pa.table({"key": range(1501), "v": vectors}), importer.directory / "bad.parquet", 1000)
+    state = importer.done(importer.start("books", good, "bad.parquet"))
+    assert state.state == BulkInsertState.ImportFailed
+    assert state.failed_reason == (
+        "bad.parquet, row group 1, row 1500: field v has 15 values, its dimension asks for 16"
+    )
+    outside = importer.done(importer.start("books", "absent.parquet"))
+    assert outside.failed_reason.startswith("absent.parquet: no such file in the import directory")
+    assert importer.count("books") == 0
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("victim", ["online", "pipeline"])
+def test_a_kill_in_an_import_loses_and_doubles_nothing(
+    new_server: Callable[..., Server], tmp_path: Path, victim: str
+) -> None:
+    server = new_server()
+    server.start().wait_for_spark()
+    importer = Importer(server)
+    create(importer.client, "books")
+    task = importer.start("books", *[importer.write(f"{n}.parquet", n * ROWS) for n in range(8)])
+    until(lambda: importer.state(task).state == BulkInsertState.ImportStarted, DEADLINE_S, "it runs", 0.001)
+    if victim == "pipeline":
+        server.kill_pipeline()
+    else:
+        server.kill()
+        server.start()
+        importer = Importer(server)
+    state = importer.done(task)
+    assert (state.state_name, state.row_count) == ("Completed", 8 * ROWS)
+    assert importer.count("books") == 8 * ROWS
+    server.stop()

@@ -1,0 +1,274 @@
+"""Imports in the data coordinator: all or nothing, once, however often a job runs, dies or comes late."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from data_bench import COMMIT_DEADLINE_S, Bench, FakeImporter
+from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
+
+from elanus.core.errors import (
+    CollectionNotFound,
+    DiskFull,
+    ElanusError,
+    InvalidParameter,
+    PartitionNotFound,
+    TaskQueueFull,
+    Unavailable,
+)
+from elanus.core.ids import SegmentID, TaskID
+from elanus.core.imports import ATTEMPTS_MAX, ImportState
+from elanus.core.segments import SegmentState
+from elanus.rpc.imports import ImportedSegment, ImportOutcome, ImportRequest
+
+S = ImportState
+REQUEST = ImportRequest(CID, "docs", DEFAULT, "_default", ("a.parquet", "b.parquet"))
+
+
+def outcome(bench: Bench, *segments: int, rows: int = 10) -> ImportOutcome:
+    """What a job has written: segments, one after the other on each vchannel."""
+    vchannels = bench.collections[0].vchannels
+    return ImportOutcome(
+        tuple(
+            ImportedSegment(
+                SegmentID(s), vchannels[n % len(vchannels)], binlog(f"insert_log/{s}", rows), f"stats_log/{s}"
+            )
+            for n, s in enumerate(segments)
+        )
+    )
+
+
+async def state(bench: Bench, task_id: TaskID) -> ImportState:
+    return (await bench.coord.import_task(task_id)).state
+
+
+async def answer(importer: FakeImporter, what: ImportOutcome | ElanusError) -> None:
+    importer.answers.put_nowait(what)
+    await asyncio.sleep(1.5)
+
+
+async def test_an_import_step_by_step(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection(shards=2))
+    bench.served = False
+    coord = await bench.watched()
+    change = await coord.wait_change(0, 0)
+    task_id = await coord.start_import(REQUEST)
+    assert await state(bench, task_id) in (S.PENDING, S.STARTED)
+    await settle()
+    (order,) = bench.importers[0].orders
+    assert (order.files, order.vchannels) == (REQUEST.files, bench.collections[0].vchannels)
+    assert order.segment_rows_max == 1000
+    assert await state(bench, task_id) is S.STARTED
+    assert (await coord.recovery_info(CID)).flushed == ()
+
+    before = bench.root.stamp()
+    await answer(bench.importers[0], outcome(bench, 51, 52))
+    task = await coord.import_task(task_id)
+    assert (task.state, task.rows, task.segments) == (S.PERSISTED, 20, (51, 52))
+    assert task.commit_ts > before
+    assert await coord.wait_change(change, 0) > change, "indexes and queries hear of it"
+    manifests = (await coord.recovery_info(CID)).flushed
+    assert {m.segment_id for m in manifests} == {51, 52}
+    for manifest in manifests:
+        assert manifest.commit_ts == manifest.deletes_from == task.commit_ts
+        assert {(f.ts_min, f.ts_max) for f in manifest.insert_logs} == {(task.commit_ts, task.commit_ts)}
+        info = await bench.segment(manifest.segment_id)
+        assert (info.state, info.rows, info.sealed_at) == (SegmentState.FLUSHED, 10, task.commit_ts)
+
+    bench.served = True
+    await asyncio.sleep(1)
+    assert await state(bench, task_id) is S.COMPLETED
+    await asyncio.sleep(61)
+    with pytest.raises(InvalidParameter, match="not known"):
+        await coord.import_task(task_id)
+    await coord.stop()
+
+
+async def test_tasks_run_one_after_the_other_and_wait_for_a_node(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.start()
+    await coord.watch_channels(bench.collections[0])
+    first, second = await coord.start_import(REQUEST), await coord.start_import(REQUEST)
+    await asyncio.sleep(30)
+    assert [t.state for t in await coord.import_tasks(CID)] == [S.PENDING, S.PENDING]
+    await bench.register()
+    await settle()
+    assert [t.state for t in await coord.import_tasks(CID)] == [S.STARTED, S.PENDING]
+    await answer(bench.importers[0], outcome(bench, 51))
+    assert [await state(bench, t) for t in (first, second)] == [S.COMPLETED, S.STARTED]
+    await coord.stop()
+
+
+@pytest.mark.parametrize("error", [InvalidParameter("row 7 is null"), DiskFull("no room")])
+async def test_a_failed_job_leaves_its_reason_and_nothing_else(tmp_path: Path, error: ElanusError) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    await answer(bench.importers[0], error)
+    task = await coord.import_task(task_id)
+    assert (task.state, task.reason, task.segments) == (S.FAILED, error.message, ())
+    assert await coord.segments(CID) == ()
+    await coord.stop()
+
+
+async def test_a_node_that_is_lost_is_tried_again_but_not_for_ever(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    for _ in range(ATTEMPTS_MAX):
+        await answer(bench.importers[0], Unavailable("datanode cannot be reached"))
+    attempts = [order.attempt for order in bench.importers[0].orders]
+    assert len(set(attempts)) == ATTEMPTS_MAX
+    task = await coord.import_task(task_id)
+    assert (task.state, task.reason) == (
+        S.FAILED,
+        "begun 5 times in vain; the last time: datanode cannot be reached",
+    )
+    await coord.stop()
+
+
+async def test_a_new_node_takes_the_running_task_over(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    await settle()
+    await bench.register()
+    await settle()
+    assert bench.importers[0].cancelled == 1
+    (order,) = bench.importers[1].orders
+    await answer(bench.importers[1], outcome(bench, 51))
+    task = await coord.import_task(task_id)
+    assert (task.state, task.attempt, task.tries) == (S.COMPLETED, order.attempt, 2)
+    await coord.stop()
+
+
+async def test_a_restarted_coordinator_begins_an_interrupted_task_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    task_id = await bench.coord.start_import(REQUEST)
+    await settle()
+    coord = await bench.restart()
+    assert await state(bench, task_id) is S.STARTED
+    await bench.register()
+    await answer(bench.importers[-1], outcome(bench, 51))
+    assert (await coord.import_task(task_id)).rows == 10
+    (manifest,) = (await coord.recovery_info(CID)).flushed
+    assert manifest.segment_id == 51
+    await coord.stop()
+
+
+async def test_a_coordinator_that_was_replaced_commits_nothing(tmp_path: Path) -> None:
+    """Its job finishes late: the next coordinator has begun the task again, and maybe committed it."""
+    bench = Bench(tmp_path)
+    old = await bench.watched()
+    task_id = await old.start_import(REQUEST)
+    await settle()
+    late = bench.importers[0]
+    new = await bench.start()
+    await bench.register()
+    await answer(bench.importers[1], outcome(bench, 61))
+    before = await bench.snapshot()
+    await answer(late, outcome(bench, 51))
+    assert await bench.snapshot() == before
+    assert {m.segment_id for m in (await new.recovery_info(CID)).flushed} == {61}
+    assert await state(bench, task_id) is S.COMPLETED
+    await old.stop()
+    await new.stop()
+
+
+async def test_what_comes_after_the_deadline_is_not_committed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    await asyncio.sleep(COMMIT_DEADLINE_S + 1)
+    await answer(bench.importers[0], outcome(bench, 51))
+    assert await coord.segments(CID) == ()
+    await answer(bench.importers[0], outcome(bench, 52))
+    assert [s.segment_id for s in await coord.segments(CID)] == [52]
+    assert (await coord.import_task(task_id)).tries == 2
+    await coord.stop()
+
+
+async def test_a_cancelled_task_ends_its_job_and_commits_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    running, waiting = await coord.start_import(REQUEST), await coord.start_import(REQUEST)
+    await settle()
+    await coord.cancel_import(waiting)
+    await coord.cancel_import(running)
+    await coord.cancel_import(running)
+    await asyncio.sleep(1)
+    assert bench.importers[0].cancelled == 1
+    assert [(t.state, t.reason) for t in await coord.import_tasks(CID)] == [(S.FAILED, "cancelled")] * 2
+    assert len(bench.importers[0].orders) == 1
+
+    third = await coord.start_import(REQUEST)
+    await answer(bench.importers[0], outcome(bench, 51))
+    with pytest.raises(InvalidParameter, match="it cannot become Failed"):
+        await coord.cancel_import(third)
+    await coord.stop()
+
+
+async def test_a_collection_dropped_meanwhile_gets_no_rows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    running, waiting = await coord.start_import(REQUEST), await coord.start_import(REQUEST)
+    await settle()
+    await coord.drop_collection(CID)
+    await answer(bench.importers[0], outcome(bench, 51))
+    tasks = {t.task_id: t for t in await coord.import_tasks(CID)}
+    assert {tasks[t].state for t in (running, waiting)} == {S.FAILED}
+    assert tasks[running].reason == "collection not found[collection=docs]"
+    assert await coord.segments(CID) == ()
+    with pytest.raises(CollectionNotFound):
+        await coord.start_import(REQUEST)
+    await coord.stop()
+
+
+async def test_a_partition_dropped_meanwhile_gets_no_rows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection(partitions=(DEFAULT, OTHER)))
+    coord = await bench.watched()
+    request = replace(REQUEST, partition_id=OTHER, partition="p1")
+    task_id = await coord.start_import(request)
+    await settle()
+    await coord.drop_partition(CID, OTHER)
+    await answer(bench.importers[0], outcome(bench, 51))
+    assert (await coord.import_task(task_id)).reason == "partition not found[partition=p1]"
+    assert await coord.segments(CID) == ()
+    with pytest.raises(PartitionNotFound):
+        await coord.start_import(request)
+    await coord.stop()
+
+
+async def test_the_queue_is_bounded(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    for _ in range(3):
+        await coord.start_import(REQUEST)
+    with pytest.raises(TaskQueueFull, match="3 imports wait already"):
+        await coord.start_import(REQUEST)
+    await coord.stop()
+
+
+async def test_a_large_import_is_committed_as_a_whole(tmp_path: Path) -> None:
+    """More records than one transaction of the store takes."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    await coord.start_import(REQUEST)
+    await answer(bench.importers[0], outcome(bench, *range(5000, 5300)))
+    assert len((await coord.recovery_info(CID)).flushed) == 300
+    again = await bench.restart()
+    assert len((await again.recovery_info(CID)).flushed) == 300
+    await again.stop()
+
+
+async def test_files_without_rows_are_imported_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    await answer(bench.importers[0], ImportOutcome(()))
+    assert await state(bench, task_id) is S.COMPLETED
+    await coord.stop()

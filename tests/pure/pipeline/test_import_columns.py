@@ -1,0 +1,275 @@
+"""What a user's Parquet columns become, and how each kind of misfit is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import FieldID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.pipeline.import_columns import Place, check_columns, convert
+
+HERE = Place("a.parquet", row_group=2, first_row=100)
+
+
+def field(name: str, data_type: DataType, **options: Any) -> FieldSchema:
+    return FieldSchema(FieldID(100), name, data_type, **options)
+
+
+def schema(*fields: FieldSchema, auto_id: bool = False, dynamic: bool = False) -> CollectionSchema:
+    key = field("id", DataType.INT64, is_primary=True, auto_id=auto_id)
+    meta = (field("$meta", DataType.JSON, is_dynamic=True),) if dynamic else ()
+    return CollectionSchema("docs", (key, *fields, *meta), enable_dynamic=dynamic)
+
+
+def imported(of: CollectionSchema, **columns: Any) -> pa.RecordBatch:
+    """A file's columns through both steps, as a task takes them."""
+    rows = pa.record_batch({name: as_array(values) for name, values in columns.items()})
+    check_columns(of, rows.schema, HERE.file)
+    keys = pa.array(range(rows.num_rows)) if of.primary_field.auto_id else None
+    converted = convert(of, rows, keys, HERE)
+    assert converted.schema.equals(of.arrow_schema)
+    converted.validate(full=True)
+    return converted
+
+
+def as_array(values: Any) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values)
+
+
+def typed(values: list[Any], found: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(found):
+        return pa.array(values, found.value_type).dictionary_encode()
+    return pa.array(values).cast(found)
+
+
+def column(of: FieldSchema, values: Any) -> list[Any]:
+    """The values of one field after its import."""
+    found: list[Any] = imported(schema(of), id=range(len(values)), **{of.name: values})[of.name].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("data_type", "found", "values"),
+    [
+        (DataType.BOOL, pa.bool_(), [True, False]),
+        (DataType.INT8, pa.int64(), [-128, 127]),
+        (DataType.INT16, pa.uint16(), [0, 32767]),
+        (DataType.INT32, pa.int8(), [-1, 1]),
+        (DataType.INT64, pa.uint64(), [0, 2**63 - 1]),
+        (DataType.INT64, pa.dictionary(pa.int32(), pa.int64()), [7, 7]),
+        (DataType.FLOAT, pa.float64(), [0.5, -2.0]),
+        (DataType.DOUBLE, pa.float32(), [0.5, -2.0]),
+        (DataType.DOUBLE, pa.int64(), [3, 2**53]),
+    ],
+)
+def test_numbers_of_any_width_fit_if_their_values_do(
+    data_type: DataType, found: pa.DataType, values: list[Any]
+) -> None:
+    assert column(field("x", data_type), typed(values, found)) == values
+
+
+@pytest.mark.parametrize(
+    ("data_type", "found", "wrong"),
+    [
+        (DataType.INT8, pa.int64(), 128),
+        (DataType.INT8, pa.uint8(), 200),
+        (DataType.INT32, pa.int64(), -(2**31) - 1),
+        (DataType.INT64, pa.uint64(), 2**63),
+        (DataType.FLOAT, pa.float64(), 1e39),
+        (DataType.FLOAT, pa.int64(), 2**24 + 1),
+        (DataType.DOUBLE, pa.int64(), 2**53 + 1),
+    ],
+)
+def test_a_number_that_does_not_fit_is_named_with_its_row(
+    data_type: DataType, found: pa.DataType, wrong: float
+) -> None:
+    with pytest.raises(InvalidParameter) as error:
+        column(field("x", data_type), pa.array([1, wrong], found))
+    assert error.value.message == (
+        f"a.parquet, row group 2, row 101: field x cannot hold {pa.scalar(wrong, found).as_py()}: "
+        f"its type is {data_type.name}"
+    )
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_no_integer_is_ever_changed(values: list[int]) -> None:
+    try:
+        kept = column(field("x", DataType.INT16), pa.array(values, pa.int64()))
+    except InvalidParameter:
+        assert any(not -(2**15) <= v < 2**15 for v in values)
+    else:
+        assert kept == values
+
+
+def test_floats_that_are_no_numbers_are_kept_as_inserts_keep_them() -> None:
+    (nan, inf) = column(field("x", DataType.FLOAT), pa.array([math.nan, math.inf], pa.float64()))
+    assert math.isnan(nan)
+    assert inf == math.inf
+
+
+@pytest.mark.parametrize("found", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_strings(found: pa.DataType) -> None:
+    values = ["ü", "abcd"]
+    assert column(field("x", DataType.VARCHAR, max_length=4), typed(values, found)) == values
+
+
+def test_a_string_longer_than_its_field_counts_in_bytes() -> None:
+    with pytest.raises(
+        InvalidParameter, match="row 101: field x is 6 bytes long, its max_length is 4: 'üüü'"
+    ):
+        column(field("x", DataType.VARCHAR, max_length=4), ["ab", "üüü"])
+
+
+def test_nulls_stay_become_the_default_or_are_refused() -> None:
+    assert column(field("x", DataType.INT32, nullable=True), [1, None]) == [1, None]
+    assert column(field("x", DataType.INT32, default_value=5), [1, None]) == [1, 5]
+    assert column(field("x", DataType.JSON, nullable=True), ["[1, 2]", None, "{}"]) == ["[1,2]", None, "{}"]
+    with pytest.raises(InvalidParameter, match="row 101: field x is null: it is neither nullable nor has a"):
+        column(field("x", DataType.INT32), [1, None])
+
+
+def test_a_column_that_is_not_there_is_its_default_or_null() -> None:
+    optional = schema(
+        field("a", DataType.INT32, default_value=5), field("b", DataType.VARCHAR, nullable=True)
+    )
+    rows = imported(optional, id=[1, 2])
+    assert (rows["a"].to_pylist(), rows["b"].to_pylist()) == ([5, 5], [None, None])
+
+
+def test_json_is_checked_and_compact() -> None:
+    assert column(field("x", DataType.JSON), [b'{"a": [1, 2.0]}', b"null"]) == ['{"a":[1,2.0]}', "null"]
+    with pytest.raises(
+        InvalidParameter, match=r"a.parquet, row group 2: json field 'x' is illegal in row 101"
+    ):
+        column(field("x", DataType.JSON), ["{}", "{"])
+
+
+VECTORS = [[1.0, 2.0], [-3.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pa.list_(pa.float32()),
+        pa.list_(pa.float64()),
+        pa.large_list(pa.float32()),
+        pa.list_(pa.float32(), 2),
+        pa.list_(pa.float16(), 2),
+    ],
+)
+def test_float_vectors_of_every_form(found: pa.DataType) -> None:
+    values = pa.array(VECTORS, pa.list_(pa.float32())).cast(found)
+    assert column(field("v", DataType.FLOAT_VECTOR, dim=2), values) == VECTORS
+    part = schema(field("v", DataType.FLOAT_VECTOR, dim=2))
+    rows = pa.record_batch({"id": pa.array([1, 2]), "v": values}).slice(1)
+    assert convert(part, rows, None, HERE)["v"].to_pylist() == VECTORS[1:]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([[1.0, 2.0], [1.0]], "row 101: field v has 1 values, its dimension asks for 2"),
+        ([[1.0, 2.0], None], "row 101: field v is null"),
+        ([[1.0, 2.0], [1.0, None]], "row 101: field v holds a null among its numbers"),
+        ([[1.0, 2.0], [1.0, math.inf]], "row 101: field v holds inf at position 1: vectors are finite"),
+        ([[1.0, 2.0], [1e39, 1.0]], "row 101: field v holds 1e.39 at position 0: vectors are finite"),
+    ],
+)
+def test_a_float_vector_that_does_not_fit(values: list[Any], told: str) -> None:
+    with pytest.raises(InvalidParameter, match=told):
+        column(field("v", DataType.FLOAT_VECTOR, dim=2), values)
+
+
+BITS = [b"\x01\x02", b"\xff\x00"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(BITS, pa.binary()),
+        pa.array(BITS, pa.large_binary()),
+        pa.array(BITS, pa.binary(2)),
+        pa.array([list(b) for b in BITS], pa.list_(pa.uint8())),
+        pa.array([list(b) for b in BITS], pa.list_(pa.uint8(), 2)),
+    ],
+)
+def test_binary_vectors_of_every_form(values: pa.Array) -> None:
+    assert column(field("v", DataType.BINARY_VECTOR, dim=16), values) == BITS
+
+
+def test_a_binary_vector_of_another_width() -> None:
+    with pytest.raises(InvalidParameter, match="row 101: field v has 1 bytes, its dimension asks for 2"):
+        column(field("v", DataType.BINARY_VECTOR, dim=16), [b"ab", b"a"])
+
+
+def test_further_columns_become_keys_of_dynamic_rows() -> None:
+    found = imported(
+        schema(dynamic=True),
+        id=[1, 2, 3],
+        n=[1, None, 3],
+        f=[0.1, 1e300, None],
+        s=['q"uote', "ü\n", None],
+        b=[True, None, False],
+        nested=[{"x": [1, None]}, None, {"x": []}],
+    )["$meta"].to_pylist()
+    assert [json.loads(text) for text in found] == [
+        {"n": 1, "f": 0.1, "s": 'q"uote', "b": True, "nested": {"x": [1, None]}},
+        {"f": 1e300, "s": "ü\n"},
+        {"n": 3, "b": False, "nested": {"x": []}},
+    ]
+
+
+def test_rows_without_anything_dynamic_are_empty_objects() -> None:
+    assert imported(schema(dynamic=True), id=[1, 2])["$meta"].to_pylist() == ["{}", "{}"]
+    assert (
+        imported(schema(dynamic=True), id=[1, 2], n=pa.nulls(2, pa.int8()))["$meta"].to_pylist() == ["{}"] * 2
+    )
+
+
+def test_a_meta_column_holds_objects() -> None:
+    rows = imported(schema(dynamic=True), id=[1, 2], **{"$meta": ['{"a": 1}', None]})
+    assert rows["$meta"].to_pylist() == ['{"a":1}', "{}"]
+    with pytest.raises(InvalidParameter, match=r"row 101 of field \$meta must be a JSON object"):
+        imported(schema(dynamic=True), id=[1, 2], **{"$meta": ["{}", "7"]})
+
+
+def test_automatic_keys() -> None:
+    assert imported(schema(field("x", DataType.INT8), auto_id=True), x=[5, 6])["id"].to_pylist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("of", "columns", "told"),
+    [
+        (schema(field("x", DataType.INT8)), {"id": [1]}, "a.parquet has no column x, which collection docs"),
+        (schema(), {"id": [1], "y": [1]}, "column y is no field of collection docs: leave it out, or create"),
+        (schema(auto_id=True), {"id": [1]}, "primary key id is generated by the server"),
+        (schema(), {"id": ["a"]}, "column id has type string, which does not fit field id of type INT64"),
+        (schema(dynamic=True), {"id": [1], "$meta": ["{}"], "y": [1]}, "give either"),
+        (
+            schema(field("v", DataType.FLOAT_VECTOR, dim=3)),
+            {"id": [1], "v": pa.array([[1.0]], pa.list_(pa.float32(), 1))},
+            r"does not fit field v of type FLOAT_VECTOR with dim 3",
+        ),
+    ],
+)
+def test_columns_that_do_not_fit_are_told_before_any_row_is_read(
+    of: CollectionSchema, columns: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=told):
+        imported(of, **columns)
+
+
+def test_a_dynamic_value_that_json_cannot_hold() -> None:
+    with pytest.raises(InvalidParameter, match="row 101: field f is nan, which JSON has no word for"):
+        imported(schema(dynamic=True), id=[1, 2], f=np.array([1.0, np.nan]))
+    with pytest.raises(InvalidParameter, match=r"column d of type date32.* has no form in JSON"):
+        imported(schema(dynamic=True), id=[1], d=pa.array([1], pa.date32()))

@@ -1,0 +1,81 @@
+"""Imports as a client's thread calls them: names become ids, and bad paths go no further."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from fakes import CID, DEFAULT, OTHER, collection
+from proxy_bench import Bench
+
+from elanus.core.errors import (
+    CollectionNotFound,
+    ElanusError,
+    InvalidParameter,
+    NotSupported,
+    PartitionNotFound,
+)
+from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.rpc.imports import ImportRequest
+
+
+def in_a_thread(work: Callable[[Bench], None]) -> None:
+    async def run() -> None:
+        bench = Bench(collection(partitions=(DEFAULT, OTHER)))
+        await bench.proxy.start()
+        await asyncio.to_thread(work, bench)
+        await bench.proxy.stop()
+
+    asyncio.run(run())
+
+
+def test_names_become_ids() -> None:
+    def work(bench: Bench) -> None:
+        task = bench.front.start_import("default", "c", "p1", ["deep/a.parquet"])
+        bench.front.start_import("default", "c", "", ["b.parquet"])
+        assert bench.data.calls.of("start_import") == [
+            ImportRequest(CID, "c", OTHER, "p1", ("deep/a.parquet",)),
+            ImportRequest(CID, "c", DEFAULT, "_default", ("b.parquet",)),
+        ]
+        assert bench.front.import_task(task.task_id) == task
+        assert len(bench.front.import_tasks("default", "c", 0)) == 2
+        assert [t.files for t in bench.front.import_tasks("default", "", 1)] == [("b.parquet",)]
+        bench.front.cancel_import(task.task_id)
+        assert bench.data.calls.of("cancel_import") == [task.task_id]
+
+    in_a_thread(work)
+
+
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ([], InvalidParameter),
+        (["/etc/passwd.parquet"], InvalidParameter),
+        (["../a.parquet"], InvalidParameter),
+        (["a/../../b.parquet"], InvalidParameter),
+        (["a//b.parquet"], InvalidParameter),
+        ([".hidden.parquet"], InvalidParameter),
+        (["s3://bucket/a.parquet"], InvalidParameter),
+        (["a.parquet", "a.parquet"], InvalidParameter),
+        (["a.json"], NotSupported),
+        ([f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)], InvalidParameter),
+    ],
+)
+def test_files_that_are_refused_at_once(files: list[str], error: type[ElanusError]) -> None:
+    def work(bench: Bench) -> None:
+        with pytest.raises(error):
+            bench.front.start_import("default", "c", "", files)
+        assert bench.data.calls.of("start_import") == []
+
+    in_a_thread(work)
+
+
+def test_a_collection_or_partition_that_is_not_there() -> None:
+    def work(bench: Bench) -> None:
+        with pytest.raises(CollectionNotFound):
+            bench.front.start_import("default", "nothing", "", ["a.parquet"])
+        with pytest.raises(PartitionNotFound):
+            bench.front.start_import("default", "c", "nothing", ["a.parquet"])
+
+    in_a_thread(work)

@@ -1,0 +1,84 @@
+"""Bulk import over the wire: what reaches the front, and what a client reads of a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_front import FakeFront
+from wire_messages import Call, key_message, pairs, schema_bytes, vector_message
+
+from elanus.core.ids import SegmentID
+from elanus.core.imports import ImportState
+from elanus.proxy.wire.stubs import common_pb2
+
+
+@pytest.fixture(autouse=True)
+def books(call: Call) -> None:
+    schema = schema_bytes(key_message(), vector_message())
+    assert call("CreateCollection", collection_name="books", schema=schema).code == 0
+
+
+def test_an_import_is_one_task_of_all_files(call: Call, front: FakeFront) -> None:
+    answer = call("Import", collection_name="books", partition_name="p", files=["a.parquet", "b.parquet"])
+    assert answer.status.code == 0
+    (task_id,) = answer.tasks
+    task = front.imports[task_id]
+    assert (task.collection, task.partition, task.files) == ("books", "p", ("a.parquet", "b.parquet"))
+
+
+def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
+    (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
+    waiting = call("GetImportState", task=task_id)
+    assert (waiting.state, waiting.id, waiting.create_ts) == (
+        common_pb2.ImportPending,
+        task_id,
+        1_700_000_000,
+    )
+    front.imports[task_id] = replace(
+        front.imports[task_id], state=ImportState.COMPLETED, rows=7, segments=(SegmentID(5), SegmentID(6))
+    )
+    done = call("GetImportState", task=task_id)
+    assert (done.state, done.row_count, list(done.segment_ids)) == (common_pb2.ImportCompleted, 7, [5, 6])
+    infos = {pair.key: pair.value for pair in done.infos}
+    assert infos == {
+        "files": "a.parquet",
+        "collection": "books",
+        "partition": "",
+        "failed_reason": "",
+        "progress_percent": "100",
+    }
+
+
+def test_a_failed_task_tells_why(call: Call, front: FakeFront) -> None:
+    (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
+    front.imports[task_id] = replace(front.imports[task_id], state=ImportState.FAILED, reason="row 7 is null")
+    answer = call("GetImportState", task=task_id)
+    assert answer.state == common_pb2.ImportFailed
+    assert {pair.key: pair.value for pair in answer.infos}["failed_reason"] == "row 7 is null"
+
+
+def test_listing_tasks(call: Call) -> None:
+    ids = [call("Import", collection_name="books", files=[f"{n}.parquet"]).tasks[0] for n in range(3)]
+    assert [t.id for t in call("ListImportTasks").tasks] == ids
+    assert [t.id for t in call("ListImportTasks", collection_name="books", limit=2).tasks] == ids[1:]
+    assert call("ListImportTasks", collection_name="other").tasks == []
+    assert call("ListImportTasks", limit=-1).status.code == 1100
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"options": pairs({"backup": "true"})}, "the option backup of Import is not supported"),
+        ({"channel_names": ["x"]}, "rows go by the hash of their keys"),
+        ({"clustering_info": b"x"}, "the field clustering_info of Import is not supported"),
+    ],
+)
+def test_what_an_import_does_not_take(call: Call, fields: dict[str, object], told: str) -> None:
+    status = call("Import", collection_name="books", files=["a.parquet"], **fields).status
+    assert status.code == 1100
+    assert told in status.reason
+
+
+def test_a_task_that_is_not_there(call: Call) -> None:
+    assert "import 5 is not known" in call("GetImportState", task=5).status.reason
