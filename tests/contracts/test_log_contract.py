@@ -1,12 +1,13 @@
 """What every log must do (`elanus.log.port.Log`), run against every adapter.
 
-An adapter joins with one class in `ADAPTERS`: how to open it (again, on the same data, if it keeps any)
-and how to read a finished stretch.
+An adapter joins with one class: how to open it (again, on the same data, if it keeps any) and how to
+read a finished stretch.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -19,6 +20,8 @@ from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.log.files import FileLog, FileLogOptions
+from elanus.log.jetstream.log import NatsLog
+from elanus.log.jetstream.source import NatsSource
 from elanus.log.memory import MemoryLog
 from elanus.log.port import (
     START,
@@ -33,6 +36,7 @@ from elanus.log.port import (
     TrimmedLog,
 )
 from elanus.log.reading import read_range
+from elanus.log.sources import range_reader
 
 CHANNEL = "dml_0"
 TIMEOUT_S = 20
@@ -44,9 +48,7 @@ class Adapter(Protocol):
     keeps: bool
     """Whether a log that was closed can be opened again with what it held."""
 
-    def __init__(self, directory: Path) -> None: ...
-
-    def open(self) -> Log: ...
+    async def open(self) -> Log: ...
 
     def range_reader(self) -> RangeReader: ...
 
@@ -54,10 +56,10 @@ class Adapter(Protocol):
 class InMemory:
     keeps = False
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
         self._log = MemoryLog()
 
-    def open(self) -> Log:
+    async def open(self) -> Log:
         return self._log
 
     def range_reader(self) -> RangeReader:
@@ -70,31 +72,50 @@ class InFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "log"
 
-    def open(self) -> Log:
+    async def open(self) -> Log:
         return FileLog(self._directory, FileLogOptions(fsync=False, file_bytes_max=FILE_BYTES_MAX))
 
     def range_reader(self) -> RangeReader:
         return partial(read_range, self._directory)
 
 
-ADAPTERS: dict[str, type[Adapter]] = {"memory": InMemory, "files": InFiles}
+class InJetStream:
+    keeps = True
+
+    def __init__(self, url: str) -> None:
+        self._source = NatsSource((url,), prefix=f"contract-{uuid.uuid4().hex}")
+
+    async def open(self) -> Log:
+        return await NatsLog.open(self._source)
+
+    def range_reader(self) -> RangeReader:
+        return range_reader(self._source.url)
 
 
-@pytest.fixture(params=sorted(ADAPTERS))
-def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> Adapter:
-    return ADAPTERS[request.param](tmp_path)
+KEPT = ["files", pytest.param("jetstream", marks=pytest.mark.services)]
 
 
-@pytest.fixture(params=sorted(name for name, adapter in ADAPTERS.items() if adapter.keeps))
-def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> Adapter:
-    return ADAPTERS[request.param](tmp_path)
+def make_adapter(request: pytest.FixtureRequest) -> Adapter:
+    if request.param == "jetstream":
+        return InJetStream(request.getfixturevalue("nats_server").url)
+    return InMemory() if request.param == "memory" else InFiles(request.getfixturevalue("tmp_path"))
+
+
+@pytest.fixture(params=["memory", *KEPT])
+def adapter(request: pytest.FixtureRequest) -> Adapter:
+    return make_adapter(request)
+
+
+@pytest.fixture(params=KEPT)
+def lasting(request: pytest.FixtureRequest) -> Adapter:
+    return make_adapter(request)
 
 
 def with_log(adapter: Adapter, use: Callable[[Log], Awaitable[None]]) -> None:
     """Open the log, use it, close it; nothing may hang."""
 
     async def run() -> None:
-        log = adapter.open()
+        log = await adapter.open()
         try:
             await asyncio.wait_for(use(log), TIMEOUT_S)
         finally:
@@ -262,17 +283,18 @@ def test_a_read_that_is_given_up_loses_nothing(adapter: Adapter) -> None:
     async def use(log: Log) -> None:
         reader = log.open_reader(CHANNEL, START)
         found: list[int] = []
+
+        async def read_in_a_hurry() -> None:
+            reading = asyncio.ensure_future(reader.read())
+            await asyncio.sleep(0)
+            reading.cancel()
+            done = (await asyncio.gather(reading, return_exceptions=True))[0]
+            found.extend([] if isinstance(done, BaseException) else stamps(done))
+
         for ts in range(1, 30):
-            given_up = asyncio.ensure_future(reader.read())
-            await asyncio.sleep(0)
-            given_up.cancel()
-            await asyncio.gather(given_up, return_exceptions=True)
+            await read_in_a_hurry()
             await log.append(CHANNEL, [entry(ts, size_bytes=200_000)])
-            hurried = asyncio.ensure_future(reader.read())
-            await asyncio.sleep(0)
-            hurried.cancel()
-            done = (await asyncio.gather(hurried, return_exceptions=True))[0]
-            found += [] if isinstance(done, BaseException) else stamps(done)
+            await read_in_a_hurry()
         while len(found) < 29:
             found += stamps(await reader.read())
         assert found == list(range(1, 30))

@@ -18,10 +18,11 @@ host: "127.0.0.1"
 port: {port}
 http: "127.0.0.1:{monitor_port}"
 max_payload: {max_payload_bytes}
+{authorization}
 jetstream {{
   store_dir: "{store}"
   max_memory_store: 1GB
-  max_file_store: 1TB
+  max_file_store: {store_max_mb}MB
   sync_interval: {sync_interval}
 }}
 """
@@ -31,8 +32,15 @@ class Nats(ServiceProcess):
     """``url`` is what clients connect to. Streams in files outlive a restart; those in memory do not."""
 
     def __init__(
-        self, directory: Path, *, sync_always: bool = True, max_payload_bytes: int = 1024 * 1024
+        self,
+        directory: Path,
+        *,
+        sync_always: bool = True,
+        max_payload_bytes: int = 1024 * 1024,
+        store_max_mb: int = 1_000_000,
+        password: str = "",
     ) -> None:
+        """``password``: of the user ``elanus``; without one, everybody on this machine may connect."""
         port, monitor_port = free_port(), free_port()
         self.url = f"nats://127.0.0.1:{port}"
         directory.mkdir(parents=True, exist_ok=True)
@@ -43,6 +51,8 @@ class Nats(ServiceProcess):
                 monitor_port=monitor_port,
                 store=directory / "nats",
                 max_payload_bytes=max_payload_bytes,
+                store_max_mb=store_max_mb,
+                authorization=f'authorization {{ user: elanus, password: "{password}" }}' if password else "",
                 sync_interval="always" if sync_always else '"2m"',
             )
         )

@@ -1,4 +1,4 @@
-"""The log's port: what every adapter (files; JetStream later) offers, and its contract suite checks.
+"""The log's port: what every adapter (files, NATS JetStream, memory) offers, and its contract suite checks.
 
 A log holds *pchannels*, named append-only streams of entries. A `Position` is an ``int`` that orders
 the entries of one pchannel: it grows along the stream, is never used twice, and may have gaps. Reading
@@ -76,7 +76,7 @@ class LogReader(Protocol):
 
 
 class Log(Protocol):
-    """Append and follow. One writer process at a time; any number of readers."""
+    """Append and follow. Any number of readers; writers one process at a time in files, any in JetStream."""
 
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
@@ -92,7 +92,11 @@ class Log(Protocol):
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
 
     def end(self, pchannel: str) -> Position:
-        """The position after the last entry that readers can see."""
+        """The position after the last entry that readers can see.
+
+        Where other processes write too, that is as of a moment ago, though never before an append of our
+        own that has returned; `sync` asks anew.
+        """
         ...
 
     async def sync(self, pchannel: str) -> Position:

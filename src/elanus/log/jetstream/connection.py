@@ -1,0 +1,272 @@
+"""One connection to NATS: requests with an end, and the servers' refusals as errors of ours.
+
+The client library connects again by itself, for as long as it takes, and subscribes again. What was
+under way when a connection broke gets no answer any more; a request here ends with `Interrupted` then, at
+once, and whoever asked finds out what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import AuthorizationError, Error, NoRespondersError
+
+from elanus.core.errors import DiskFull, InvalidParameter, Unavailable
+from elanus.log.jetstream.source import NatsSource
+
+RELEASE_MIN = (2, 12)
+_CONNECT_TIMEOUT_S = 10.0
+_RECONNECT_WAIT_S = 0.2
+_REQUEST_TIMEOUT_S = 5.0
+_UNAUTHORIZED = "Authorization Violation"
+_CREDENTIALS_MARK = "BEGIN NATS USER JWT"
+NO_STREAM = 10059
+"""JetStream's error code for a stream that is not there."""
+_NO_ROOM = frozenset({10023, 10047, 10077})
+"""Insufficient resources, storage resources exceeded, maximum bytes exceeded."""
+_logger = structlog.get_logger(__name__)
+
+
+class Inbox(asyncio.Queue["Msg | None"]):
+    """What arrives for us. Compared by identity."""
+
+
+class Interrupted(Exception):
+    """No answer came: the connection broke, or time was up. What was asked may have been done or not."""
+
+
+class Refused(Exception):
+    """The server answered with an error. ``code`` is JetStream's own (``err_code``)."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"{description} ({code})")
+        self.code = code
+        self.description = description
+
+
+class NatsConnection:
+    """Made with `open`, for one event loop."""
+
+    def __init__(self, source: NatsSource) -> None:
+        self.source = source
+        self._client = Client()
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connected = asyncio.Event()
+        self._inboxes: set[Inbox] = set()
+        self._servers = ", ".join(source.servers)
+
+    @classmethod
+    async def open(cls, source: NatsSource, name: str) -> Self:
+        """Connect. ``name`` is what the server's monitoring shows.
+
+        Raises `Unavailable` when no server answers, `InvalidParameter` when one refuses the credentials,
+        is older than `RELEASE_MIN` or has JetStream disabled.
+        """
+        self = cls(source)
+        try:
+            await self._connect(name)
+            self._check_release()
+            await self._check_jetstream()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    @property
+    def payload_max_bytes(self) -> int:
+        """What the server takes in one message, headers included."""
+        return self._client.max_payload
+
+    async def ready(self, timeout_s: float) -> None:
+        """Return once connected. Raises `Interrupted` when that takes longer."""
+        try:
+            await asyncio.wait_for(self._connected.wait(), timeout_s)
+        except TimeoutError:
+            raise Interrupted(f"not connected for {timeout_s:g} s") from None
+
+    async def api(self, subject: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask JetStream's interface; ``subject`` without its prefix. Raises `Interrupted`, `Refused`."""
+        payload = msgspec.json.encode(body) if body else b""
+        answer = await self.request(f"$JS.API.{subject}", payload, None)
+        return decoded(answer.data)
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: dict[str, str] | None,
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+    ) -> Msg:
+        """Raises `Interrupted`."""
+        if not self._connected.is_set():
+            raise Interrupted("not connected")
+        asking = asyncio.ensure_future(self._client.request(subject, payload, timeout_s, headers=headers))
+        try:
+            await asyncio.wait((asking, self._lost), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise Interrupted("the connection broke")
+            return asking.result()
+        except NoRespondersError:
+            raise Interrupted(f"nobody answers on {subject}: JetStream is starting, or disabled") from None
+        except Error as error:
+            raise Interrupted(f"no answer on {subject}: {error!r}") from None
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def publish(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, reply: str = ""
+    ) -> None:
+        """Hand a message over without waiting for an answer. Raises `Interrupted`."""
+        if not self._connected.is_set():
+            raise Interrupted("not connected")
+        try:
+            await self._client.publish(subject, payload, reply, headers)
+        except Error as error:
+            raise Interrupted(f"{subject} could not be written to: {error!r}") from None
+
+    @contextlib.asynccontextmanager
+    async def inbox(self) -> AsyncIterator[tuple[str, Inbox]]:
+        """A subject of our own, and what arrives on it and one level below. ``None`` in it: the connection
+        broke, and what was on its way is lost. Raises `Interrupted`."""
+        subject, messages = self._client.new_inbox(), Inbox()
+
+        async def arrived(message: Msg) -> None:
+            messages.put_nowait(message)
+
+        try:
+            subscriptions = [await self._client.subscribe(s, cb=arrived) for s in (subject, f"{subject}.*")]
+        except Error as error:
+            raise Interrupted(f"no subscription: {error!r}") from None
+        self._inboxes.add(messages)
+        try:
+            yield subject, messages
+        finally:
+            self._inboxes.discard(messages)
+            for subscription in subscriptions:
+                with contextlib.suppress(Error):
+                    await subscription.unsubscribe()
+
+    async def close(self) -> None:
+        self._connected.clear()
+        self._break()
+        with contextlib.suppress(Error, OSError):
+            await self._client.close()
+
+    async def _connect(self, name: str) -> None:
+        try:
+            await asyncio.wait_for(
+                self._client.connect(
+                    list(self.source.servers),
+                    name=name,
+                    error_cb=self._on_error,
+                    disconnected_cb=self._on_lost,
+                    reconnected_cb=self._on_connected,
+                    # at first only, else credentials that are refused would be sent again for ever
+                    allow_reconnect=False,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # it only sleeps for it
+                    **_credentials(self.source.credentials),
+                ),
+                _CONNECT_TIMEOUT_S,
+            )
+        except (TimeoutError, OSError):
+            raise Unavailable(f"no NATS server answers at {self._servers}; is it running?") from None
+        except Error as error:
+            if not _is_refusal(error):
+                raise Unavailable(f"NATS at {self._servers} does not let us in: {error}") from None
+            raise InvalidParameter(
+                f"NATS at {self._servers} refuses the credentials of "
+                f"{self.source.credentials or 'a client without any'}"
+            ) from None
+        self._client.options["allow_reconnect"] = True
+        await self._on_connected()
+
+    def _check_release(self) -> None:
+        version = self._client.connected_server_version
+        if (version.major, version.minor) < RELEASE_MIN:
+            wanted = ".".join(map(str, RELEASE_MIN))
+            raise InvalidParameter(
+                f"NATS at {self._servers} is release {version.major}.{version.minor}; "
+                f"the log needs {wanted} or newer, which store several messages as one"
+            )
+
+    async def _check_jetstream(self) -> None:
+        try:
+            await self.api("INFO")
+        except Refused as error:
+            raise InvalidParameter(
+                f"NATS at {self._servers} gives no JetStream: {error.description}"
+            ) from None
+        except Interrupted as error:
+            raise Unavailable(f"JetStream at {self._servers} does not answer: {error}") from None
+
+    async def _on_error(self, error: Exception) -> None:
+        if _is_refusal(error):
+            _logger.error("NATS refuses the credentials", servers=self._servers)
+        else:
+            _logger.info("NATS connection", error=repr(error))
+
+    async def _on_lost(self) -> None:
+        if self._connected.is_set():
+            _logger.warning("NATS connection lost; connecting again", servers=self._servers)
+        self._connected.clear()
+        self._break()
+
+    async def _on_connected(self) -> None:
+        self._connected.set()
+
+    def _break(self) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._lost = self._lost.get_loop().create_future()
+        for inbox in self._inboxes:
+            inbox.put_nowait(None)
+
+
+def decoded(data: bytes) -> dict[str, Any]:
+    """JetStream's answer. Raises `Refused` when it is an error."""
+    answer: dict[str, Any] = msgspec.json.decode(data)
+    error = answer.get("error")
+    if error:
+        raise Refused(error.get("err_code", 0), error.get("description", "no description"))
+    return answer
+
+
+def client_error(error: Refused, what: str) -> DiskFull | Unavailable:
+    """What to tell whoever wanted ``what``."""
+    if error.code in _NO_ROOM:
+        return DiskFull(f"NATS has no room for {what}: {error.description}; give JetStream more storage")
+    return Unavailable(f"NATS refused {what}: {error}")
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, AuthorizationError) or _UNAUTHORIZED in str(error)
+
+
+def _credentials(file: Path | None) -> dict[str, Any]:
+    """The client's options for a credentials file: one that NATS made, or a line ``user:password``."""
+    if file is None:
+        return {}
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"the NATS credentials in {file} cannot be read: {error}") from None
+    if _CREDENTIALS_MARK in text:
+        return {"user_credentials": str(file)}
+    user, colon, password = text.strip().partition(":")
+    if not colon:
+        raise InvalidParameter(f"{file} has neither NATS credentials nor a line user:password")
+    return {"user": user, "password": password}

@@ -1,0 +1,326 @@
+"""The JetStream adapter of `elanus.log.port.Log`. What it is made of: `elanus.log.jetstream`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+import weakref
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, unquote
+
+import structlog
+
+from elanus.core.errors import Unavailable
+from elanus.log.jetstream.connection import (
+    NO_STREAM,
+    Interrupted,
+    NatsConnection,
+    Refused,
+    client_error,
+)
+from elanus.log.jetstream.reader import READ_BYTES_MAX, EndReached, StreamReader
+from elanus.log.jetstream.source import NatsSource
+from elanus.log.jetstream.writer import StreamWriter
+from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position
+
+_LOOK_EVERY_S = 10.0
+_RETRY_S = 0.2
+_ANSWER_TIMEOUT_S = 30.0
+_PCHANNEL_LENGTH_MAX = 60
+_OTHER_CONFIG = 10058
+"""JetStream's error code for a stream that exists with another configuration."""
+_logger = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class _NoStream(Exception):
+    """Nothing was ever appended to the pchannel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is known of a stream. ``end``: the position after its last message."""
+
+    end: Position = START
+    size_bytes: int = 0
+
+
+class NatsLog:
+    """Made with `open`, used on that event loop. Any number of processes may append at a time.
+
+    ``end``, ``pchannels`` and ``size_bytes`` answer at once with what this process knows: all of its own
+    appends, and those of others as of the last look, at most ten seconds ago. `sync` asks.
+    """
+
+    def __init__(self, connection: NatsConnection, append_timeout_s: float) -> None:
+        self._connection = connection
+        self._source = connection.source
+        self._append_timeout_s = append_timeout_s
+        self._writer_id = uuid.uuid4().hex
+        self._writers: dict[str, StreamWriter] = {}
+        self._states: dict[str, _State] = {}
+        self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(cls, source: NatsSource, *, append_timeout_s: float = 30.0, name: str = "elanus") -> Self:
+        """Connect, and look what there is.
+
+        ``append_timeout_s``: how long an append waits for servers that are away before it fails. Raises
+        `Unavailable` and `elanus.core.errors.InvalidParameter`.
+        """
+        self = cls(await NatsConnection.open(source, name), append_timeout_s)
+        try:
+            await self._look()
+        except BaseException:
+            await self._connection.close()
+            raise
+        self._looking = asyncio.create_task(self._keep_looking(), name="NATS streams")
+        return self
+
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
+        """As the port says; ``durable`` makes no difference, the servers' configuration does.
+
+        Raises `Unavailable` when no acknowledgement came in time (the entries may be in the log all the
+        same), `DiskFull`, `elanus.core.errors.InvalidParameter` for an append that is too large, and
+        `ValueError` for a header value that cannot be stored.
+        """
+        self._check_open()
+        if not entries:
+            return ()
+        if pchannel not in self._writers:
+            self._writers[pchannel] = self._writer(pchannel)
+        return await self._writers[pchannel].append(entries)
+
+    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        self._check_open()
+        inner = StreamReader(
+            self._connection,
+            _stream(self._source, pchannel),
+            start,
+            headers_only=headers_only,
+            make_stream=partial(self._make_stream, pchannel),
+        )
+        reader = _Reader(self, pchannel, inner)
+        self._readers.add(reader)
+        return reader
+
+    def end(self, pchannel: str) -> Position:
+        return self._states.get(pchannel, _State()).end
+
+    async def sync(self, pchannel: str) -> Position:
+        """The end, asked of the server. What it has acknowledged is as durable as it will be."""
+        self._check_open()
+        await self._look_at(pchannel)
+        return self.end(pchannel)
+
+    async def trim(self, pchannel: str, before: Position) -> None:
+        self._check_open()
+        await self._look_at(pchannel)
+        cut = min(before, self.end(pchannel))
+        if cut > START:
+            await self._ask(f"STREAM.PURGE.{_stream(self._source, pchannel)}", {"seq": cut})
+            await self._look_at(pchannel)
+
+    def pchannels(self) -> Sequence[str]:
+        return sorted(name for name, state in self._states.items() if state.end > START)
+
+    def size_bytes(self) -> int:
+        return sum(state.size_bytes for state in self._states.values())
+
+    async def close(self) -> None:
+        """Wait for the answers to what was appended, then disconnect. Readers can read on to the end."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.gather(*(writer.finish() for writer in self._writers.values()))
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await asyncio.gather(*(reader.disconnect() for reader in list(self._readers)))
+        await self._connection.close()
+
+    @property
+    def source(self) -> NatsSource:
+        return self._source
+
+    def _writer(self, pchannel: str) -> StreamWriter:
+        """Raises `ValueError` for a name that no stream can have."""
+
+        def stored(last: int, payload_bytes: int) -> None:
+            old = self._states.get(pchannel, _State())
+            end = Position(max(old.end, last + 1))
+            self._states[pchannel] = _State(end, old.size_bytes + payload_bytes)
+
+        stream = _stream(self._source, pchannel)
+        return StreamWriter(
+            self._connection,
+            stream,
+            f"{stream}.{self._writer_id}",
+            self._append_timeout_s,
+            partial(self._make_stream, pchannel),
+            stored,
+        )
+
+    async def _make_stream(self, pchannel: str) -> None:
+        """Of a stream that is there already nothing changes. Raises `Interrupted`, `ElanusError`."""
+        stream = _stream(self._source, pchannel)
+        config = {
+            "name": stream,
+            "subjects": [f"{stream}.*"],
+            "storage": "file",
+            "discard": "new",
+            "num_replicas": self._source.replicas,
+            "allow_atomic": True,
+        }
+        try:
+            await self._connection.api(f"STREAM.CREATE.{stream}", config)
+        except Refused as refusal:
+            if refusal.code != _OTHER_CONFIG:  # made with other replicas, or changed by an operator since
+                raise client_error(refusal, f"the stream {stream}") from None
+
+    async def _look(self) -> None:
+        """See what streams there are. Raises `Unavailable`."""
+        found: dict[str, _State] = {}
+        offset, total = 0, 1
+        while offset < total:
+            answer = await self._ask("STREAM.LIST", {"offset": offset})
+            streams = answer["streams"] or []
+            offset, total = offset + max(1, len(streams)), answer["total"]
+            for info in streams:
+                pchannel = _pchannel_of(self._source, info["config"]["name"])
+                if pchannel is not None:
+                    found[pchannel] = self._newer(pchannel, info)
+        self._states = found
+
+    async def _look_at(self, pchannel: str) -> None:
+        """Raises `Unavailable`."""
+        try:
+            info = await self._ask(f"STREAM.INFO.{_stream(self._source, pchannel)}")
+        except _NoStream:
+            self._states.pop(pchannel, None)
+        else:
+            self._states[pchannel] = self._newer(pchannel, info)
+
+    def _newer(self, pchannel: str, info: dict[str, Any]) -> _State:
+        """An append of ours may have been acknowledged since the answer was written."""
+        end = max(info["state"]["last_seq"] + 1 if info["state"]["last_seq"] else START, self.end(pchannel))
+        return _State(Position(end), info["state"]["bytes"])
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                await self._look()
+            except Unavailable as error:
+                _logger.warning("no look at the log's streams", error=error.message)
+
+    async def _ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask until there is an answer. Raises `Unavailable`, `_NoStream`."""
+        deadline_s = time.monotonic() + _ANSWER_TIMEOUT_S
+        while True:
+            try:
+                await self._connection.ready(max(0.0, deadline_s - time.monotonic()))
+                return await self._connection.api(subject, body)
+            except Refused as refusal:
+                if refusal.code == NO_STREAM:
+                    raise _NoStream from None
+                raise client_error(refusal, subject) from None
+            except Interrupted as interruption:
+                if time.monotonic() > deadline_s:
+                    raise Unavailable(f"NATS does not answer {subject}: {interruption}") from None
+                await asyncio.sleep(_RETRY_S)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+
+class _Reader:
+    """A `StreamReader` that outlives the log's connection: what was appended can be read after `close`."""
+
+    def __init__(self, log: NatsLog, pchannel: str, inner: StreamReader) -> None:
+        self._log = log
+        self._pchannel = pchannel
+        self._inner = inner
+        self._closed = False
+
+    async def read(self, bytes_max: int = READ_BYTES_MAX) -> Sequence[LogEntry]:
+        try:
+            return await self._inner.read(bytes_max)
+        except EndReached:
+            raise
+        except LogClosed:
+            end = self._log.end(self._pchannel)
+            if self._closed or self._inner.position >= end:
+                raise
+        connection = await NatsConnection.open(self._log.source, "elanus reader")
+        try:
+            self._inner = self._inner.on(connection, end)
+            return await self._inner.read(bytes_max)
+        finally:
+            await self.disconnect()
+            await connection.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._inner.close()
+
+    async def disconnect(self) -> None:
+        self._inner.stop(LogClosed(f"the log is closed; {self._pchannel} ends here"))
+        await self._inner.stopped()
+
+
+def read_range(source: NatsSource, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
+    """Entries with start ≤ position < stop, in any process: an `elanus.log.port.RangeReader` when bound.
+
+    Synchronous; an event loop of its own runs in a thread of its own. Raises `CorruptLog` for a log that
+    ends before ``stop``, `TrimmedLog` when ``start`` is not kept any more, `Unavailable`.
+    """
+    if start >= stop:
+        return
+    with ExitStack() as stack:
+        runner = asyncio.Runner()
+        thread = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="elanus-log-range"))
+        stack.callback(lambda: thread.submit(runner.close).result())
+
+        def call(work: Coroutine[Any, Any, T]) -> T:
+            return thread.submit(runner.run, work).result()
+
+        connection = call(NatsConnection.open(source, "elanus range"))
+        reader = StreamReader(connection, _stream(source, pchannel), start, stop=stop)
+        stack.callback(lambda: call(_end(reader, connection)))
+        while True:
+            try:
+                entries = call(reader.read())
+            except EndReached:
+                return
+            yield from entries
+
+
+async def _end(reader: StreamReader, connection: NatsConnection) -> None:
+    reader.close()
+    await reader.stopped()
+    await connection.close()
+
+
+def _stream(source: NatsSource, pchannel: str) -> str:
+    """The stream's name: no dots, which separate the levels of subjects. Raises `ValueError`."""
+    if not 0 < len(pchannel) <= _PCHANNEL_LENGTH_MAX:
+        raise ValueError(f"pchannel {pchannel!r}: a name has 1 to {_PCHANNEL_LENGTH_MAX} characters")
+    return f"{source.prefix}-{quote(pchannel, safe='').replace('.', '%2E').replace('%', '=')}"
+
+
+def _pchannel_of(source: NatsSource, stream: str) -> str | None:
+    """The pchannel of a stream; ``None`` when it is none of this log's."""
+    prefix = f"{source.prefix}-"
+    return unquote(stream.removeprefix(prefix).replace("=", "%")) if stream.startswith(prefix) else None

@@ -1,0 +1,220 @@
+"""A log entry as messages of a stream, and back.
+
+An entry is one message when it fits, else as many as it takes, one after the other: the payload in
+pieces. The entry's header stands in the message's header, so that a consumer that asks the server for
+headers alone gets all it decides by. Header of the first message::
+
+    Elanus-Entry: 1,<group>,<index>,<messages>,<payload bytes>,<kind>,<ts>,<collection>,<partition>,
+                  <segment>,<rows>,<first row id>,<epoch>,<vchannel, percent-encoded>
+
+and of those that continue it::
+
+    Elanus-Part: <group>,<index>,<number in the entry, from 1>
+
+*Group* counts what one writer has published at a time, *index* the messages within: by them a writer
+finds out what became of a group that it got no answer for (`elanus.log.jetstream.writer`).
+
+A crash of the server while it stores a group may leave the beginning of an entry without its end. The
+writer then writes the whole entry again, and the `Assembler` leaves the beginning out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.messages import MsgKind
+from elanus.core.timestamps import Timestamp
+from elanus.log.port import CorruptLog, EntryHeader, LogEntry, NewEntry, Position
+
+ENTRY_HEADER = "Elanus-Entry"
+PART_HEADER = "Elanus-Part"
+HEADERS_MAX_BYTES = 4096
+"""Room for headers in a message: the longest vchannel name, percent-encoded, and all that is added."""
+_FORMAT = "1"
+_FIELDS = 14
+_VCHANNEL_MAX_BYTES = 512
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """``begins_entry`` and ``ends_entry``: whether it is the first, the last of its entry's messages."""
+
+    header: tuple[str, str]
+    payload: bytes
+    begins_entry: bool
+    ends_entry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A stored message. ``data`` is ``None`` when only headers were asked for."""
+
+    sequence: int
+    headers: Mapping[str, str]
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message stands among those of its writer."""
+
+    group: int
+    index: int
+
+
+def messages_of(
+    entries: Sequence[NewEntry], group: int, index: int, payload_max_bytes: int
+) -> list[OutgoingMessage]:
+    """The messages of entries in a group, the first of them numbered ``index``.
+
+    ``payload_max_bytes``: what the server takes, headers included. Raises `ValueError` for a header value
+    that cannot be stored.
+    """
+    piece_max_bytes = payload_max_bytes - HEADERS_MAX_BYTES
+    found: list[OutgoingMessage] = []
+    for entry in entries:
+        pieces = list(_pieces(entry.payload, piece_max_bytes))
+        at = index + len(found)
+        head = _head(entry.header, group, at, len(pieces), sum(map(len, pieces)))
+        for part, piece in enumerate(pieces):
+            header = (PART_HEADER, f"{group},{at + part},{part}") if part else (ENTRY_HEADER, head)
+            found.append(OutgoingMessage(header, piece, part == 0, part + 1 == len(pieces)))
+    return found
+
+
+def place_of(message: IncomingMessage) -> Place:
+    """Raises `CorruptLog` for a message that no writer of ours made."""
+    head, part = message.headers.get(ENTRY_HEADER), message.headers.get(PART_HEADER)
+    try:
+        group, index = head.split(",", 3)[1:3] if head else (part or "").split(",", 2)[:2]
+        return Place(int(group), int(index))
+    except ValueError:
+        raise _foreign(message) from None
+
+
+def parse_headers(block: bytes) -> dict[str, str]:
+    """The headers of a stored message as JetStream's interface gives them: lines behind ``NATS/1.0``."""
+    lines = block.decode().split("\r\n")[1:]
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if value}
+
+
+class Assembler:
+    """Makes entries of messages that come in order. One stream, from one position on."""
+
+    def __init__(self) -> None:
+        self._header: EntryHeader | None = None
+        self._first = 0
+        self._group = ""
+        self._messages = 0
+        self._payload_bytes = 0
+        self._pieces: list[bytes | None] = []
+
+    @property
+    def inside(self) -> bool:
+        """Whether an entry has begun and not ended."""
+        return self._header is not None
+
+    def feed(self, message: IncomingMessage) -> LogEntry | None:
+        """The entry that this message completes, if it does. Raises `CorruptLog`."""
+        head = message.headers.get(ENTRY_HEADER)
+        if head is not None:
+            self._begin(message, head)
+        elif not self._continues(message):
+            # the reader began inside an entry, or this is what a crash left of one
+            self._header = None
+            return None
+        self._pieces.append(message.data)
+        if self._header is None or len(self._pieces) < self._messages:
+            return None
+        header, self._header = self._header, None
+        return LogEntry(
+            Position(self._first),
+            Position(message.sequence + 1),
+            header,
+            self._payload(message),
+            self._payload_bytes,
+        )
+
+    def _begin(self, message: IncomingMessage, head: str) -> None:
+        fields = head.split(",")
+        if len(fields) != _FIELDS or fields[0] != _FORMAT:
+            raise _foreign(message)
+        try:
+            self._header = EntryHeader(
+                MsgKind(int(fields[5])),
+                Timestamp(int(fields[6])),
+                unquote(fields[13]),
+                CollectionID(int(fields[7])),
+                PartitionID(int(fields[8])),
+                SegmentID(int(fields[9])),
+                int(fields[10]),
+                int(fields[11]),
+                int(fields[12]),
+            )
+            self._messages, self._payload_bytes = int(fields[3]), int(fields[4])
+        except ValueError:
+            raise _foreign(message) from None
+        self._first, self._group, self._pieces = message.sequence, fields[1], []
+
+    def _continues(self, message: IncomingMessage) -> bool:
+        part = message.headers.get(PART_HEADER)
+        if part is None:
+            raise _foreign(message)
+        group, _, rest = part.partition(",")
+        due = len(self._pieces)
+        return (
+            self._header is not None
+            and message.sequence == self._first + due
+            and group == self._group
+            and rest.endswith(f",{due}")
+        )
+
+    def _payload(self, message: IncomingMessage) -> memoryview | None:
+        pieces = [piece for piece in self._pieces if piece is not None]
+        if len(pieces) < len(self._pieces):
+            return None
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if len(data) != self._payload_bytes:
+            raise CorruptLog(
+                f"the entry at position {self._first} has {len(data)} bytes, its header says "
+                f"{self._payload_bytes} (message {message.sequence})"
+            )
+        return memoryview(data)
+
+
+def _head(header: EntryHeader, group: int, index: int, messages: int, payload_bytes: int) -> str:
+    vchannel = header.vchannel.encode()
+    numbers = (
+        header.ts,
+        header.collection_id,
+        header.partition_id,
+        header.segment_id,
+        header.rows,
+        header.row_id_start,
+        header.epoch,
+    )
+    if len(vchannel) > _VCHANNEL_MAX_BYTES:
+        raise ValueError(f"the vchannel name has {len(vchannel)} bytes, at most {_VCHANNEL_MAX_BYTES} fit")
+    if any(number not in _INT64 for number in numbers):
+        raise ValueError(f"a header value is out of its range: {header}")
+    fields = (_FORMAT, group, index, messages, payload_bytes, int(header.kind), *numbers)
+    return f"{','.join(map(str, fields))},{quote(vchannel, safe='')}"
+
+
+def _pieces(parts: Sequence[bytes | memoryview], piece_max_bytes: int) -> Iterator[bytes]:
+    """The parts joined and cut; at least one piece."""
+    views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
+    whole = b"".join(views)
+    if len(whole) <= piece_max_bytes:
+        yield whole
+        return
+    for start in range(0, len(whole), piece_max_bytes):
+        yield whole[start : start + piece_max_bytes]
+
+
+def _foreign(message: IncomingMessage) -> CorruptLog:
+    return CorruptLog(f"message {message.sequence} was not written by a log of this release")

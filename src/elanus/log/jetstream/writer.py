@@ -1,0 +1,248 @@
+"""Appends of one process to one pchannel: in order, each exactly once.
+
+Whatever has queued up while a group was under way makes the next group; so one is under way at a time, a
+single append waits for one answer, and a thousand concurrent ones hardly longer. A group of one message
+is published as it is, a larger one as an atomic batch: all of it or nothing, and nothing in between.
+
+**Exactly once.** A writer publishes under a subject of its own, and each group says which sequence the
+last message of that subject has. When an answer is lost, the writer looks what its last message in the
+stream is: of the earlier group, then the group goes out again; of this group, then it is stored. The
+first copy may still be on its way, but only one of two that name the same last message is ever taken.
+This holds however long the servers were away; a window of remembered message ids would not.
+
+A log is trimmed only up to what every reader has done with, which no unanswered write is: a write keeps
+its channel's ticks below it. So a subject without messages has had all of its answered groups trimmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from elanus.core.errors import ElanusError, Internal, InvalidParameter, Unavailable
+from elanus.log.jetstream.connection import Interrupted, NatsConnection, Refused, client_error, decoded
+from elanus.log.jetstream.messages import (
+    IncomingMessage,
+    OutgoingMessage,
+    Place,
+    messages_of,
+    parse_headers,
+    place_of,
+)
+from elanus.log.port import NewEntry, Position
+
+BATCH_MESSAGES_MAX = 1000
+"""What servers take in one atomic batch."""
+_GROUP_BYTES_MAX = 8 * 1024 * 1024
+_RETRY_S = 0.1
+_ANSWER_TIMEOUT_S = 5.0
+_SLOWEST_BYTES_PER_S = 10_000_000
+_MAY_GO_AGAIN = frozenset({10071, 10164, 10176, 10210})
+"""Wrong last sequence, an incomplete batch, too many batches under way."""
+_NO_MESSAGE = 10037
+_logger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Append:
+    entries: Sequence[NewEntry]
+    answer: asyncio.Future[Sequence[Position]]
+    payload_bytes: int
+
+
+class StreamWriter:
+    """``stored`` is told of each group that was stored: its last sequence and its payload in bytes."""
+
+    def __init__(
+        self,
+        connection: NatsConnection,
+        stream: str,
+        subject: str,
+        timeout_s: float,
+        make_stream: Callable[[], Awaitable[None]],
+        stored: Callable[[int, int], None],
+    ) -> None:
+        """``subject``: nobody else's. ``timeout_s``: how long a group is tried."""
+        self._connection = connection
+        self._stream = stream
+        self._subject = subject
+        self._timeout_s = timeout_s
+        self._make_stream = make_stream
+        self._stream_made = False
+        self._stored = stored
+        self._queue: deque[_Append] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._group = 0
+        self._last = 0
+
+    def append(self, entries: Sequence[NewEntry]) -> asyncio.Future[Sequence[Position]]:
+        """Queue an append; the future gets its positions, or an `ElanusError`, or a `ValueError`."""
+        size = sum(memoryview(part).nbytes for entry in entries for part in entry.payload)
+        answer: asyncio.Future[Sequence[Position]] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Append(entries, answer, size))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name=f"append to {self._stream}")
+        return answer
+
+    async def finish(self) -> None:
+        """Return when everything queued has its answer."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._queue:
+            appends, messages = self._take()
+            if not appends:
+                continue
+            try:
+                sequences = await self._store(messages)
+            except ElanusError as error:
+                _fail(appends, error)
+            except Exception as error:
+                _logger.exception("an append met an error it does not know", stream=self._stream)
+                _fail(appends, Internal(f"appending to {self._stream} failed: {error!r}"))
+            else:
+                self._stored(sequences[-1], sum(append.payload_bytes for append in appends))
+                _answer(appends, messages, sequences)
+
+    def _take(self) -> tuple[list[_Append], list[OutgoingMessage]]:
+        """The next group. Appends that cannot be made messages are answered at once."""
+        self._group += 1
+        appends: list[_Append] = []
+        messages: list[OutgoingMessage] = []
+        size_bytes = 0
+        while self._queue:
+            append = self._queue[0]
+            if appends and size_bytes + append.payload_bytes > _GROUP_BYTES_MAX:
+                break
+            try:
+                more = messages_of(
+                    append.entries, self._group, len(messages), self._connection.payload_max_bytes
+                )
+                if len(more) > BATCH_MESSAGES_MAX:
+                    raise _too_large(append.payload_bytes, len(more))
+            except (ValueError, InvalidParameter) as error:
+                _fail([self._queue.popleft()], error)
+                continue
+            if len(messages) + len(more) > BATCH_MESSAGES_MAX:
+                break
+            appends.append(self._queue.popleft())
+            messages += more
+            size_bytes += append.payload_bytes
+        return appends, messages
+
+    async def _store(self, messages: Sequence[OutgoingMessage]) -> list[int]:
+        """Publish a group until it is stored; the sequence of each message. Raises `ElanusError`."""
+        deadline_s = time.monotonic() + self._timeout_s
+        sequences: list[int] = []
+        why: object = "no answer"
+        wait_s = 0.0  # a first try may only have named a last message that is trimmed
+        while time.monotonic() < deadline_s:
+            try:
+                await self._connection.ready(deadline_s - time.monotonic())
+                if not self._stream_made:
+                    await self._make_stream()
+                    self._stream_made = True
+                last = await self._publish(messages[len(sequences) :])
+                sequences += range(last - len(messages) + len(sequences) + 1, last + 1)
+                self._last = last
+                return sequences
+            except Interrupted as interruption:
+                why = interruption
+            except Refused as refusal:
+                if refusal.code not in _MAY_GO_AGAIN:
+                    raise client_error(refusal, f"an append to {self._stream}") from None
+                why = refusal
+            try:
+                if self._stream_made and await self._look(messages, sequences):
+                    return sequences
+            except Interrupted as interruption:
+                why = interruption
+            await asyncio.sleep(wait_s)
+            wait_s = _RETRY_S
+        raise Unavailable(
+            f"the log did not acknowledge an append to {self._stream} within {self._timeout_s:g} s ({why}); "
+            "whether it was stored is not known"
+        )
+
+    async def _publish(self, messages: Sequence[OutgoingMessage]) -> int:
+        """The last message's sequence. Raises `Interrupted`, `Refused`."""
+        batch = uuid.uuid4().hex
+        for number, message in enumerate(messages, 1):
+            headers = dict([message.header])
+            if number == 1:
+                headers["Nats-Expected-Last-Subject-Sequence"] = str(self._last)
+            if len(messages) > 1:
+                headers["Nats-Batch-Id"] = batch
+                headers["Nats-Batch-Sequence"] = str(number)
+            if number < len(messages):
+                await self._connection.publish(self._subject, message.payload, headers)
+        if len(messages) > 1:
+            headers["Nats-Batch-Commit"] = "1"
+        size_bytes = sum(len(message.payload) for message in messages)
+        timeout_s = _ANSWER_TIMEOUT_S + size_bytes / _SLOWEST_BYTES_PER_S
+        answer = await self._connection.request(self._subject, messages[-1].payload, headers, timeout_s)
+        return int(decoded(answer.data)["seq"])
+
+    async def _look(self, messages: Sequence[OutgoingMessage], sequences: list[int]) -> bool:
+        """Find out how much of the group is stored, and note it. Whether it is all of it.
+
+        Raises `Interrupted`, `Unavailable`.
+        """
+        found = await self._last_stored()
+        if found is None:
+            self._last = 0
+            return False
+        sequence, place = found
+        self._last = sequence
+        if place.group != self._group:
+            return False
+        stored = place.index + 1
+        sequences += range(sequence - stored + len(sequences) + 1, sequence + 1)
+        while sequences and not messages[len(sequences) - 1].ends_entry:
+            sequences.pop()  # an entry without its end is written again, whole
+        return len(sequences) == len(messages)
+
+    async def _last_stored(self) -> tuple[int, Place] | None:
+        """Our last message in the stream. Raises `Interrupted`, `Unavailable`."""
+        try:
+            answer = await self._connection.api(
+                f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject}
+            )
+        except Refused as refusal:
+            if refusal.code == _NO_MESSAGE:
+                return None
+            raise client_error(refusal, f"a look into {self._stream}") from None
+        message = answer["message"]
+        headers = parse_headers(base64.b64decode(message["hdrs"]))
+        return message["seq"], place_of(IncomingMessage(message["seq"], headers, None))
+
+
+def _answer(
+    appends: Sequence[_Append], messages: Sequence[OutgoingMessage], sequences: Sequence[int]
+) -> None:
+    begins = (Position(s) for s, message in zip(sequences, messages, strict=True) if message.begins_entry)
+    for append in appends:
+        positions = [next(begins) for _ in append.entries]
+        if not append.answer.done():
+            append.answer.set_result(positions)
+
+
+def _fail(appends: Sequence[_Append], error: Exception) -> None:
+    for append in appends:
+        if not append.answer.done():
+            append.answer.set_exception(error)
+
+
+def _too_large(size_bytes: int, messages: int) -> InvalidParameter:
+    return InvalidParameter(
+        f"an append of {size_bytes} bytes would be {messages} messages, NATS takes at most "
+        f"{BATCH_MESSAGES_MAX} at once; write less at a time, or raise max_payload of the NATS server"
+    )
