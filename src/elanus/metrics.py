@@ -91,6 +91,9 @@ PIPELINE_RESTARTS = CounterSpec(
     "elanus_pipeline_restarts_total", "Times the pipeline process was started again after it ended."
 )
 JOBS = CounterSpec("elanus_jobs_total", "Spark jobs ended, by kind and outcome.", ("kind", "outcome"))
+JOBS_RUNNING = GaugeSpec("elanus_jobs_running", "Spark jobs that run now, by kind.", ("kind",))
+JOB_ROWS = CounterSpec("elanus_job_rows_total", "Rows written by Spark jobs, by kind.", ("kind",))
+JOB_BYTES = CounterSpec("elanus_job_bytes_total", "Bytes written by Spark jobs, by kind.", ("kind",))
 JOB_SECONDS = HistogramSpec(
     "elanus_job_seconds",
     "Time from a Spark job's start to its end, by kind.",
@@ -114,6 +117,9 @@ SPECS: tuple[Spec, ...] = (
     PIPELINE_UP,
     PIPELINE_RESTARTS,
     JOBS,
+    JOBS_RUNNING,
+    JOB_ROWS,
+    JOB_BYTES,
     JOB_SECONDS,
 )
 
@@ -139,6 +145,9 @@ class Metrics:
         self.pipeline_up = PIPELINE_UP.create(registry)
         self.pipeline_restarts = PIPELINE_RESTARTS.create(registry)
         self.jobs = JOBS.create(registry)
+        self.jobs_running = JOBS_RUNNING.create(registry)
+        self.job_rows = JOB_ROWS.create(registry)
+        self.job_bytes = JOB_BYTES.create(registry)
         self.job_seconds = JOB_SECONDS.create(registry)
 
 

@@ -15,6 +15,7 @@ import tasks
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.jobs import JobKind, JobState
 from elanus.core.messages import InsertMessage, Message, TimeTick, UpsertMessage
 from elanus.core.packs import ORIGIN
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -28,8 +29,8 @@ from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.port import CorruptLog, Position
 from elanus.pipeline.flush import flush_job
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
-from elanus.pipeline.jobs import JobRunner, JobState
-from elanus.pipeline.port import Job, JobKind, JobOutput
+from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.session import PipelineSession
 from elanus.storage.binlog import read_columns, read_vectors
@@ -108,7 +109,7 @@ def flushed(session: PipelineSession, plans: list[FlushPlan]) -> list[RangeOutco
     async def run() -> list[RangeOutcome]:
         runner = JobRunner(session)
         outcomes = await runner.run(flush_job(plans), "test")
-        assert [record.state for record in runner.records()] == [JobState.FINISHED]
+        assert [record.state for record in runner.book.entries()] == [JobState.FINISHED]
         runner.close()
         return outcomes
 
@@ -233,8 +234,8 @@ def test_an_index_is_built_from_binlogs_and_finds_what_is_there(
         index = load(store.local_path(file.path, tmp_path), spec)
         hits = index.search(VECTORS[:50], 1, resolve_search(spec, {}, 1))
         assert (hits.rows[:, 0] == np.arange(50)).mean() >= 0.95
-        (record,) = runner.records()
-        assert record.output == JobOutput((file.path,), ROWS, file.size_bytes)
+        (record,) = runner.book.entries()
+        assert (record.outputs, record.rows, record.size_bytes) == ((file.path,), ROWS, file.size_bytes)
         runner.close()
 
     asyncio.run(run())
@@ -256,7 +257,7 @@ def test_a_build_fails_with_what_went_wrong(
             await runner.run(index_build_job(build), "test")
         with pytest.raises(CorruptObject, match=broken.path):
             await runner.run(index_build_job(damaged), "test")
-        assert [record.state for record in runner.records()] == [JobState.FAILED] * 2
+        assert [record.state for record in runner.book.entries()] == [JobState.FAILED] * 2
         runner.close()
 
     asyncio.run(run())

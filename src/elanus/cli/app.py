@@ -28,6 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+jobs_app = typer.Typer(invoke_without_command=True)
+app.add_typer(jobs_app, name="jobs")
+
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
 ]
@@ -104,6 +107,67 @@ def restart_role(
     except remote.NoAnswer as error:
         _fail(str(error), EXIT_FAILED)
     typer.echo(f"{role} restarted")
+
+
+@jobs_app.callback()
+def jobs(
+    context: typer.Context,
+    data_dir: DataDir = None,
+    url: Url = None,
+    latest: Annotated[int, typer.Option(min=1, help="How many of the latest jobs.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one list.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on showing them until interrupted.")] = False,
+) -> None:
+    """Show the job ledger: the latest jobs, why they ran and how they ended; bars for those that run."""
+    if context.invoked_subcommand is not None:
+        return
+    from elanus.cli import jobs, remote
+
+    base_url = _observe_url(data_dir, url)
+    try:
+        if as_json:
+            import msgspec
+
+            typer.echo(msgspec.json.encode(jobs.jobs_at(base_url)[-latest:]).decode())
+        elif follow:
+            jobs.follow(base_url, latest)
+        else:
+            jobs.show(jobs.jobs_at(base_url)[-latest:])
+    except remote.NoAnswer as error:
+        _fail(str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+@jobs_app.command("show")
+def show_job(
+    job: Annotated[str, typer.Argument(help="Its id, as `elanus jobs` shows it.")],
+    data_dir: DataDir = None,
+    url: Url = None,
+) -> None:
+    """Tell the story of one job: why, what it read and wrote, how it ended."""
+    from elanus.cli import jobs, remote
+
+    try:
+        jobs.show_one(_observe_url(data_dir, url), job)
+    except remote.NoAnswer as error:
+        _fail(str(error), EXIT_FAILED)
+
+
+@jobs_app.command("cancel")
+def cancel_job(
+    job: Annotated[str, typer.Argument(help="Its id, as `elanus jobs` shows it.")],
+    data_dir: DataDir = None,
+    url: Url = None,
+) -> None:
+    """End a job that waits or runs, with what it stands for: an index build leaves its index failed."""
+    from elanus.cli import remote
+
+    try:
+        remote.cancel_job(_observe_url(data_dir, url), job)
+    except remote.NoAnswer as error:
+        _fail(str(error), EXIT_FAILED)
+    typer.echo(f"{job} cancelled")
 
 
 @app.command()

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import typer.main
+from typer.core import TyperGroup
 
 from elanus import metrics
 from elanus.cli.app import app
@@ -30,9 +32,16 @@ def _commands() -> Iterator[str]:
     yield f"{group.help}\n\n"
     yield "Exit codes: 0 done, 1 failed, 2 misused (a wrong option, argument or setting).\n"
     for name, command in group.commands.items():
-        if command.hidden:
-            continue
-        yield f"\n## elanus {name}\n\n{command.help}\n\n"
-        for parameter in command.params:
-            metavar = f" {parameter.metavar}" if parameter.metavar else ""
-            yield f"- `{parameter.opts[0]}{metavar}`: {getattr(parameter, 'help', '')}\n"
+        if not command.hidden:
+            yield from _command(f"elanus {name}", command)
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    """The command, and those below it."""
+    yield f"\n## {name}\n\n{command.help}\n\n"
+    for parameter in command.params:
+        metavar = f" {parameter.metavar}" if parameter.metavar else ""
+        yield f"- `{parameter.opts[0]}{metavar}`: {getattr(parameter, 'help', '')}\n"
+    if isinstance(command, TyperGroup):
+        for below, child in command.commands.items():
+            yield from _command(f"{name} {below}", child)

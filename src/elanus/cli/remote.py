@@ -10,7 +10,7 @@ import msgspec
 from elanus.server.status import REQUEST_HEADER
 
 TIMEOUT_S = 10
-RESTART_TIMEOUT_S = 60
+CHANGE_TIMEOUT_S = 60
 
 
 class NoAnswer(Exception):
@@ -27,7 +27,15 @@ def restart_role(base_url: str, role: str) -> None:
     request = urllib.request.Request(
         f"{base_url}/roles/{role}/restart", method="POST", headers={REQUEST_HEADER: "cli"}
     )
-    _ask(request, RESTART_TIMEOUT_S)
+    _ask(request, CHANGE_TIMEOUT_S)
+
+
+def cancel_job(base_url: str, job_id: str) -> None:
+    """Cancel a job and wait until it has ended. Raises `NoAnswer`."""
+    request = urllib.request.Request(
+        f"{base_url}/jobs/{job_id}/cancel", method="POST", headers={REQUEST_HEADER: "cli"}
+    )
+    _ask(request, CHANGE_TIMEOUT_S)
 
 
 def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:

@@ -40,6 +40,9 @@
     ├── AliasAlreadyExists           1602   1   another collection has that alias
     ├── FieldNotFound                1700   1
     ├── TimestampTooOld              1100   1   a pinned read lies beyond the retention time
+    ├── JobNotFound                  1100   1   the ledger knows no such job, or no longer
+    ├── NotCancellable               1100   1   the job has ended, or its kind is not cancelled
+    ├── Cancelled                       5   1   somebody cancelled the job
     └── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
 
 ``code`` is what clients since 2.3 read, ``legacy_code`` what older ones read
@@ -222,6 +225,20 @@ class FieldNotFound(ElanusError):
 
 class TimestampTooOld(ElanusError):
     code = 1100
+
+
+class JobNotFound(ElanusError):
+    code = 1100
+
+
+class NotCancellable(ElanusError):
+    code = 1100
+
+
+class Cancelled(ElanusError):
+    """Somebody cancelled the job, and with it what it stands for: it is not tried again by itself."""
+
+    code = 5
 
 
 class CommitRefused(ElanusError):

@@ -19,6 +19,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
+from elanus.core.jobs import JobEntry
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
@@ -26,6 +27,7 @@ from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.imports import ImportDesks, Imports, ImportSetup
+from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
 from elanus.datacoord.state import DataState, Vchannel
@@ -64,7 +66,7 @@ class DataPolicy:
 
 
 class DataCoord:
-    """Implements `elanus.rpc.datacoord.DataCoordApi`.
+    """Implements `elanus.rpc.datacoord.DataCoordApi` and `elanus.rpc.ledger.JobLedgerApi`.
 
     ``dial`` makes a client of the data node at an address.
     """
@@ -80,8 +82,10 @@ class DataCoord:
         dial: Callable[[str], DataNodeApi],
         policy: DataPolicy,
         imports: ImportSetup,
+        ledger: JobLedger,
     ) -> None:
         self._state = state
+        self._ledger = ledger
         self._manifests = manifests
         self._log = log
         self._rootcoord = rootcoord
@@ -104,8 +108,10 @@ class DataCoord:
     async def start(self) -> None:
         await self._state.start()
         await self._desk.restart()
+        await self._ledger.start()
         self._spawn(self._trim_loop())
         self._imports.start()
+        self._spawn(self._ledger.keep())
 
     async def stop(self) -> None:
         for task in tuple(self._background):
@@ -374,6 +380,20 @@ class DataCoord:
 
     async def cancel_import(self, task_id: TaskID) -> None:
         await self._imports.cancel(task_id)
+
+    # the job ledger
+
+    async def report_jobs(self, owner: str, address: str, entries: tuple[JobEntry, ...]) -> None:
+        await self._ledger.report_jobs(owner, address, entries)
+
+    async def jobs(self) -> tuple[JobEntry, ...]:
+        return await self._ledger.jobs()
+
+    async def job(self, job_id: str) -> JobEntry:
+        return await self._ledger.job(job_id)
+
+    async def cancel_job(self, job_id: str) -> None:
+        await self._ledger.cancel_job(job_id)
 
     # the log's beginning
 

@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from elanus.core.errors import Internal, Unavailable
+from elanus.core.errors import Cancelled, Internal
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
@@ -52,9 +52,9 @@ class SparkImports:
         job = import_job(order.task_id, order.files, plans)
         cause = f"import {order.task_id} into {order.schema.name}"
         try:
-            outcomes = await self._runner.run(job, cause)
+            outcomes = await self._runner.run(job, cause, waiting=("the client that asked for the import",))
         except JobCancelled as error:
-            raise Unavailable(f"the import was cancelled: {error}") from error
+            raise Cancelled(f"the import was cancelled: {error}") from error
         except JobFailed as error:
             raise Internal(f"the import failed: {error}") from error
         return ImportOutcome(tuple(segment for segments in outcomes for segment in segments))

@@ -229,17 +229,30 @@ class DataNode:
     # reporting (DataNodeTtMsg)
 
     async def _report(self) -> None:
+        """Without news too: a coordinator that was replaced meanwhile then says that it knows us not."""
         reported: dict[str, tuple[int, float]] = {}
         loop = asyncio.get_running_loop()
+        spoke_ms = loop.time() * 1000
         while True:
-            await self._news.wait()
-            self._news.clear()
+            news = await self._hear_news()
             now_ms = loop.time() * 1000
-            due = [c for c in self._channels.values() if self._is_due(c, reported.get(c.vchannel), now_ms)]
-            if due:
+            channels = self._channels.values() if news else ()
+            due = [c for c in channels if self._is_due(c, reported.get(c.vchannel), now_ms)]
+            if due or now_ms - spoke_ms >= self._policy.idle_report_ms:
+                spoke_ms = now_ms
                 await self._datacoord.report_ticks(self._epoch, tuple(c.tick() for c in due))
                 reported |= {c.vchannel: (c.seek.ts, now_ms) for c in due}
             await asyncio.sleep(self._policy.report_ms / 1000)
+
+    async def _hear_news(self) -> bool:
+        """Whether there were any before it was time for a word without."""
+        try:
+            async with asyncio.timeout(self._policy.idle_report_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
 
     def _is_due(self, channel: ChannelProgress, last: tuple[int, float] | None, now_ms: float) -> bool:
         if channel.ended:

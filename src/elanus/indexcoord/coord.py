@@ -16,7 +16,14 @@ import structlog
 
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
-from elanus.core.errors import CollectionNotFound, DeadlineExceeded, ElanusError, IndexConflict, Unavailable
+from elanus.core.errors import (
+    Cancelled,
+    CollectionNotFound,
+    DeadlineExceeded,
+    ElanusError,
+    IndexConflict,
+    Unavailable,
+)
 from elanus.core.ids import BuildID, CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
@@ -276,6 +283,9 @@ class IndexCoord:
                     file = await node.build_index(await self._request(index, build, manifest))
                 except (Unavailable, DeadlineExceeded) as error:
                     self._lost(node, error)
+                    return
+                except Cancelled as error:
+                    await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
                     return
                 except ElanusError as error:
                     _log.error("index build failed", build=build.build_id, error=error.message)

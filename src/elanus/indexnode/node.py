@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from elanus.core.errors import Internal, Unavailable
+from elanus.core.errors import Cancelled, Internal
 from elanus.core.segments import IndexFile
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
 from elanus.pipeline.jobs import JobRunner
@@ -26,7 +26,7 @@ class IndexNode:
         self._threads = threads
 
     async def build_index(self, request: BuildIndex) -> IndexFile:
-        """Raises `Unavailable` for a cancelled job, `Internal` for a failed one, what the build raises."""
+        """Raises `Cancelled` for a cancelled job, `Internal` for a failed one, what the build raises."""
         plan = IndexBuildPlan(
             attempt=f"{request.version}-{uuid.uuid4().hex[:8]}",
             build_id=request.build_id,
@@ -43,7 +43,9 @@ class IndexNode:
         try:
             (file,) = await self._runner.run(index_build_job(plan), cause, attempt=request.version)
         except JobCancelled as error:
-            raise Unavailable(f"the build was cancelled: {error}") from error
+            raise Cancelled(
+                f"the build was cancelled ({error}); drop the index and create it again to build it"
+            ) from error
         except JobFailed as error:
             raise Internal(f"the build failed: {error}") from error
         return file

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elanus.core.jobs import JobKind
 from elanus.log.port import Position
 from elanus.log.sources import range_reader
-from elanus.pipeline.port import Job, JobKind, JobOutput
+from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.worker import attempt_name, scratch_directory

@@ -12,9 +12,10 @@ from itertools import chain
 
 from elanus.core.attempts import stamped
 from elanus.core.ids import TaskID
+from elanus.core.jobs import JobKind
 from elanus.pipeline.import_files import SegmentsWriter, import_rows
 from elanus.pipeline.import_plan import ImportPlan
-from elanus.pipeline.port import Job, JobKind, JobOutput
+from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.worker import attempt_name, scratch_directory
 from elanus.rpc.imports import ImportedSegment
 from elanus.storage.objects import open_store

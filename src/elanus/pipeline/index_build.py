@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elanus.core.ids import BuildID, IndexID
+from elanus.core.jobs import JobKind
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.index.build import build
 from elanus.index.spec import resolve_index
-from elanus.pipeline.port import Job, JobKind, JobOutput
+from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.worker import attempt_name, scratch_directory
 from elanus.storage.binlog import read_vectors
 from elanus.storage.objects import open_store

@@ -5,8 +5,7 @@ own. A flush takes about a second and frees memory that writers wait for; an ind
 and uses every processor from a single task. So builds never take all of Spark's slots, and a flush
 always finds one: Spark does not take a slot back from a running task.
 
-`JobRunner.records` is the ledger: what runs, and the latest that ended, with cause, inputs, outputs, size
-and error. It is bounded and in memory; the truth about data is in the manifests.
+What happens to each job is written into a `elanus.rpc.jobbook.JobBook`, from where the ledger hears of it.
 
 Left out: trying again. Whoever ordered a job knows whether that still makes sense.
 """
@@ -14,51 +13,20 @@ Left out: trying again. Whoever ordered a job knows whether that still makes sen
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from elanus.pipeline.port import Job, JobCancelled, JobKind, JobOutput, JobSession
+from elanus.core.errors import JobNotFound
+from elanus.core.jobs import JobKind
+from elanus.pipeline.port import Job, JobCancelled, JobSession
+from elanus.rpc.jobbook import JobBook
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
-HISTORY_MAX_JOBS = 200
 _CANCEL_INTERVAL_S = 0.2
-
-
-class JobState(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    FINISHED = "finished"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """One job in the ledger.
-
-    ``started_s`` is Unix time, 0 while the job waits; ``duration_ms`` counts from there, and is 0 until
-    the job has ended. ``attempt`` is the caller's count of its tries of the same work, from 1.
-    ``output`` is set when the job has finished.
-    """
-
-    job_id: str
-    kind: JobKind
-    cause: str
-    inputs: tuple[str, ...]
-    attempt: int
-    state: JobState = JobState.WAITING
-    started_s: float = 0.0
-    duration_ms: float = 0.0
-    output: JobOutput | None = None
-    error: str = ""
+_LOOK_INTERVAL_S = 0.5
 
 
 def default_limits(slots: int) -> dict[JobKind, int]:
@@ -72,8 +40,8 @@ def default_limits(slots: int) -> dict[JobKind, int]:
 class JobRunner:
     """Runs jobs on one session. Belongs to one event loop.
 
-    ``limits``: how many jobs of each kind run at a time (`default_limits` when not given). Raises
-    `ValueError` when index builds could take every slot of the session.
+    ``limits``: how many jobs of each kind run at a time (`default_limits` when not given). ``book``: where
+    they are written down. Raises `ValueError` when index builds could take every slot of the session.
     """
 
     def __init__(
@@ -81,8 +49,7 @@ class JobRunner:
         session: JobSession,
         limits: Mapping[JobKind, int] | None = None,
         *,
-        history_max_jobs: int = HISTORY_MAX_JOBS,
-        clock: Callable[[], float] = time.time,
+        book: JobBook | None = None,
     ) -> None:
         limits = default_limits(session.slots) if limits is None else limits
         if limits[JobKind.INDEX_BUILD] >= session.slots:
@@ -90,41 +57,62 @@ class JobRunner:
                 f"{limits[JobKind.INDEX_BUILD]} index builds at a time would take all {session.slots} slots; "
                 "flushes need one"
             )
+        self.book = book or JobBook()
         self._session = session
         self._slots = {kind: asyncio.Semaphore(limit) for kind, limit in limits.items()}
         self._threads = ThreadPoolExecutor(sum(limits.values()), thread_name_prefix="spark-job")
-        self._clock = clock
-        self._open: dict[str, JobRecord] = {}
-        self._ended: deque[JobRecord] = deque(maxlen=history_max_jobs)
+        self._works: dict[str, asyncio.Future[Any]] = {}
+        """The jobs that run or wait."""
 
-    def records(self) -> tuple[JobRecord, ...]:
-        """The jobs that ended lately, oldest first, then those that run or wait."""
-        return (*self._ended, *self._open.values())
+    async def run(
+        self, job: Job[Plan, Outcome], cause: str, attempt: int = 1, waiting: tuple[str, ...] = ()
+    ) -> list[Outcome]:
+        """Run a job to its end; outcomes in the order of its plans.
 
-    async def run(self, job: Job[Plan, Outcome], cause: str, attempt: int = 1) -> list[Outcome]:
-        """Run a job to its end; outcomes in the order of its plans. ``cause``: why, for the ledger.
-
-        Cancelling the awaiting task cancels the job, and returns once its tasks have stopped. Raises
-        what `JobSession.run` raises.
+        ``cause``: why, and ``waiting``: who waits for it, for the ledger. ``attempt`` is the caller's count
+        of its tries of the same work. Cancelling the awaiting task cancels the job, and returns once its
+        tasks have stopped. Raises what `JobSession.run` raises, `JobCancelled` after `cancel` too.
         """
-        job_id = f"{job.kind.value.replace(' ', '-')}-{uuid.uuid4().hex[:12]}"
-        self._open[job_id] = JobRecord(job_id, job.kind, cause, job.inputs, attempt)
+        job_id = self.book.order(job.kind, cause, job.inputs, attempt, waiting)
+        work = asyncio.ensure_future(self._in_turn(job_id, job))
+        self._works[job_id] = work
         try:
-            async with self._slots[job.kind]:
-                self._begin(job_id)
-                outcomes = await self._run_in_thread(job_id, job)
-        except (asyncio.CancelledError, JobCancelled):
-            self._end(job_id, JobState.CANCELLED)
-            raise
+            outcomes = await work
+            output = job.output(outcomes)
+        except (asyncio.CancelledError, JobCancelled) as error:
+            self.book.cancel(job_id)
+            caller = asyncio.current_task()
+            if isinstance(error, JobCancelled) or (caller is not None and caller.cancelling()):
+                raise
+            raise JobCancelled(f"{job_id} was cancelled") from None
         except Exception as error:
-            self._end(job_id, JobState.FAILED, error=f"{type(error).__name__}: {error}")
+            self.book.fail(job_id, error)
             raise
-        self._end(job_id, JobState.FINISHED, output=job.output(outcomes))
+        finally:
+            del self._works[job_id]
+        self.book.finish(job_id, output.objects, output.rows, output.size_bytes)
         return outcomes
+
+    async def cancel(self, job_id: str) -> None:
+        """End a job, running or waiting; returns when its tasks have stopped. Raises `JobNotFound`."""
+        work = self._works.get(job_id)
+        if work is None:
+            raise JobNotFound(f"job {job_id} does not run here")
+        work.cancel()
+        await asyncio.wait([work])
 
     def close(self) -> None:
         """Wait for the threads of jobs that still run: cancel their tasks first."""
         self._threads.shutdown()
+
+    async def _in_turn(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
+        async with self._slots[job.kind]:
+            self.book.begin(job_id, len(job.plans))
+            looking = asyncio.ensure_future(self._look(job_id))
+            try:
+                return await self._run_in_thread(job_id, job)
+            finally:
+                looking.cancel()
 
     async def _run_in_thread(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         def work() -> list[Outcome]:
@@ -134,22 +122,28 @@ class JobRunner:
             )
 
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        running.add_done_callback(_seen)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             await self._cancel_until_ended(job_id, running)
             raise
 
+    async def _look(self, job_id: str) -> None:
+        """Write down how far the job is, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+            look = await asyncio.to_thread(self._session.look, job_id)
+            if look is not None:
+                self.book.look(job_id, look.progress, look.ui_url)
+
     async def _cancel_until_ended(self, job_id: str, running: asyncio.Future[list[Outcome]]) -> None:
         while not running.done():
             await asyncio.to_thread(self._session.cancel, job_id)
             await asyncio.wait([running], timeout=_CANCEL_INTERVAL_S)
-        running.exception()  # seen: what a cancelled job came to no longer matters to anybody
 
-    def _begin(self, job_id: str) -> None:
-        self._open[job_id] = replace(self._open[job_id], state=JobState.RUNNING, started_s=self._clock())
 
-    def _end(self, job_id: str, state: JobState, output: JobOutput | None = None, error: str = "") -> None:
-        record = self._open.pop(job_id)
-        duration_ms = (self._clock() - record.started_s) * 1000 if record.started_s else 0.0
-        self._ended.append(replace(record, state=state, duration_ms=duration_ms, output=output, error=error))
+def _seen(ended: asyncio.Future[Any]) -> None:
+    """What a cancelled job came to no longer matters to anybody; everybody else asks for it."""
+    if not ended.cancelled():
+        ended.exception()

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
+
+from elanus.core.jobs import JobKind, JobProgress
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
-
-
-class JobKind(StrEnum):
-    FLUSH = "flush"
-    INDEX_BUILD = "index build"
-    IMPORT = "import"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +41,14 @@ class Job(Generic[Plan, Outcome]):
     output: Callable[[Sequence[Outcome]], JobOutput]
 
 
+@dataclass(frozen=True, slots=True)
+class JobLook:
+    """A look at a running job. ``ui_url``: its page in Spark's web interface, "" without one."""
+
+    progress: JobProgress
+    ui_url: str = ""
+
+
 class JobSession(Protocol):
     """Runs tasks. Synchronous, for any number of threads at once."""
 
@@ -69,6 +72,10 @@ class JobSession(Protocol):
         of our own, `JobFailed` for anything else, and `JobCancelled`. When one task fails, the others
         run to their end first.
         """
+        ...
+
+    def look(self, group: str) -> JobLook | None:
+        """How far the running job of that group is; None when that is not known."""
         ...
 
     def cancel(self, group: str) -> None:

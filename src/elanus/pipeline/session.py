@@ -24,11 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from elanus.core.jobs import JobProgress
 from elanus.pipeline.java import JavaPreference, java_home
-from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.pipeline.port import JobCancelled, JobFailed, JobLook
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
 
 Plan = TypeVar("Plan")
@@ -147,6 +149,22 @@ class PipelineSession:
                 raise result.as_error(description)
             outcomes.append(result)
         return outcomes
+
+    def look(self, group: str) -> JobLook | None:
+        """How far the group's job is, by Spark's own account of its tasks."""
+        try:
+            tracker = self._context.statusTracker()
+            job_ids = tracker.getJobIdsForGroup(group)
+            infos = [tracker.getJobInfo(job_id) for job_id in job_ids]
+            stage_ids = {stage for info in infos if info is not None for stage in info.stageIds}
+            stages = [stage for stage in map(tracker.getStageInfo, stage_ids) if stage is not None]
+            ui = self._context.uiWebUrl
+        except (Py4JError, OSError):
+            return None  # the JVM is gone; whoever waits for the job hears of that
+        if not stages:
+            return None
+        progress = JobProgress(sum(s.numTasks for s in stages), sum(s.numCompletedTasks for s in stages))
+        return JobLook(progress, f"{ui}/jobs/job/?id={max(job_ids)}" if ui else "")
 
     def cancel(self, group: str) -> None:
         """Cancel the group's job. Only what Spark has begun can be cancelled: repeat until `run` ends."""

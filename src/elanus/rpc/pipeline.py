@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A Spark job. ``started_s``: Unix time, 0 while it waits. ``error`` is set when it failed."""
-
-    job_id: str
-    kind: str
-    state: str
-    cause: str
-    started_s: float
-    duration_ms: float
-    rows: int
-    size_bytes: int
-    error: str
-
-
 class PipelineApi(Protocol):
-    async def jobs(self) -> tuple[JobView, ...]:
-        """The latest jobs, those that run last."""
+    async def ping(self) -> None:
+        """Answers while the process takes orders."""
+        ...
+
+    async def cancel_job(self, job_id: str) -> None:
+        """Returns when the job's tasks have stopped. Raises `JobNotFound` for one that does not run here."""
         ...

@@ -1,9 +1,10 @@
-"""The proxy's counts, put into the metrics."""
+"""The counts of the proxy and of the job ledger, put into the metrics."""
 
 from __future__ import annotations
 
 from functools import cache
 
+from elanus.core.jobs import JobEntry
 from elanus.metrics import Metrics
 
 
@@ -31,3 +32,18 @@ class MetricMeasures:
 
     def held_back(self, action: str) -> None:
         self._metrics.writes_held_back.labels(action).inc()
+
+
+class JobMeasures:
+    """Counts ended jobs, by kind."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def ended(self, entry: JobEntry) -> None:
+        metrics, kind = self._metrics, entry.kind.value
+        metrics.jobs.labels(kind, entry.state.value).inc()
+        metrics.job_rows.labels(kind).inc(entry.rows)
+        metrics.job_bytes.labels(kind).inc(entry.size_bytes)
+        if entry.started_s:
+            metrics.job_seconds.labels(kind).observe(entry.duration_ms(entry.ended_s) / 1000)

@@ -5,15 +5,18 @@
     GET  /metrics                 Prometheus text format
     GET  /healthz                 200 when every role serves, else 503; JSON with the roles' states
     GET  /status                  JSON, everything `elanus status` shows
+    GET  /jobs                    JSON, the job ledger
+    GET  /jobs/{id}               JSON, one job
+    POST /jobs/{id}/cancel        end a running job; loopback only
     POST /roles/{role}/restart    restart one role inside the process; loopback only
 
 It stands apart from the Milvus port, so that neither a flood of searches nor a hung role keeps it
 from answering. It is the standard library's WSGI server with a thread per request: a few requests a
 minute do not pay for a framework's memory.
 
-Restarting a role changes the server, so it is answered only to a caller on this machine who sends
-the header ``X-Elanus-Request``: a web page that the user happens to have open can make the browser
-post to loopback, but not with a header of its own.
+Restarting a role and cancelling a job change the server, so they are answered only to a caller on this
+machine who sends the header ``X-Elanus-Request``: a web page that the user happens to have open can
+make the browser post to loopback, but not with a header of its own.
 """
 
 from __future__ import annotations
@@ -33,10 +36,10 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.errors import ElanusError, InvalidParameter, JobNotFound, NotCancellable
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
-from elanus.server.status import REQUEST_HEADER, RoleStatus, Status
+from elanus.server.status import REQUEST_HEADER, JobStatus, RoleStatus, Status
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -47,6 +50,8 @@ _Answer = tuple[HTTPStatus, object]
 _STOP_POLL_S = 0.1
 """How often the port looks whether it is to close."""
 _RESTART = re.compile(r"/roles/([a-z0-9-]+)/restart")
+_CANCEL = re.compile(r"/jobs/([\w-]+)/cancel")
+_JOB = re.compile(r"/jobs/([\w-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,16 @@ class Observed(Protocol):
 
     def restart_role(self, role: str) -> None:
         """Returns when the role serves again. Raises `InvalidParameter` for an unknown role."""
+        ...
+
+    def jobs(self) -> Sequence[JobStatus]: ...
+
+    def job(self, job_id: str) -> JobStatus:
+        """Raises `JobNotFound`."""
+        ...
+
+    def cancel_job(self, job_id: str) -> None:
+        """Returns when it has ended. Raises `JobNotFound` and `NotCancellable`."""
         ...
 
 
@@ -108,9 +123,7 @@ class ObservePort:
         try:
             status, body = self._route(method, path, environ)
         except ElanusError as error:
-            unknown = isinstance(error, InvalidParameter)
-            status = HTTPStatus.NOT_FOUND if unknown else HTTPStatus.SERVICE_UNAVAILABLE
-            body = {"error": error.message}
+            status, body = _status_of(error), {"error": error.message}
         except Exception as error:
             log.exception("observe_request_failed", method=method, path=path)
             status, body = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
@@ -121,13 +134,25 @@ class ObservePort:
 
     def _route(self, method: str, path: str, environ: WSGIEnvironment) -> _Answer:
         if restart := _RESTART.fullmatch(path):
-            return self._restart(restart[1], method, environ)
+            role = restart[1]
+            return self._change(
+                lambda: self._observed.restart_role(role), {"restarted": role}, method, environ
+            )
+        if cancel := _CANCEL.fullmatch(path):
+            job_id = cancel[1]
+            return self._change(
+                lambda: self._observed.cancel_job(job_id), {"cancelled": job_id}, method, environ
+            )
         answers: dict[str, Callable[[], _Answer]] = {
             "/healthz": self._healthz,
             "/status": lambda: (HTTPStatus.OK, self._observed.status()),
+            "/jobs": lambda: (HTTPStatus.OK, self._observed.jobs()),
         }
+        if job := _JOB.fullmatch(path):
+            job_id = job[1]
+            answers[path] = lambda: (HTTPStatus.OK, self._observed.job(job_id))
         if path not in answers:
-            return HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /status"}
+            return HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /status, /jobs"}
         if method != "GET":
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{path} answers GET"}
         return answers[path]()
@@ -136,16 +161,26 @@ class ObservePort:
         health = self._observed.health()
         return HTTPStatus.OK if health.serving else HTTPStatus.SERVICE_UNAVAILABLE, health
 
-    def _restart(self, role: str, method: str, environ: WSGIEnvironment) -> _Answer:
+    def _change(
+        self, change: Callable[[], None], done: object, method: str, environ: WSGIEnvironment
+    ) -> _Answer:
         if method != "POST":
-            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "restarting a role is a POST"}
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "what changes the server is a POST"}
         header = "HTTP_" + REQUEST_HEADER.upper().replace("-", "_")
         if not ipaddress.ip_address(environ["REMOTE_ADDR"]).is_loopback or header not in environ:
             return HTTPStatus.FORBIDDEN, {
                 "error": f"only from this machine, with the header {REQUEST_HEADER}"
             }
-        self._observed.restart_role(role)
-        return HTTPStatus.OK, {"restarted": role}
+        change()
+        return HTTPStatus.OK, done
+
+
+def _status_of(error: ElanusError) -> HTTPStatus:
+    if isinstance(error, InvalidParameter | JobNotFound):
+        return HTTPStatus.NOT_FOUND
+    if isinstance(error, NotCancellable):
+        return HTTPStatus.CONFLICT
+    return HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class _Server(ThreadingMixIn, WSGIServer):

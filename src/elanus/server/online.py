@@ -17,12 +17,14 @@ from typing import Any, TypeVar, cast
 
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
+from elanus.core.jobs import JobEntry
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import SystemClock
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -48,7 +50,9 @@ from elanus.rpc.datanode import DataNodeApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
+from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.local import LocalRole, local_client
+from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
@@ -75,12 +79,21 @@ _DISK_LOOK_S = 1.0
 class Online:
     """Everything of the online process except its ports. Made and used on one event loop.
 
+    ``job_ended`` hears of the end of every Spark job, for the metrics.
+
     Raises what opening the metadata and the log raise.
     """
 
-    def __init__(self, settings: Settings, data_dir: DataDir, measures: Measures) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        data_dir: DataDir,
+        measures: Measures,
+        job_ended: Callable[[JobEntry], None],
+    ) -> None:
         self._settings = settings
         self._measures = measures
+        self._job_ended = job_ended
         self._paths = data_dir.paths
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
@@ -107,6 +120,7 @@ class Online:
         }
         self.root = self._client("rootcoord", RootCoordApi)
         self.data = self._client("datacoord", DataCoordApi)
+        self.ledger = self._client("datacoord", JobLedgerApi)
         self.index = self._client("indexcoord", IndexCoordApi)
         self.query = self._client("querycoord", QueryCoordApi)
         self.node = self._client("querynode", QueryNodeApi)
@@ -239,6 +253,7 @@ class Online:
             lambda address: self.dial(address).client(DataNodeApi),
             policy,
             self._import_setup(),
+            self._job_ledger(),
         )
 
     def _import_setup(self) -> ImportSetup:
@@ -247,6 +262,16 @@ class Online:
             lambda address: self.dial(address).client(ImportNodeApi, timeout_s=None),
             ServedImports(self.data, self.index, self.query).is_served,
             ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000)),
+        )
+
+    def _job_ledger(self) -> JobLedger:
+        settings = self._settings.datacoord
+        return JobLedger(
+            self.meta,
+            self.clock,
+            lambda address: self.dial(address).client(PipelineApi),
+            LedgerPolicy(settings.jobs_max, settings.jobs_age_max_s),
+            self._job_ended,
         )
 
     def _build_indexcoord(self) -> IndexCoord:

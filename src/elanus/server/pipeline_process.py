@@ -16,14 +16,14 @@ from typing import Any
 
 import structlog
 
-from elanus.core.errors import ElanusError
+from elanus.core.errors import ElanusError, JobNotFound
 from elanus.core.ids import NodeID
 from elanus.datanode.flushes import SparkFlushes
 from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.datanode.node import DataNode, DataNodePolicy
 from elanus.indexnode.node import IndexNode
 from elanus.log.follower import FileLogFollower
-from elanus.pipeline.jobs import JobRecord, JobRunner
+from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.datacoord import DataCoordApi
@@ -31,7 +31,9 @@ from elanus.rpc.datanode import DataNodeApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
-from elanus.rpc.pipeline import JobView, PipelineApi
+from elanus.rpc.jobbook import keep_reported
+from elanus.rpc.ledger import JobLedgerApi
+from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.data_dir import paths_of
 from elanus.server.logs import configure_logging
@@ -70,8 +72,13 @@ class _Pipeline:
         self._paths = paths_of(settings.data_dir)
         self._runner: JobRunner | None = None
 
-    async def jobs(self) -> tuple[JobView, ...]:
-        return tuple(map(_view, self._runner.records())) if self._runner is not None else ()
+    async def ping(self) -> None:
+        """Nothing to say: that it is answered is what is asked."""
+
+    async def cancel_job(self, job_id: str) -> None:
+        if self._runner is None:
+            raise JobNotFound(f"job {job_id} does not run here")
+        await self._runner.cancel(job_id)
 
     async def run(self) -> int:
         ended = asyncio.Event()
@@ -136,6 +143,7 @@ class _Pipeline:
         work = [
             asyncio.ensure_future(datanode.run()),
             asyncio.ensure_future(self._heartbeat(node_id, channel.client(IndexCoordApi))),
+            asyncio.ensure_future(keep_reported(runner.book, channel.client(JobLedgerApi), self._address)),
             asyncio.ensure_future(_until_dead(session)),
         ]
         try:
@@ -193,18 +201,3 @@ def _when_parent_ends(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> 
         loop.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
-
-
-def _view(record: JobRecord) -> JobView:
-    output = record.output
-    return JobView(
-        job_id=record.job_id,
-        kind=record.kind.value,
-        state=record.state.value,
-        cause=record.cause,
-        started_s=record.started_s,
-        duration_ms=record.duration_ms,
-        rows=output.rows if output else 0,
-        size_bytes=output.size_bytes if output else 0,
-        error=record.error,
-    )

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from elanus import __version__
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID
+from elanus.core.jobs import JobKind, JobState
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import lag_ms
 from elanus.metrics import Metrics
-from elanus.rpc.pipeline import JobView, PipelineApi
+from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.querycoord import LoadStatus
+from elanus.server.job_status import job_status
 from elanus.server.observe import Health
 from elanus.server.online import Online
 from elanus.server.status import (
@@ -35,8 +36,11 @@ from elanus.server.supervise import PipelineSupervisor
 
 T = TypeVar("T")
 _ANSWER_S = 5.0
-_JOBS_ANSWER_S = 1.0
+_PING_S = 1.0
 _RESTART_S = 60.0
+_CANCEL_S = 60.0
+_JOBS_SHOWN = 20
+"""Ended jobs in the status; the ledger knows more."""
 _GAUGES_INTERVAL_S = 5.0
 
 
@@ -52,7 +56,6 @@ class Report:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._started_s = time.monotonic()
-        self._ended_jobs: set[str] = set()
 
     def health(self) -> Health:
         roles = self._roles()
@@ -65,6 +68,15 @@ class Report:
         if role not in self._online.roles.names():
             raise InvalidParameter(f"no role {role!r}: there are {', '.join(self._online.roles.names())}")
         self._ask(self._online.roles.restart(role), _RESTART_S)
+
+    def jobs(self) -> Sequence[JobStatus]:
+        return self._ask(self._jobs())
+
+    def job(self, job_id: str) -> JobStatus:
+        return job_status(self._ask(self._online.ledger.job(job_id)), self._now_s())
+
+    def cancel_job(self, job_id: str) -> None:
+        self._ask(self._online.ledger.cancel_job(job_id), _CANCEL_S)
 
     def _ask(self, work: Awaitable[T], timeout_s: float = _ANSWER_S) -> T:
         async def awaited() -> T:
@@ -82,23 +94,31 @@ class Report:
     async def _status(self) -> Status:
         segments = await self._online.data.segments(CollectionID(0))
         jobs = await self._jobs()
+        running = [job for job in jobs if not job.ended]
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
             roles=self._roles(),
             channels=await self._channels(),
             collections=await self._collections(segments),
-            jobs=[_job_status(job) for job in jobs or ()],
-            pipeline=self._pipeline_status(answers=jobs is not None),
+            jobs=[*[job for job in jobs if job.ended][-_JOBS_SHOWN:], *running],
+            pipeline=self._pipeline_status(answers=await self._pipeline_answers()),
         )
 
-    async def _jobs(self) -> tuple[JobView, ...] | None:
-        """None while the pipeline process does not answer."""
+    async def _jobs(self) -> list[JobStatus]:
+        now_s = self._now_s()
+        return [job_status(entry, now_s) for entry in await self._online.ledger.jobs()]
+
+    def _now_s(self) -> float:
+        return self._online.clock.wall_ms() / 1000
+
+    async def _pipeline_answers(self) -> bool:
         try:
-            async with asyncio.timeout(_JOBS_ANSWER_S):
-                return await self._pipeline.jobs()
+            async with asyncio.timeout(_PING_S):
+                await self._pipeline.ping()
         except (ElanusError, TimeoutError):
-            return None
+            return False
+        return True
 
     async def _channels(self) -> list[ChannelStatus]:
         now_ms = self._online.clock.wall_ms()
@@ -146,10 +166,10 @@ class Report:
 
     async def _refresh_gauges(self) -> None:
         metrics = self._metrics
-        jobs = await self._jobs()
-        metrics.pipeline_up.set(jobs is not None)
-        for job in jobs or ():
-            self._count_job(job)
+        metrics.pipeline_up.set(await self._pipeline_answers())
+        running = Counter(e.kind for e in await self._online.ledger.jobs() if e.state is JobState.RUNNING)
+        for kind in JobKind:
+            metrics.jobs_running.labels(kind.value).set(running[kind])
         for channel in await self._channels():
             metrics.channel_lag_ms.labels(channel.pchannel).set(channel.lag_ms)
         states = Counter(s.state.name.lower() for s in await self._online.data.segments(CollectionID(0)))
@@ -159,13 +179,6 @@ class Report:
         metrics.growing_bytes.set(self._online.growing_bytes())
         metrics.log_bytes.set(self._online.log.size_bytes())
 
-    def _count_job(self, job: JobView) -> None:
-        if job.state in ("waiting", "running") or job.job_id in self._ended_jobs:
-            return
-        self._ended_jobs.add(job.job_id)
-        self._metrics.jobs.labels(job.kind, job.state).inc()
-        self._metrics.job_seconds.labels(job.kind).observe(job.duration_ms / 1000)
-
 
 _SHOWN_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING, SegmentState.FLUSHED)
 
@@ -174,12 +187,3 @@ def _percent(load: LoadStatus | None) -> int | None:
     if load is None:
         return None
     return min(load.percentages.values(), default=0)
-
-
-def _job_status(job: JobView) -> JobStatus:
-    started = (
-        datetime.fromtimestamp(job.started_s, UTC).isoformat(timespec="milliseconds") if job.started_s else ""
-    )
-    return JobStatus(
-        job.job_id, job.kind, job.state, job.cause, started, job.duration_ms, job.rows, job.size_bytes
-    )

@@ -98,6 +98,10 @@ class DatacoordSettings(Section):
     a page of an iterator) is refused; 0 refuses all but reads of the present."""
     allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
     """Rows that a proxy is given at least when it asks for quota, so that small inserts seldom ask."""
+    jobs_max: int = Field(default=1000, ge=1, le=100_000)
+    """Ended Spark jobs that the job ledger keeps; the oldest are forgotten first."""
+    jobs_age_max_s: float = Field(default=604_800, gt=0)
+    """How long an ended Spark job stays in the job ledger."""
 
 
 class GcSettings(Section):

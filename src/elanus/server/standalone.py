@@ -25,12 +25,13 @@ from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.carrier import RpcServer
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.data_dir import DataDir
 from elanus.server.logs import configure_logging
-from elanus.server.measures import MetricMeasures, RequestMeasures
+from elanus.server.measures import JobMeasures, MetricMeasures, RequestMeasures
 from elanus.server.memory import fix_allocator
 from elanus.server.observe import ObservePort
 from elanus.server.online import Online
@@ -90,7 +91,7 @@ async def _serve(settings: Settings) -> int:
 
 def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
     try:
-        return Online(settings, data_dir, MetricMeasures(metrics))
+        return Online(settings, data_dir, MetricMeasures(metrics), JobMeasures(metrics).ended)
     except (LogInUse, MetaInUse, UnknownLogFormat, UnknownMetaFormat, CorruptLog) as error:
         raise CannotStart(str(error)) from error
 
@@ -107,7 +108,12 @@ async def _start_pipeline(
     if not settings.pipeline.enabled:
         return None
     online_address = data_dir.socket("online")
-    services = [(RootCoordApi, online.root), (DataCoordApi, online.data), (IndexCoordApi, online.index)]
+    services = [
+        (RootCoordApi, online.root),
+        (DataCoordApi, online.data),
+        (JobLedgerApi, online.ledger),
+        (IndexCoordApi, online.index),
+    ]
     server = RpcServer(online_address, services)
     await server.start()
     stack.push_async_callback(server.stop)

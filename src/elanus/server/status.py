@@ -46,7 +46,12 @@ class CollectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A Spark job, running or lately ended. ``started``: ISO 8601, UTC. ``cause``: why it was started."""
+    """A job of the ledger. Times are ISO 8601 in UTC, "" for what has not come.
+
+    ``cause``: why it was ordered; ``waiting``: who waits for its end. ``inputs`` and ``outputs`` are the
+    first of ``input_count`` and ``output_count``. While it runs, ``rows`` and ``bytes`` are what its tasks
+    have told of; ``percent`` and ``tasks_done`` of ``tasks`` say how far it is.
+    """
 
     job_id: str
     kind: str
@@ -56,6 +61,19 @@ class JobStatus:
     duration_ms: float
     rows: int
     bytes: int
+    waiting: Sequence[str] = ()
+    attempt: int = 1
+    ordered: str = ""
+    ended: str = ""
+    percent: float = 0.0
+    tasks: int = 0
+    tasks_done: int = 0
+    inputs: Sequence[str] = ()
+    input_count: int = 0
+    outputs: Sequence[str] = ()
+    output_count: int = 0
+    ui_url: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

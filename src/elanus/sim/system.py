@@ -19,6 +19,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -39,6 +40,7 @@ from elanus.rpc.datanode import DataNodeApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
+from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
@@ -347,6 +349,12 @@ class System:
                 lambda address: client(life, self._datanodes[address], ImportNodeApi),
                 ServedImports(self._data(life), self._index(life), self._query(life)).is_served,
                 ImportPolicy(tasks_max=0, retention_ms=0),
+            ),
+            JobLedger(
+                self.meta.handle(life),
+                self.clock,
+                lambda address: client(life, self._datanodes[address], PipelineApi),
+                LedgerPolicy(jobs_max=100, age_max_s=3600),
             ),
         )
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from elanus import __version__
 from elanus.cli.app import app
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable
 from elanus.metrics import Metrics
 from elanus.server.announce import Announcement, announce
 from elanus.server.observe import Health, ObservePort
@@ -28,6 +28,35 @@ from elanus.server.status import (
     Status,
 )
 
+JOB = JobStatus(
+    "41",
+    "flush",
+    "running",
+    "idle",
+    "2026-01-01T00:00:00Z",
+    1500.0,
+    10_000,
+    31_400_000,
+    waiting=["2 flush calls"],
+    percent=50.0,
+    tasks=4,
+    tasks_done=2,
+    inputs=["ch0", "ch1"],
+    input_count=7,
+    ui_url="http://127.0.0.1:4040/jobs/job/?id=3",
+)
+ENDED = JobStatus(
+    "40",
+    "index build",
+    "failed",
+    "segment 7 is flushed",
+    "2026-01-01T00:00:00Z",
+    90_000.0,
+    0,
+    0,
+    ended="2026-01-01T00:01:30Z",
+    error="DiskFull: no room",
+)
 STATUS = Status(
     version="9.9",
     uptime_s=90.0,
@@ -36,7 +65,7 @@ STATUS = Status(
     collections=[
         CollectionStatus("default", "digits", 100, 10_000, {"Growing": 1, "Flushed": 3, "Importing": 2})
     ],
-    jobs=[JobStatus("41", "flush", "running", "idle", "2026-01-01T00:00:00Z", 1500.0, 10_000, 31_400_000)],
+    jobs=[JOB],
     pipeline=PipelineStatus("Healthy", 4711, 2),
 )
 
@@ -51,6 +80,19 @@ class FakeServer:
     def restart_role(self, role: str) -> None:
         if role != "querynode":
             raise InvalidParameter(f"there is no role {role}")
+
+    def jobs(self) -> list[JobStatus]:
+        return [ENDED, JOB]
+
+    def job(self, job_id: str) -> JobStatus:
+        for job in self.jobs():
+            if job.job_id == job_id:
+                return job
+        raise JobNotFound(f"no job {job_id}")
+
+    def cancel_job(self, job_id: str) -> None:
+        if self.job(job_id).ended:
+            raise NotCancellable(f"job {job_id} has ended")
 
 
 @pytest.fixture
@@ -156,3 +198,36 @@ def test_the_command_line_loads_no_heavy_library() -> None:
     code = f"import sys, elanus.cli.app; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_jobs_are_a_table_or_json(running: Path) -> None:
+    shown = elanus("jobs", "--data-dir", str(running)).stdout
+    for text in ("41", "index build", "idle", "31.4 MB", "1.5 min", "DiskFull: no room"):
+        assert text in shown
+    (job,) = json.loads(elanus("jobs", "--json", "--latest", "1", "--data-dir", str(running)).stdout)
+    assert (job["job_id"], job["tasks_done"], job["waiting"]) == ("41", 2, ["2 flush calls"])
+
+
+def test_a_jobs_story_tells_why_what_and_how_far(running: Path) -> None:
+    story = elanus("jobs", "show", "41", "--data-dir", str(running)).stdout
+    for text in (
+        "ordered: idle",
+        "by 2 flush calls",
+        "reads ch1",
+        "reads 5 more",
+        "50 %, 2 of 4 tasks",
+        ":4040/",
+    ):
+        assert text in story
+    story = elanus("jobs", "show", "40", "--data-dir", str(running)).stdout
+    assert "failed after 1.5 min" in story
+    assert "DiskFull: no room" in story
+    assert elanus("jobs", "show", "7", "--data-dir", str(running)).exit_code == 1
+
+
+def test_a_job_is_cancelled_or_the_command_says_why_not(running: Path) -> None:
+    assert elanus("jobs", "cancel", "41", "--data-dir", str(running)).stdout == "41 cancelled\n"
+    refused = elanus("jobs", "cancel", "40", "--data-dir", str(running))
+    assert (refused.exit_code, "job 40 has ended" in refused.stderr) == (1, True)
+    unknown = elanus("jobs", "cancel", "7", "--data-dir", str(running))
+    assert (unknown.exit_code, "no job 7" in unknown.stderr) == (1, True)

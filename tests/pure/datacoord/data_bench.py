@@ -14,12 +14,14 @@ from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
+from elanus.core.jobs import JobEntry
 from elanus.core.sealing import SealPolicy
 from elanus.core.segments import BinlogFile, SegmentInfo
 from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
@@ -73,6 +75,19 @@ class FakeImporter:
         return answer
 
 
+class FakePipeline:
+    """A pipeline process that notes which jobs it is to cancel."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+
+    async def ping(self) -> None:
+        self.calls.note("ping")
+
+    async def cancel_job(self, job_id: str) -> None:
+        self.calls.note("cancel_job", job_id)
+
+
 class Bench:
     """``meta``, ``log`` and the object store outlive the role; `start` makes a new instance of it."""
 
@@ -88,6 +103,8 @@ class Bench:
         self.importers: list[FakeImporter] = []
         self.served = True
         self.epoch = 0
+        self.ended: list[JobEntry] = []
+        self.pipelines: dict[str, FakePipeline] = {}
 
     async def start(self) -> DataCoord:
         def dial(address: str) -> FakeNode:
@@ -109,6 +126,7 @@ class Bench:
                 commit_deadline_s=COMMIT_DEADLINE_S,
             ),
             ImportSetup(self._dial_import, self._is_served, ImportPolicy(tasks_max=3, retention_ms=60_000)),
+            self.ledger(),
         )
         await self.coord.start()
         return self.coord
@@ -119,6 +137,14 @@ class Bench:
 
     async def _is_served(self, task: ImportTask) -> bool:
         return self.served
+
+    def ledger(self, jobs_max: int = 100) -> JobLedger:
+        """A ledger over the same metadata. Processes it calls note that in ``pipelines``."""
+        policy = LedgerPolicy(jobs_max, age_max_s=600.0, silence_s=10.0)
+        return JobLedger(self.meta, self.clock, self.pipeline, policy, self.ended.append)
+
+    def pipeline(self, address: str) -> FakePipeline:
+        return self.pipelines.setdefault(address, FakePipeline())
 
     async def restart(self) -> DataCoord:
         await self.coord.stop()

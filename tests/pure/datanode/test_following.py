@@ -31,6 +31,15 @@ async def test_it_reports_the_tick_and_the_rows_beyond_the_checkpoint() -> None:
     await bench.stop()
 
 
+async def test_a_node_without_vchannels_learns_that_its_coordinator_was_replaced() -> None:
+    bench = Bench()
+    await bench.start()
+    bench.coord.epoch += 1  # the next coordinator knows nobody, and has nobody to tell of new vchannels
+    await asyncio.sleep(4 * IDLE_S)
+    assert len(bench.coord.calls.of("register_datanode")) == 2
+    await bench.stop()
+
+
 async def test_it_reads_no_payload() -> None:
     bench = Bench(V0)
     opened: list[bool] = []

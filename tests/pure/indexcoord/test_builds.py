@@ -10,6 +10,7 @@ from fakes import CID, collection, schema, settle
 from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
 from elanus.core.errors import (
+    Cancelled,
     DeadlineExceeded,
     DiskFull,
     ElanusError,
@@ -184,6 +185,18 @@ async def test_progress_counts_rows_of_flushed_segments(tmp_path: Path) -> None:
 
 
 # losses
+
+
+async def test_a_build_that_somebody_cancelled_is_failed_and_not_tried_again(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    node.calls.failing["build_index"] = Cancelled("the build was cancelled")
+    await bench.flushed(segment(1))
+    await asyncio.sleep(600)
+    assert node.calls.of("build_index") == [(1, 1)]
+    (status,) = await bench.coord.describe(CID)
+    assert (status.state, status.fail_reason) == (B.FAILED, "the build was cancelled")
+    await bench.coord.stop()
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), DeadlineExceeded("silent")])

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from elanus.core.errors import DiskFull
-from elanus.pipeline.jobs import JobRunner, JobState, default_limits
-from elanus.pipeline.port import Job, JobCancelled, JobKind, JobOutput
+from elanus.core.errors import DiskFull, JobNotFound
+from elanus.core.jobs import JobKind, JobProgress, JobState
+from elanus.pipeline.jobs import JobRunner, default_limits
+from elanus.pipeline.port import Job, JobCancelled, JobLook, JobOutput
+from elanus.rpc.jobbook import JobBook
 
 TIMEOUT_S = 10
 
@@ -25,6 +27,7 @@ class HeldSession:
         self.pools: list[str] = []
         self.cancels: list[str] = []
         self.deaf_to_cancels = 0
+        self.looks: dict[str, JobLook] = {}
         self._gates: dict[str, threading.Event] = {}
         self._cancelled: set[str] = set()
         self._change = threading.Condition()
@@ -54,6 +57,9 @@ class HeldSession:
         if group in self._cancelled:
             raise JobCancelled(description)
         return [task(plan) for plan in plans]
+
+    def look(self, group: str) -> JobLook | None:
+        return self.looks.get(group)
 
     def cancel(self, group: str) -> None:
         self.cancels.append(group)
@@ -96,14 +102,15 @@ def running(coroutine: Any) -> Any:
 
 def test_outcomes_come_in_the_order_of_the_plans_and_are_booked() -> None:
     async def scenario() -> None:
-        runner = JobRunner(HeldSession(), clock=Clock())
+        runner = JobRunner(HeldSession(), book=JobBook(clock=Clock()))
         outcomes = await runner.run(job(JobKind.FLUSH, "ch0", (3, 4)), "user flush", attempt=2)
         assert outcomes == [3, 4]
-        (record,) = runner.records()
+        (record,) = runner.book.entries()
         assert (record.kind, record.cause, record.inputs) == (JobKind.FLUSH, "user flush", ("ch0",))
         assert (record.state, record.attempt, record.error) == (JobState.FINISHED, 2, "")
-        assert record.output == JobOutput(("file-3", "file-4"), 7, 700)
-        assert (record.started_s, record.duration_ms) == (1001.0, 1000.0)
+        assert (record.outputs, record.output_count) == (("file-3", "file-4"), 2)
+        assert (record.rows, record.size_bytes) == (7, 700)
+        assert (record.ordered_s, record.started_s, record.ended_s) == (1001.0, 1002.0, 1003.0)
         runner.close()
 
     running(scenario())
@@ -119,7 +126,7 @@ def test_builds_wait_for_each_other_and_flushes_do_not_wait_for_them() -> None:
         second = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "b"), "flushed"))
         await runner.run(job(JobKind.FLUSH, "ch0"), "sealed")
         assert session.begun == ["index build: a", "flush: ch0"]
-        states = {record.inputs[0]: record.state for record in runner.records()}
+        states = {record.inputs[0]: record.state for record in runner.book.entries()}
         assert states == {"a": JobState.RUNNING, "b": JobState.WAITING, "ch0": JobState.FINISHED}
         session.release("index build: a")
         await asyncio.gather(first, second)
@@ -138,8 +145,8 @@ def test_an_error_of_a_task_is_raised_and_booked() -> None:
         runner = JobRunner(HeldSession())
         with pytest.raises(DiskFull, match="no room"):
             await runner.run(job(JobKind.FLUSH, "ch0", task=fail), "sealed")
-        (record,) = runner.records()
-        assert (record.state, record.error, record.output) == (JobState.FAILED, "DiskFull: no room", None)
+        (record,) = runner.book.entries()
+        assert (record.state, record.error, record.outputs) == (JobState.FAILED, "DiskFull: no room", ())
         assert await runner.run(job(JobKind.FLUSH, "ch0"), "sealed") == [1, 2]
         runner.close()
 
@@ -157,7 +164,7 @@ def test_cancelling_the_caller_cancels_the_job_until_it_has_ended() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        (record,) = runner.records()
+        (record,) = runner.book.entries()
         assert record.state is JobState.CANCELLED
         assert session.cancels == [record.job_id] * 2
         assert await runner.run(job(JobKind.INDEX_BUILD, "b"), "flushed") == [1, 2], "its place is free again"
@@ -181,9 +188,70 @@ def test_a_job_cancelled_while_it_waits_never_begins() -> None:
         session.release("index build: a")
         await first
         assert session.begun == ["index build: a"]
-        ended = runner.records()
+        ended = runner.book.entries()
         assert [record.state for record in ended] == [JobState.CANCELLED, JobState.FINISHED]
-        assert ended[0].duration_ms == 0
+        assert ended[0].duration_ms(ended[0].ended_s) == 0
+        runner.close()
+
+    running(scenario())
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_somebody_cancels_a_job_that_runs_or_waits(name: str) -> None:
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        runner = JobRunner(session)
+        tasks = {n: asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, n), "flushed")) for n in "ab"}
+        await session.wait_begun("index build: a")
+        ids = {entry.inputs[0]: entry.job_id for entry in runner.book.entries()}
+        await runner.cancel(ids[name])
+        with pytest.raises(JobCancelled):  # not CancelledError: nobody cancelled the task that waits
+            await tasks.pop(name)
+        (entry,) = [entry for entry in runner.book.entries() if entry.job_id == ids[name]]
+        assert entry.state is JobState.CANCELLED
+        with pytest.raises(JobNotFound):
+            await runner.cancel(ids[name])
+        session.release("index build: a")
+        for other in tasks.values():
+            assert await other == [1, 2]
+        runner.close()
+
+    running(scenario())
+
+
+def test_how_far_a_job_is_gets_written_down_while_it_runs() -> None:
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        runner = JobRunner(session)
+        task = asyncio.create_task(runner.run(job(JobKind.INDEX_BUILD, "a"), "flushed", waiting=("a load",)))
+        await session.wait_begun("index build: a")
+        (entry,) = runner.book.entries()
+        assert (entry.progress, entry.waiting) == (JobProgress(tasks=2), ("a load",))
+        session.looks[entry.job_id] = JobLook(JobProgress(2, 1, 0.5, rows=7), "http://spark/1")
+        while (entry := runner.book.entries()[0]).progress.rows == 0:  # noqa: ASYNC110 - looked at by time
+            await asyncio.sleep(0.01)
+        assert (entry.progress.percent, entry.ui_url) == (75.0, "http://spark/1")
+        session.release("index build: a")
+        await task
+        (entry,) = runner.book.entries()
+        assert (entry.progress.percent, entry.progress.rows) == (100.0, 3)
+        runner.close()
+
+    running(scenario())
+
+
+def test_outcomes_that_cannot_be_summed_up_end_the_job() -> None:
+    async def scenario() -> None:
+        def fail(_outcomes: Sequence[int]) -> JobOutput:
+            raise ZeroDivisionError
+
+        runner = JobRunner(HeldSession())
+        with pytest.raises(ZeroDivisionError):
+            await runner.run(Job(JobKind.FLUSH, ("a",), int, (1,), fail), "sealed")
+        (entry,) = runner.book.entries()
+        assert entry.state is JobState.FAILED
         runner.close()
 
     running(scenario())
@@ -191,11 +259,11 @@ def test_a_job_cancelled_while_it_waits_never_begins() -> None:
 
 def test_the_ledger_keeps_the_latest_jobs_only() -> None:
     async def scenario() -> None:
-        runner = JobRunner(HeldSession(), history_max_jobs=3)
+        runner = JobRunner(HeldSession(), book=JobBook(history_max_jobs=3))
         for number in range(5):
             await runner.run(job(JobKind.FLUSH, str(number)), "sealed")
-        assert [record.inputs[0] for record in runner.records()] == ["2", "3", "4"]
-        assert len({record.job_id for record in runner.records()}) == 3
+        assert [record.inputs[0] for record in runner.book.entries()] == ["2", "3", "4"]
+        assert len({record.job_id for record in runner.book.entries()}) == 3
         runner.close()
 
     running(scenario())
@@ -205,4 +273,4 @@ def test_builds_may_not_take_every_slot() -> None:
     limits = {JobKind.FLUSH: 2, JobKind.INDEX_BUILD: 2}
     with pytest.raises(ValueError, match="2 index builds at a time would take all 2 slots"):
         JobRunner(HeldSession(slots=2), limits)
-    assert default_limits(8) == {JobKind.FLUSH: 8, JobKind.INDEX_BUILD: 1}
+    assert default_limits(8) == {JobKind.FLUSH: 8, JobKind.INDEX_BUILD: 1, JobKind.IMPORT: 1}

@@ -11,12 +11,12 @@ from http.client import HTTPResponse
 
 import pytest
 
-from elanus.core.errors import InvalidParameter, NotReady
+from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable, NotReady
 from elanus.metrics import Metrics
 from elanus.server.observe import Health, ObservePort
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
-from elanus.server.status import REQUEST_HEADER, PipelineStatus, RoleStatus, Status
+from elanus.server.status import REQUEST_HEADER, JobStatus, PipelineStatus, RoleStatus, Status
 
 
 @dataclass
@@ -40,6 +40,19 @@ class FakeServer:
         if role == "busy":
             raise NotReady("busy is restarting")
         self.restarted.append(role)
+
+    def jobs(self) -> list[JobStatus]:
+        return [self.job("flush-1")]
+
+    def job(self, job_id: str) -> JobStatus:
+        if job_id != "flush-1":
+            raise JobNotFound(f"no job {job_id}")
+        return JobStatus(job_id, "flush", "running", "size", "", 0.0, 0, 0)
+
+    def cancel_job(self, job_id: str) -> None:
+        if job_id == "flush-1":
+            raise NotCancellable("a flush is not cancelled")
+        self.restarted.append(job_id)
 
 
 @pytest.fixture
@@ -118,6 +131,28 @@ def test_a_role_is_not_restarted(
 ) -> None:
     assert ask(f"{port.url}/roles/{role}/restart", method, **headers)[0] == status
     assert server.restarted == []
+
+
+def test_jobs_are_told_of(port: ObservePort) -> None:
+    assert [job["job_id"] for job in json.loads(ask(port.url + "/jobs")[1])] == ["flush-1"]
+    assert json.loads(ask(port.url + "/jobs/flush-1")[1])["kind"] == "flush"
+    assert ask(port.url + "/jobs/flush-9") == (404, '{"error":"no job flush-9"}')
+
+
+@pytest.mark.parametrize(
+    ("job", "method", "headers", "status"),
+    [
+        ("build-1", "POST", {REQUEST_HEADER: "test"}, 200),
+        ("build-1", "POST", {}, 403),
+        ("build-1", "GET", {REQUEST_HEADER: "test"}, 405),
+        ("flush-1", "POST", {REQUEST_HEADER: "test"}, 409),
+    ],
+)
+def test_a_job_is_cancelled_like_a_role_is_restarted(
+    port: ObservePort, server: FakeServer, job: str, method: str, headers: dict[str, str], status: int
+) -> None:
+    assert ask(f"{port.url}/jobs/{job}/cancel", method, **headers)[0] == status
+    assert server.restarted == (["build-1"] if status == 200 else [])
 
 
 @pytest.mark.parametrize(("path", "method", "status"), [("/else", "GET", 404), ("/status", "POST", 405)])

@@ -40,8 +40,10 @@ def test_every_metric_and_every_command_has_its_heading() -> None:
     metrics = HEADING.findall((DOCS / "metrics.md").read_text())
     assert metrics == ["Metrics", *(spec.name for spec in SPECS)]
     commands = HEADING.findall((DOCS / "cli.md").read_text())
-    visible = [command for command in app.registered_commands if not command.hidden]
-    assert len(commands) == 1 + len(visible)
+    groups = [group.typer_instance for group in app.registered_groups]
+    below = [command for group in groups if group for command in group.registered_commands]
+    visible = [command for command in (*app.registered_commands, *below) if not command.hidden]
+    assert len(commands) == 1 + len(visible) + len(groups)
 
 
 def test_the_glossary_is_sorted_and_defines_each_term_once() -> None:

@@ -1,0 +1,40 @@
+"""A job of the ledger as the HTTP port tells of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from elanus.core.jobs import JobEntry
+from elanus.server.status import JobStatus
+
+
+def job_status(entry: JobEntry, now_s: float) -> JobStatus:
+    """``now_s``: Unix time, up to which a running job has taken."""
+    progress = entry.progress
+    return JobStatus(
+        job_id=entry.job_id,
+        kind=entry.kind.value,
+        state=entry.state.value,
+        cause=entry.cause,
+        started=_time(entry.started_s),
+        duration_ms=entry.duration_ms(now_s),
+        rows=entry.rows or progress.rows,
+        bytes=entry.size_bytes or progress.size_bytes,
+        waiting=entry.waiting,
+        attempt=entry.attempt,
+        ordered=_time(entry.ordered_s),
+        ended=_time(entry.ended_s),
+        percent=progress.percent,
+        tasks=progress.tasks,
+        tasks_done=progress.tasks_done,
+        inputs=entry.inputs,
+        input_count=entry.input_count,
+        outputs=entry.outputs,
+        output_count=entry.output_count,
+        ui_url=entry.ui_url,
+        error=entry.error,
+    )
+
+
+def _time(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds") if unix_s else ""
