@@ -15,20 +15,23 @@ from elanus.core.errors import NodesNotEnough
 from elanus.core.ids import NodeID
 
 
+def check_enough(alive: int, replicas: int) -> None:
+    """Raises `NodesNotEnough` when a load asks for more replicas than there are nodes."""
+    if alive < replicas:
+        raise NodesNotEnough(
+            f"nodes not enough: replica_number {replicas} needs as many query nodes, {alive} are alive: "
+            "start more nodes, or use a smaller replica_number"
+        )
+
+
 def group_nodes(
     alive: Sequence[NodeID], replicas: int, current: Mapping[int, Sequence[NodeID]]
 ) -> dict[int, tuple[NodeID, ...]]:
     """The nodes of each replica, numbered from 0.
 
-    ``current``: the grouping so far. Nodes that are alive keep their replica, new ones join the smallest;
-    a replica that lost all its nodes gets one from the largest. Raises `NodesNotEnough` when there are
-    fewer nodes than replicas.
+    ``current``: the grouping so far. Nodes that are alive keep their replica, new ones join the smallest. A
+    replica that lost all its nodes gets one from the largest, or has none while too few are left.
     """
-    if len(alive) < replicas:
-        raise NodesNotEnough(
-            f"nodes not enough: replica_number {replicas} needs as many query nodes, {len(alive)} are alive: "
-            "start more nodes, or use a smaller replica_number"
-        )
     groups: dict[int, list[NodeID]] = {
         number: [n for n in current.get(number, ()) if n in alive] for number in range(replicas)
     }
@@ -37,7 +40,7 @@ def group_nodes(
         smallest = min(groups, key=lambda number: (len(groups[number]), number))
         groups[smallest].append(node_id)
     for number, group in groups.items():
-        if not group:
-            largest = max(groups, key=lambda other: (len(groups[other]), -other))
+        largest = max(groups, key=lambda other: (len(groups[other]), -other))
+        if not group and len(groups[largest]) > 1:
             groups[number].append(groups[largest].pop())
     return {number: tuple(sorted(group)) for number, group in groups.items()}

@@ -81,6 +81,7 @@ class FanOut:
         self._gatherings: dict[int, Gathering] = {}
         self._replicas: dict[CollectionID, tuple[QueryChannelInfo, ...]] = {}
         self._served: dict[CollectionID, _Served] = {}
+        self._lost: set[NodeID] = set()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -101,7 +102,8 @@ class FanOut:
     # what others tell
 
     def node_lost(self, node_id: NodeID) -> None:
-        """A query node's session ended."""
+        """A query node's session ended. It does not come back: a node that rejoins has another id."""
+        self._lost.add(node_id)
         for gathering in tuple(self._gatherings.values()):
             gathering.lost(node_id)
 
@@ -194,6 +196,10 @@ class FanOut:
         return self._ask(self._replicas_of(collection_id)[0], data, deadline_s)
 
     def _ask(self, info: QueryChannelInfo, data: bytes, deadline_s: float) -> list[Answer]:
+        lost = self._lost & {*info.sealed.values(), *info.vchannels.values()}
+        if lost:
+            names = ", ".join(map(str, sorted(lost)))
+            raise Unavailable(f"query node {names} went away, and is not replaced yet; retry")
         request_id = next(self._numbers)
         gathering = self._gatherings[request_id] = Gathering(data, info.vchannels)
         left_s = max(0.0, deadline_s - time.monotonic())

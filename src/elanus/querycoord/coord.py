@@ -44,7 +44,9 @@ class QueryCoord:
         """Serve again what was loaded; returns at once, the loads go on in the background."""
         now = await self._peers.root.alloc_timestamp(1)
         for load in await self._state.all():
-            self._begin(CollectionLoader(load, self._peers, self._state, now))
+            loader = CollectionLoader(load, self._peers, self._state, now)
+            await loader.restore()
+            self._begin(loader)
         self._followers = [
             asyncio.create_task(self._follow(self._peers.data.wait_change), name="follow datacoord"),
             asyncio.create_task(self._follow(self._peers.index.wait_change), name="follow indexcoord"),
@@ -177,7 +179,7 @@ class QueryCoord:
                 _log.info("cannot see the query nodes", error=error.message)
                 continue
             for loader in self._loaders.values():
-                if not loader.is_served(statuses):
+                if not loader.is_served(statuses) or not loader.knows(statuses):
                     loader.wake()
 
     async def _balance(self) -> None:

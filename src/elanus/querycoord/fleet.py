@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from elanus.core.errors import ChannelLost
+from elanus.core.errors import ChannelLost, Unavailable
 from elanus.core.ids import NodeID
 from elanus.rpc.querychannel import (
     QueryChannelInfo,
@@ -26,7 +26,9 @@ from elanus.rpc.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsCh
 
 class Fleet(Protocol):
     def alive(self) -> tuple[NodeID, ...]: ...
-    def node(self, node_id: NodeID) -> QueryNodeApi: ...
+    def node(self, node_id: NodeID) -> QueryNodeApi:
+        """Raises `Unavailable` for a node that is not alive."""
+        ...
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
         """The replica with a channel that exists: its own, or a new one where that was lost."""
@@ -95,7 +97,10 @@ class ChannelFleet:
         return tuple(sorted(self._nodes()))
 
     def node(self, node_id: NodeID) -> QueryNodeApi:
-        return self._nodes()[node_id]
+        node = self._nodes().get(node_id)
+        if node is None:
+            raise Unavailable(f"query node {node_id} went away")
+        return node
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
         if info.channel:

@@ -7,7 +7,7 @@ and has each replica do what is missing (`elanus.querycoord.replica`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -16,7 +16,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, balance, place
-from elanus.core.replicas import group_nodes
+from elanus.core.replicas import check_enough, group_nodes
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.replica import Replica, room_of
@@ -62,6 +62,11 @@ class CollectionLoader:
     def collection_id(self) -> CollectionID:
         return self.load.collection_id
 
+    async def restore(self) -> None:
+        """Take up the replicas as they were announced last: they can be read at once."""
+        records = await self._state.replicas(self.collection_id)
+        self._replicas = [Replica(record, self._peers.fleet, self._state) for record in records]
+
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"load {self.collection_id}")
 
@@ -98,6 +103,10 @@ class CollectionLoader:
         """Whether every replica is served by nodes that are there."""
         return bool(self._replicas) and all(replica.is_served(statuses) for replica in self._replicas)
 
+    def knows(self, alive: Iterable[NodeID]) -> bool:
+        """Whether every node that is alive has its place in a replica."""
+        return {n for replica in self._replicas for n in replica.record.nodes} >= set(alive)
+
     async def percentages(self, statuses: Statuses) -> dict[PartitionID, int]:
         """How far each partition's load has come; 100 only when all replicas answer as of the load."""
         collection = await self._peers.root.collection_by_id(self.collection_id)
@@ -125,7 +134,7 @@ class CollectionLoader:
 
     async def check_fits(self, statuses: Statuses) -> None:
         """Raises `InsufficientMemory` when the nodes have no room for the load, or are too few."""
-        group_nodes(tuple(statuses), self.load.replicas, {})
+        check_enough(len(statuses), self.load.replicas)
         target = await self._target(self.load)
         held = {s.segment_id for status in statuses.values() for s in status.segments}
         pieces = [target.piece(s) for s in target.segments if s not in held]
@@ -165,6 +174,8 @@ class CollectionLoader:
         groups = await self._group(alive)
         for replica in self._replicas:
             group = groups[replica.info.replica]
+            if not group:
+                continue  # until a node comes
             statuses = {n: await self._peers.fleet.node(n).status() for n in group}
             moves = {s: n for s, n in self._moves.items() if n in group}
             await replica.reconcile(target, load.whole, statuses, moves)
@@ -175,9 +186,6 @@ class CollectionLoader:
 
     async def _group(self, alive: tuple[NodeID, ...]) -> dict[int, tuple[NodeID, ...]]:
         """The nodes of each replica; replicas come and go with the load's number of them."""
-        if not self._replicas:
-            records = await self._state.replicas(self.collection_id)
-            self._replicas = [Replica(record, self._peers.fleet, self._state) for record in records]
         for number in range(len(self._replicas), self.load.replicas):
             record = ReplicaRecord(QueryChannelInfo(self.collection_id, number, "", 0, {}, {}))
             self._replicas.append(Replica(record, self._peers.fleet, self._state))

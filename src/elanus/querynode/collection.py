@@ -225,8 +225,10 @@ class Collection:
             replaced.update(self.serving[segment_id].parents)
         for channel in self.channels.values():
             gone += channel.release(replaced)
+        lost = self.leads - leads if self._version else ()  # before a first version nothing was led
         self._version = change.version
-        gone += self._lead(leads)
+        self.leads = leads
+        gone += self._stop_leading(lost)
         self._let_go(gone)
         self.publish()
 
@@ -246,15 +248,14 @@ class Collection:
                     f"segment {segment_id} needs vchannel {held.vchannel}, which has not caught up"
                 )
 
-    def _lead(self, leads: frozenset[str]) -> list[GrowingSegment]:
-        """Serve the growing rows of these vchannels from now on; returns those of the others."""
+    def _stop_leading(self, vchannels: Iterable[str]) -> list[GrowingSegment]:
+        """Follow these for their deletes only from now on; returns their growing segments."""
         gone: list[GrowingSegment] = []
-        for vchannel in self.leads - leads:
+        for vchannel in vchannels:
             channel = self.channels[vchannel]
             channel.rows = False
             for follower in channel.followers():
                 gone += follower.restrict(follower.coverage.narrowed(()))
-        self.leads = leads
         return gone
 
     def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:

@@ -147,8 +147,7 @@ class ChannelServing:
         here = tuple(s for s, node_id in change.online.items() if node_id == self._node_id)
         leaving = {s for s, node_id in change.offline.items() if node_id == self._node_id}
         leads = tuple(sorted(v for v, node_id in change.vchannels.items() if node_id == self._node_id))
-        held = self._collection.serving.keys() | self._collection.staged.keys()
-        strangers = {s for s in held if s in self._sealed and self._sealed[s] != self._node_id}
+        strangers = {s for s in self._collection.serving if self._sealed.get(s) != self._node_id}
         mine = tuple(s for s, node_id in self._sealed.items() if node_id == self._node_id)
         self._part = _Part(leads, mine, tuple(self._sealed))
         try:

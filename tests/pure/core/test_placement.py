@@ -17,7 +17,7 @@ from elanus.core.placement import (
     place,
     place_channels,
 )
-from elanus.core.replicas import group_nodes
+from elanus.core.replicas import check_enough, group_nodes
 
 ONE, OTHER = CollectionID(1), CollectionID(2)
 
@@ -135,4 +135,8 @@ def test_a_replica_that_lost_its_nodes_gets_one_of_the_largest() -> None:
 
 def test_more_replicas_than_nodes_are_refused() -> None:
     with pytest.raises(NodesNotEnough, match="replica_number 3 needs as many query nodes, 1 are alive"):
-        group_nodes([NodeID(1)], 3, {})
+        check_enough(1, 3)
+
+
+def test_a_replica_waits_for_a_node_while_the_others_go_on() -> None:
+    assert group_nodes([NodeID(1)], 2, {0: [NodeID(1)], 1: [NodeID(2)]}) == {0: (1,), 1: ()}

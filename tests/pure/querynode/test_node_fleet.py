@@ -1,0 +1,372 @@
+"""A query coordinator over several query nodes: spread, balance, replicas, and what is lost with a node.
+
+The nodes, the coordinator and the proxy's fan-out are the real ones, on channels in memory; the rest of the
+system is `node_world`. Every check compares counts too, which no de-duplication can mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+from fakes import collection as fake_collection
+from node_world import COLLECTION, VCHANNEL, World, inline
+
+from elanus.core.catalog import Collection, Index, Partition
+from elanus.core.change import Changes
+from elanus.core.errors import CollectionNotLoaded, InsufficientMemory, InvalidParameter, NodesNotEnough
+from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.segments import IndexFile
+from elanus.core.timestamps import Timestamp
+from elanus.meta.memory import MemoryMeta
+from elanus.proxy.fanout import FanOut
+from elanus.querycoord import coord as coordinator
+from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.fleet import ChannelFleet
+from elanus.querycoord.loader import Peers
+from elanus.querycoord.state import LoadState
+from elanus.querynode.node import QueryNode
+from elanus.rpc.datacoord import RecoveryInfo, VchannelRecovery
+from elanus.rpc.memory_channels import MemoryChannels
+from elanus.rpc.querynode import QueryNodeApi
+from elanus.rpc.rootcoord import RootCoordApi
+
+
+class Fleet(World):
+    """Plays the other coordinators for a query coordinator, and keeps the nodes that are alive."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.channels = MemoryChannels()
+        self.meta = MemoryMeta()
+        self.nodes: dict[NodeID, QueryNode] = {}
+        self.changes = Changes(1)
+        self.capacity_bytes = 0
+
+    # nodes come and go
+
+    async def join(self, *numbers: int) -> None:
+        for number in numbers:
+            node = QueryNode(
+                NodeID(number),
+                self.log,
+                self.store,
+                inline,
+                scratch=self.scratch,
+                capacity_bytes=self.capacity_bytes,
+                channels=self.channels,
+                proxies=lambda _: self.proxy,
+            )
+            await node.start()
+            self.nodes[NodeID(number)] = node
+
+    async def kill(self, number: int) -> None:
+        """Its session ends, and it answers nobody any more."""
+        node = self.nodes.pop(NodeID(number))
+        await node.stop()
+        self.proxy.node_lost(NodeID(number))
+
+    async def begin(self, *numbers: int, replicas: int = 1) -> None:
+        await self.join(*numbers)
+        await self.start_coordinator()
+        self.proxy = FanOut(NodeID(1), "results-1", self.channels, self.coord, cast(RootCoordApi, self), 10.0)
+        await self.proxy.start()
+        await self.tick()
+        await self.coord.load(COLLECTION, (), replicas)
+        await self.loaded()
+
+    async def start_coordinator(self) -> None:
+        nodes = lambda: cast(Mapping[NodeID, QueryNodeApi], self.nodes)  # noqa: E731 - a view of those alive
+        peers = Peers(self, self, self, ChannelFleet(nodes, self.channels))  # type: ignore[arg-type]
+        self.coord = QueryCoord(LoadState(self.meta), peers, balance_interval_s=0.05)
+        await self.coord.start()
+
+    async def loaded(self) -> None:
+        await self.until(self._is_loaded)
+
+    async def _is_loaded(self) -> bool:
+        await self.stamp_and_tick()
+        return all(p == 100 for s in await self.coord.loads() for p in s.percentages.values())
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        for _ in range(500):
+            if await holds():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it does not come to pass")
+
+    async def end(self) -> None:
+        await self.proxy.stop()
+        await self.coord.stop()
+        for node in self.nodes.values():
+            node.invariants()
+            await node.stop()
+
+    # what the other coordinators answer
+
+    async def alloc_timestamp(self, count: int) -> Timestamp:
+        return Timestamp(self.tick_ts)
+
+    async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """The test ticks."""
+
+    async def ticks(self) -> Mapping[str, Timestamp]:
+        return {VCHANNEL.rsplit("_", 1)[0]: Timestamp(self.tick_ts)}
+
+    async def collection_by_id(self, collection_id: CollectionID) -> Collection:
+        made = fake_collection()
+        return replace(
+            made,
+            collection_id=COLLECTION,
+            schema=self.schema,
+            vchannels=(VCHANNEL,),
+            partitions=(Partition(PartitionID(1), "_default", Timestamp(0)),),
+        )
+
+    async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
+        (spec,) = self.load_request().indexes
+        return (Index(IndexID(5), COLLECTION, spec.field_id, "i", spec.params, Timestamp(1)),)
+
+    async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
+        return tuple(f for s in self.segments.values() for f in s.indexes)
+
+    async def recovery_info(self, collection_id: CollectionID, *_: Any) -> RecoveryInfo:
+        watch = self.watch_request()
+        vchannel = VchannelRecovery(
+            VCHANNEL, watch.checkpoint, watch.delta_logs, watch.growing, watch.excluded
+        )
+        flushed = tuple(self.segments[s].manifest for s in self.finished())
+        return RecoveryInfo(COLLECTION, (vchannel,), flushed)
+
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        return await self.changes.wait(since, timeout_s)
+
+    # what happens meanwhile
+
+    async def finish(self, *keys: int) -> SegmentID:
+        await self.insert([(key, key) for key in keys])
+        await self.tick()
+        self.seal()
+        (segment_id,) = self.flush()
+        self.changes.happened()
+        return segment_id
+
+    async def spread(self) -> dict[int, int]:
+        """How many sealed segments each node serves."""
+        return {n: sum(s.sealed for s in (await node.status()).segments) for n, node in self.nodes.items()}
+
+    async def handed_off(self) -> None:
+        async def all_sealed() -> bool:
+            return sum((await self.spread()).values()) == len(self.finished())
+
+        await self.until(all_sealed)
+
+    async def check(self) -> None:
+        request, keys = self.node_query(), sorted(r.key for r in self.model.visible(self.tick_ts))
+        assert await asyncio.to_thread(self.proxy.count, request) == len(keys)
+        rows = await asyncio.to_thread(self.proxy.query, request)
+        assert rows["id"].to_pylist() == keys
+
+
+def scenario(test: Callable[[Fleet], Awaitable[None]]) -> Callable[[Path], None]:
+    async def play(directory: Path) -> None:
+        with patch.object(coordinator, "_NODE_LOOK_S", 0.02):
+            await test(Fleet(directory))
+
+    def run(tmp_path: Path) -> None:
+        asyncio.run(play(tmp_path))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@scenario
+async def test_segments_are_spread_and_every_row_is_there_once(fleet: Fleet) -> None:
+    for n in range(6):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await fleet.insert([(100, 100)])
+    await fleet.begin(1, 2, 3)
+    assert await fleet.spread() == {1: 2, 2: 2, 3: 2}
+    await fleet.check()
+    await fleet.finish(50, 51)
+    await fleet.handed_off()
+    await fleet.delete([0, 50])
+    await fleet.tick()
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_what_a_lost_node_served_is_served_by_the_others(fleet: Fleet) -> None:
+    for n in range(4):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await fleet.insert([(100, 100)])
+    await fleet.begin(1, 2)
+    await fleet.delete([1])
+    await fleet.tick()
+    leads = [n for n, node in fleet.nodes.items() if (await node.status()).leads]
+    for lost in leads:
+        await fleet.kill(lost)
+    await fleet.join(3)
+    await fleet.handed_off()
+    await fleet.loaded()
+    await fleet.check()
+    await fleet.insert([(101, 101)])
+    await fleet.tick()
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_node_that_joins_takes_its_share_while_reads_go_on(fleet: Fleet) -> None:
+    for n in range(8):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await fleet.begin(1)
+
+    async def read_on() -> None:
+        while True:
+            await fleet.check()
+
+    reading = asyncio.create_task(read_on())
+    await fleet.join(2)
+
+    async def even() -> bool:
+        return await fleet.spread() == {1: 4, 2: 4}
+
+    await fleet.until(even)
+    assert not reading.done()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_with_two_replicas_the_loss_of_a_node_fails_no_read_but_those_under_way(fleet: Fleet) -> None:
+    for n in range(3):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await fleet.begin(1, 2, replicas=2)
+    assert await fleet.spread() == {1: 3, 2: 3}
+    assert len(await fleet.coord.query_channels(COLLECTION)) == 2
+    for _ in range(4):
+        await fleet.check()
+    await fleet.kill(2)
+    for _ in range(4):
+        await fleet.check()
+    await fleet.join(3)
+    await fleet.loaded()
+    assert await fleet.spread() == {1: 3, 3: 3}
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_coordinator_that_takes_over_leaves_everything_in_its_place(fleet: Fleet) -> None:
+    for n in range(4):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await fleet.begin(1, 2)
+    before = await fleet.coord.query_channels(COLLECTION)
+    await fleet.coord.stop()
+    await fleet.start_coordinator()
+    await fleet.loaded()
+    assert await fleet.coord.query_channels(COLLECTION) == before
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_move_that_was_planned_goes_on_under_the_next_coordinator(fleet: Fleet) -> None:
+    """It dies between the plan and the version: the next one loads to the same node."""
+    first = await fleet.finish(1, 2)
+    await fleet.finish(3, 4)
+    await fleet.begin(1, 2)
+    await fleet.coord.stop()
+    state = LoadState(fleet.meta)
+    (record,) = await state.replicas(COLLECTION)
+    target = NodeID(3 - record.info.sealed[first])
+    await state.put_replica(replace(record, plan={first: target}))
+    await fleet.start_coordinator()
+
+    async def moved() -> bool:
+        (info,) = await fleet.coord.query_channels(COLLECTION)
+        return info.sealed[first] == target
+
+    with patch("elanus.querycoord.loader.balance", lambda *_: []):
+        await fleet.until(moved)
+        await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_lost_channel_is_replaced_under_another_name(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await fleet.begin(1, 2)
+    (before,) = await fleet.coord.query_channels(COLLECTION)
+    await fleet.channels.remove(before.channel)
+
+    async def replaced() -> bool:
+        (info,) = await fleet.coord.query_channels(COLLECTION)
+        return info.channel != before.channel
+
+    await fleet.until(replaced)
+    await fleet.loaded()
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_balance_by_hand_moves_what_it_names(fleet: Fleet) -> None:
+    segment_id = await fleet.finish(1, 2)
+    with patch("elanus.querycoord.loader.balance", lambda *_: []):
+        await fleet.begin(1, 2)
+        (info,) = await fleet.coord.query_channels(COLLECTION)
+        source = info.sealed[segment_id]
+        with pytest.raises(InvalidParameter, match=r"segments \[99\] are not on query node"):
+            await fleet.coord.load_balance(COLLECTION, source, (), (SegmentID(99),))
+        with pytest.raises(InvalidParameter, match="query node 77 serves no replica"):
+            await fleet.coord.load_balance(COLLECTION, NodeID(77), (), ())
+        with pytest.raises(InvalidParameter, match=r"not to \[78\]"):
+            await fleet.coord.load_balance(COLLECTION, source, (NodeID(78),), ())
+        await fleet.coord.load_balance(COLLECTION, source, (), (segment_id,))
+
+        async def moved() -> bool:
+            (now,) = await fleet.coord.query_channels(COLLECTION)
+            return now.sealed[segment_id] == 3 - source
+
+        await fleet.until(moved)
+        await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_load_that_does_not_fit_is_refused_and_leaves_nothing(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    fleet.capacity_bytes = 10
+    with pytest.raises(InsufficientMemory, match=r"the load needs .* in 1 segments"):
+        await fleet.begin(1)
+    assert await fleet.coord.loads() == ()
+    with pytest.raises(NodesNotEnough, match="replica_number 2"):
+        await fleet.coord.load(COLLECTION, (), 2)
+    assert await LoadState(fleet.meta).all() == []
+    await fleet.end()
+
+
+@scenario
+async def test_a_release_frees_every_node_and_closes_the_channel(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await fleet.begin(1, 2)
+    (info,) = await fleet.coord.query_channels(COLLECTION)
+    with pytest.raises(InvalidParameter, match="can't change the replica number"):
+        await fleet.coord.load(COLLECTION, (), 2)
+    await fleet.coord.release(COLLECTION, ())
+    assert await fleet.spread() == {1: 0, 2: 0}
+    with pytest.raises(CollectionNotLoaded):
+        await fleet.coord.query_channels(COLLECTION)
+    assert await LoadState(fleet.meta).replicas(COLLECTION) == []
+    assert info.channel not in fleet.channels._channels
+    await fleet.end()
