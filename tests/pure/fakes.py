@@ -129,6 +129,9 @@ class FakeProxy:
     async def invalidate_everything(self) -> None:
         self.calls.note("invalidate_everything")
 
+    async def release_query_channels(self, collection_id: CollectionID) -> None:
+        self.calls.note("release_query_channels", collection_id)
+
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         self.calls.note("give_back_quota", collection_id)
         return NO_TIMESTAMP

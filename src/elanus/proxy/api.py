@@ -243,6 +243,15 @@ class LoadedView:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One copy of a loaded collection. ``leads``: the node that serves each vchannel's growing rows."""
+
+    number: int
+    node_ids: tuple[NodeID, ...]
+    leads: Mapping[str, NodeID]
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentView:
     node_id: NodeID
     role: str
@@ -316,6 +325,15 @@ class Front(Protocol):
 
     def loaded_collections(self, database: str) -> Mapping[str, LoadedView]: ...
     def loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]: ...
+    def replicas(self, database: str, collection: str) -> Sequence[ReplicaView]:
+        """Those that can be read. Raises `CollectionNotLoaded`."""
+        ...
+
+    def load_balance(
+        self, database: str, collection: str, source: int, targets: Sequence[int], segment_ids: Sequence[int]
+    ) -> None:
+        """Move sealed segments (none named: all) from one query node to others; see `QueryCoordApi`."""
+        ...
 
     # indexes
     def create_index(

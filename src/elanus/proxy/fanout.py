@@ -55,7 +55,7 @@ class _Served:
 
 
 class FanOut:
-    """Implements `QueryNodeReads` and `ReadPayloads`.
+    """Implements `elanus.proxy.reads.Nodes` and `ReadPayloads`.
 
     ``results`` is this proxy's own channel of answers. ``timeout_s``: the longest a read may take. Reads come
     from any thread; everything else happens on the loop that `start` runs on.

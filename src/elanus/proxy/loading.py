@@ -12,8 +12,8 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID
-from elanus.proxy.api import LoadedView
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.proxy.api import LoadedView, ReplicaView
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.verbs import Verbs, partition_ids
 from elanus.rpc.querycoord import LoadStatus, QueryCoordApi
@@ -82,6 +82,32 @@ class Loading(Verbs):
             for name, partition_id in cached.partitions.items()
             if partition_id in status.percentages
         }
+
+    def replicas(self, database: str, collection: str) -> Sequence[ReplicaView]:
+        cached = self._collection(database, collection)
+        infos = self._proxy.define("replicas", lambda: self._query.query_channels(cached.collection_id))
+        return [
+            ReplicaView(
+                info.replica,
+                tuple(sorted({*info.sealed.values(), *info.vchannels.values()})),
+                info.vchannels,
+            )
+            for info in infos
+        ]
+
+    def load_balance(
+        self, database: str, collection: str, source: int, targets: Sequence[int], segment_ids: Sequence[int]
+    ) -> None:
+        cached = self._collection(database, collection)
+        self._proxy.define(
+            "load balance",
+            lambda: self._query.load_balance(
+                cached.collection_id,
+                NodeID(source),
+                tuple(map(NodeID, targets)),
+                tuple(map(SegmentID, segment_ids)),
+            ),
+        )
 
     def _statuses(self) -> tuple[LoadStatus, ...]:
         return self._proxy.define("load states", self._query.loads)

@@ -24,13 +24,12 @@ from elanus.proxy.ddl import DdTask
 from elanus.proxy.ids import IdBatch
 from elanus.proxy.measures import Measures
 from elanus.proxy.queues import DdQueue, DmQueue, DqQueue
-from elanus.proxy.reads import Reader
+from elanus.proxy.reads import Nodes, Reader
 from elanus.proxy.segments import SegmentAssigner
 from elanus.proxy.writes import LogWriter, Offload
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import QueryNodeReads
 from elanus.rpc.rootcoord import RootCoordApi, TickReport
 
 T = TypeVar("T")
@@ -74,7 +73,7 @@ class Proxy:
         self,
         node_id: NodeID,
         coordinators: Coordinators,
-        nodes: QueryNodeReads,
+        nodes: Nodes,
         log: Log,
         stamp: Callable[[], Timestamp],
         offload: Offload,
@@ -85,6 +84,7 @@ class Proxy:
         self.coordinators = coordinators
         self.stamp = stamp
         self.measures = measures
+        self._nodes = nodes
         self._policy = policy
         self._loop = asyncio.get_running_loop()
         self.cache = MetaCache(coordinators.root, coordinators.index)
@@ -156,6 +156,9 @@ class Proxy:
 
     async def invalidate_everything(self) -> None:
         self.cache.invalidate_all()
+
+    async def release_query_channels(self, collection_id: CollectionID) -> None:
+        self._nodes.forget(collection_id)
 
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         self._assigner.give_back(collection_id)

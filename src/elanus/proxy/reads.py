@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,14 @@ from elanus.proxy.measures import Measures
 from elanus.proxy.outputs import COUNT, asks_for_count
 from elanus.proxy.queues import DqQueue
 from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
+
+
+class Nodes(QueryNodeReads, Protocol):
+    """The query nodes as one: a node in this process, or many over query channels."""
+
+    def forget(self, collection_id: CollectionID) -> None:
+        """What was known of where the collection is read is no longer so."""
+        ...
 
 
 class Reader:

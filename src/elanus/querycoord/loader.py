@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, InvalidParameter
+from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, balance, place
 from elanus.core.replicas import check_enough, group_nodes
@@ -24,6 +24,7 @@ from elanus.querycoord.state import Load, LoadState, ReplicaRecord
 from elanus.querycoord.target import Target, find_target
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.querynode import QueryNodeStatus
 from elanus.rpc.rootcoord import RootCoordApi
@@ -41,6 +42,7 @@ class Peers:
     data: DataCoordApi
     index: IndexCoordApi
     fleet: Fleet
+    proxies: Mapping[NodeID, ProxyApi]
 
 
 class CollectionLoader:
@@ -83,12 +85,17 @@ class CollectionLoader:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def release(self, alive: Mapping[NodeID, QueryNodeStatus]) -> None:
-        """Have every node let go of the collection, and close its channels. After `stop`."""
+    async def release(self, alive: Iterable[NodeID]) -> None:
+        """Have every node let go of the collection, and close its channels at every proxy. After `stop`."""
         for replica in self._replicas:
             await self._peers.fleet.close_channel(replica.info)
         for node_id in alive:
             await self._peers.fleet.node(node_id).release_collection(self.collection_id)
+        for node_id, proxy in self._peers.proxies.items():
+            try:
+                await proxy.release_query_channels(self.collection_id)
+            except ElanusError as error:  # it finds the channel lost, and asks
+                _log.info("proxy not told of the release", proxy=node_id, error=error.message)
 
     # what is served
 

@@ -18,6 +18,10 @@ class ProxyApi(Protocol):
         """Forget what is cached of all collections: a new coordinator cannot know who was told what."""
         ...
 
+    async def release_query_channels(self, collection_id: CollectionID) -> None:
+        """The collection's query channels are closed, or others now: ask querycoord before the next read."""
+        ...
+
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         """Forget all segment quota of a collection; later writes ask anew.
 

@@ -301,7 +301,7 @@ class Online:
     def _build_querycoord(self) -> QueryCoord:
         return QueryCoord(
             LoadState(self.meta),
-            Peers(self.root, self.data, self.index, OneNode(_QUERY_NODE, self.node)),
+            Peers(self.root, self.data, self.index, OneNode(_QUERY_NODE, self.node), self._proxies),
         )
 
     def _build_proxy(self, node_id: NodeID) -> Proxy:

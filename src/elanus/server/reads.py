@@ -13,7 +13,7 @@ from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
 
 
 class CurrentReads:
-    """Implements `QueryNodeReads`. Raises `NotReady` while there is no query node."""
+    """Implements `elanus.proxy.reads.Nodes`. Raises `NotReady` while there is no query node."""
 
     def __init__(self, current: Callable[[], QueryNodeReads | None]) -> None:
         self._current = current
@@ -23,6 +23,9 @@ class CurrentReads:
         if node is None:
             raise NotReady("the query node is not running; retry when it is back")
         return node
+
+    def forget(self, collection_id: CollectionID) -> None:
+        """Nothing is known beyond the node itself."""
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         return self._node().service_time(collection_id)

@@ -46,6 +46,9 @@ class ReadsOfMoments:
     def stamp(self) -> Timestamp:
         return self._stamp() if self.moment is None else self.moment.stamp
 
+    def forget(self, collection_id: CollectionID) -> None:
+        """Nothing is known beyond the node itself."""
+
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         served = self._nodes.service_time(collection_id)
         if self.moment is None:

@@ -377,7 +377,7 @@ class System:
     def _build_querycoord(self, life: Life) -> QueryCoord:
         node = client(life, self.handles["querynode"], QueryNodeApi)
         fleet = OneNode(QUERY_NODE, node)
-        peers = Peers(self._root(life), self._data(life), self._index(life), fleet)
+        peers = Peers(self._root(life), self._data(life), self._index(life), fleet, {})
         return QueryCoord(LoadState(self.meta.handle(life)), peers)
 
     def _build_proxy(self, name: str, life: Life) -> Proxy:

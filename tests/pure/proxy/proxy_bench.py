@@ -37,6 +37,9 @@ class ServesAll:
         self.asked: list[NodeQuery] = []
         self.rows: dict[str, pa.Array] = {"pk": pa.array([], pa.int64())}
 
+    def forget(self, _collection_id: int) -> None:
+        """Nothing is known beyond what the test says."""
+
     def service_time(self, _collection_id: int) -> Timestamp:
         return MAX_TIMESTAMP
 

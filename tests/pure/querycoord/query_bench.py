@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeRoot, collection
+from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound
@@ -149,10 +149,11 @@ class Bench:
         self.data = FakeData()
         self.index = FakeIndexCoord()
         self.node = FakeNode()
+        self.proxy = FakeProxy()
 
     async def start(self) -> QueryCoord:
         fleet = OneNode(NODE, self.node)  # type: ignore[arg-type]
-        peers = Peers(self.root, self.data, self.index, fleet)  # type: ignore[arg-type]
+        peers = Peers(self.root, self.data, self.index, fleet, {self.proxy.node_id: self.proxy})  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers)
         await self.coord.start()
         return self.coord

@@ -271,6 +271,7 @@ async def test_a_release_forgets_the_load_and_frees_the_node() -> None:
     await bench.coord.release(CID, ())
     await bench.coord.release(CID, ())
     assert bench.node.calls.of("release_collection") == [CID]
+    assert bench.proxy.calls.of("release_query_channels") == [CID]
     assert await bench.coord.loads() == ()
     bench.set_data(recovery(ONE, manifest(1)))
     await asyncio.sleep(5)

@@ -82,7 +82,7 @@ class Fleet(World):
 
     async def start_coordinator(self) -> None:
         nodes = lambda: cast(Mapping[NodeID, QueryNodeApi], self.nodes)  # noqa: E731 - a view of those alive
-        peers = Peers(self, self, self, ChannelFleet(nodes, self.channels))  # type: ignore[arg-type]
+        peers = Peers(self, self, self, ChannelFleet(nodes, self.channels), {})  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers, balance_interval_s=0.05)
         await self.coord.start()
 

@@ -47,6 +47,7 @@ from elanus.proxy.api import (
     PartitionView,
     Query,
     QueryResult,
+    ReplicaView,
     Search,
     SearchResult,
     SegmentView,
@@ -81,6 +82,7 @@ class FakeFront:
         self.writes: list[Insert] = []
         self.deletes: list[Delete] = []
         self.created: list[CreateCollection] = []
+        self.balances: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         self.loads: list[tuple[tuple[str, ...], int, bool]] = []
         self.ill = ""
         self.create_database(DEFAULT_DATABASE, {})
@@ -259,6 +261,18 @@ class FakeFront:
         held = self._held(database, collection)
         self._check_loaded(held)
         return {name: LoadedView(name, 100, queryable=True) for name in sorted(held.loaded)}
+
+    def replicas(self, database: str, collection: str) -> Sequence[ReplicaView]:
+        held = self._held(database, collection)
+        self._check_loaded(held)
+        leads = dict.fromkeys(held.view.vchannels, NodeID(3))
+        return [ReplicaView(n, (NodeID(3 + n),), leads) for n in range(2)]
+
+    def load_balance(
+        self, database: str, collection: str, source: int, targets: Sequence[int], segment_ids: Sequence[int]
+    ) -> None:
+        self._check_loaded(self._held(database, collection))
+        self.balances.append((source, tuple(targets), tuple(segment_ids)))
 
     # indexes
 

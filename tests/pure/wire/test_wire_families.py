@@ -252,17 +252,26 @@ def test_loading_is_started_followed_and_undone(call: Call, front: FakeFront) ->
 
 
 @pytest.mark.usefixtures("books")
-def test_a_loaded_collection_has_one_replica_on_every_query_node(call: Call) -> None:
+def test_the_replicas_of_a_loaded_collection_are_told_with_their_nodes(call: Call) -> None:
     answer = call("GetReplicas", collection_name="books", with_shard_nodes=True)
-    (replica,) = answer.replicas
+    replica, other = answer.replicas
     shown = call("DescribeCollection", collection_name="books")
     assert (replica.collectionID, list(replica.node_ids)) == (shown.collectionID, [3])
+    assert (other.replicaID, list(other.node_ids)) == (replica.replicaID + 1, [4])
     assert [s.dm_channel_name for s in replica.shard_replicas] == list(shown.virtual_channel_names)
     assert [list(s.node_ids) for s in replica.shard_replicas] == [[3]] * len(replica.shard_replicas)
     partitions = call("ShowPartitions", collection_name="books")
     assert list(replica.partition_ids) == list(partitions.partitionIDs)
     assert call("ReleaseCollection", collection_name="books").code == 0
     assert call("GetReplicas", collection_name="books").status.code == 101
+
+
+@pytest.mark.usefixtures("books")
+def test_segments_are_moved_by_hand(call: Call, front: FakeFront) -> None:
+    asked = {"src_nodeID": 3, "dst_nodeIDs": [4], "sealed_segmentIDs": [7, 8]}
+    assert call("LoadBalance", collectionName="books", **asked).code == 0
+    assert front.balances == [(3, (4,), (7, 8))]
+    assert call("LoadBalance", collectionName="nope", **asked).code == 100
 
 
 @pytest.mark.usefixtures("books")

@@ -68,6 +68,7 @@ BUILT = {
     "ListImportTasks",
     "ListPrivilegeGroups",
     "ListResourceGroups",
+    "LoadBalance",
     "LoadCollection",
     "LoadPartitions",
     "Query",

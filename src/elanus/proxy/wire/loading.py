@@ -6,7 +6,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.proxy.api import Front
 from elanus.proxy.wire.names import check_collection_name
 from elanus.proxy.wire.requests import Context, database_of, rpc
-from elanus.proxy.wire.resource_groups import DEFAULT_RESOURCE_GROUP, QUERY_NODE_ROLE
+from elanus.proxy.wire.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
@@ -78,26 +78,38 @@ class Loading:
 
     @rpc("collection_name", "collectionID", "with_shard_nodes")
     def GetReplicas(self, request: Message, context: Context) -> Message:
-        """One replica: every query node serves it. It goes by the collection's id, having none of its own."""
+        """A replica goes by the collection's id and its number; its nodes hold the collection together."""
         database = database_of(request, context)
         view = self._front.describe_collection(database, request.collection_name, request.collectionID)
         loaded = self._front.loaded_partitions(database, view.name)
-        nodes = [c.node_id for c in self._front.components() if c.role == QUERY_NODE_ROLE]
+        partitions = [
+            p.partition_id for p in self._front.list_partitions(database, view.name) if p.name in loaded
+        ]
         response = milvus_pb2.GetReplicasResponse()
-        replica = response.replicas.add(
-            replicaID=view.collection_id,
-            collectionID=view.collection_id,
-            node_ids=nodes,
-            resource_group_name=DEFAULT_RESOURCE_GROUP,
-        )
-        for partition in self._front.list_partitions(database, view.name):
-            if partition.name in loaded:
-                replica.partition_ids.append(partition.partition_id)
-        for vchannel in view.vchannels:
-            shard = replica.shard_replicas.add(leaderID=nodes[0], dm_channel_name=vchannel)
-            if request.with_shard_nodes:
-                shard.node_ids.extend(nodes)
+        for found in self._front.replicas(database, view.name):
+            replica = response.replicas.add(
+                replicaID=view.collection_id + found.number,
+                collectionID=view.collection_id,
+                partition_ids=partitions,
+                node_ids=found.node_ids,
+                resource_group_name=DEFAULT_RESOURCE_GROUP,
+            )
+            for vchannel, leader in found.leads.items():
+                shard = replica.shard_replicas.add(leaderID=leader, dm_channel_name=vchannel)
+                if request.with_shard_nodes:
+                    shard.node_ids.extend(found.node_ids)
         return response
+
+    @rpc("collectionName", "src_nodeID", "dst_nodeIDs", "sealed_segmentIDs")
+    def LoadBalance(self, request: Message, context: Context) -> Message:
+        self._front.load_balance(
+            database_of(request, context),
+            check_collection_name(request.collectionName),
+            request.src_nodeID,
+            tuple(request.dst_nodeIDs),
+            tuple(request.sealed_segmentIDs),
+        )
+        return success()
 
 
 def _named_partitions(request: Message, verb: str) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ INSTEAD: dict[str, str] = {
     "CalcDistance": "compute distances in the client",
     "RunAnalyzer": _NO_FILE_RESOURCES,
     "ComputePhraseMatchSlop": _NO_FILE_RESOURCES,
-    "LoadBalance": "segments are placed by the server",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
     "ManualCompaction": _NO_COMPACTION,
