@@ -25,7 +25,9 @@ LOG_ENTRY_TARGET_BYTES = 5 * 1024 * 1024
 """An insert larger than this is split into several log entries."""
 IMPORT_FILES_MAX = 1024
 """Files of one import."""
-FILTER_LENGTH_MAX_CHARS = 4_000_000
+FILTER_LENGTH_MAX_CHARS = 64_000_000
+FILTER_UNLISTED_MAX_CHARS = 500_000
+"""Of a filter, what stands outside of lists of plain literals: it is read token by token."""
 FILTER_DEPTH_MAX = 200
 SYSTEM_FIELDS_MAX_ID = 100
 """User fields are numbered from here on; RowID is 0 and Timestamp is 1."""

@@ -14,6 +14,8 @@ from elanus.expr import BoundFilter, compile_filter
 from elanus.proxy.outputs import Outputs, resolve_outputs
 
 _KEPT = 512
+_KEPT_MAX_CHARS = 100_000
+"""A longer filter, which lists keys by the ten thousand, is compiled for each request."""
 
 
 class Plans:
@@ -26,7 +28,7 @@ class Plans:
 
     def filter(self, text: str, values: Mapping[str, object]) -> BoundFilter:
         """Raises `InvalidFilter`."""
-        if values:
+        if values or len(text) > _KEPT_MAX_CHARS:
             return compile_filter(text, self._schema, values)
         return self._compile(text)
 

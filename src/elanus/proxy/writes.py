@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from elanus.proxy.queues import DmQueue
 from elanus.proxy.segments import SegmentAssigner
 
 Offload = Callable[..., Awaitable[Any]]
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Array)
 _OFFLOAD_BYTES = 256 * 1024
 """From here on encoding leaves the event loop."""
 
@@ -126,12 +127,12 @@ def _encode_all(messages: Sequence[WriteMessage]) -> list[NewEntry]:
     return [encode(message) for message in messages]
 
 
-def _portions(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+def _portions(rows: Rows) -> list[Rows]:
     count = max(1, -(-rows.nbytes // LOG_ENTRY_TARGET_BYTES))
     if count == 1:
         return [rows]
-    step = -(-rows.num_rows // count)
-    return [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)]
+    step = -(-len(rows) // count)
+    return [rows.slice(begin, step) for begin in range(0, len(rows), step)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class InsertTask:
 
     async def pre_execute(self) -> None:
         self._messages = await self._writer.place(self._write, self.ts)
-        self._messages += _deletes(
+        self._messages += delete_messages(
             self._write.collection_id, PartitionID(0), self._write.also_delete, self.ts
         )
 
@@ -204,14 +205,19 @@ class DeleteTask:
         """Nothing to prepare: the keys were split before the task was stamped."""
 
     async def execute(self) -> None:
-        messages = _deletes(self._collection_id, self._partition_id, self._shards, self.ts)
+        messages = delete_messages(self._collection_id, self._partition_id, self._shards, self.ts)
         await self._writer.append(self._task_id, messages, sum(s.keys.nbytes for s in self._shards))
 
     async def post_execute(self) -> None:
         self._shards = ()
 
 
-def _deletes(
+def delete_messages(
     collection_id: CollectionID, partition_id: PartitionID, shards: Sequence[ShardKeys], ts: Timestamp
 ) -> list[WriteMessage]:
-    return [DeleteMessage(ts, s.vchannel, collection_id, partition_id, s.keys) for s in shards]
+    """One message per vchannel and portion of bounded size; all of one timestamp, so seen at once."""
+    return [
+        DeleteMessage(ts, s.vchannel, collection_id, partition_id, keys)
+        for s in shards
+        for keys in _portions(s.keys)
+    ]

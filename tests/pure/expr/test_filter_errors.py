@@ -214,3 +214,11 @@ def test_parentheses_and_chains_of_one_operator_are_not_deep() -> None:
 def test_a_filter_of_more_characters_than_allowed_is_refused() -> None:
     text = "id == 1" + " " * limits.FILTER_LENGTH_MAX_CHARS
     assert f"longer than {limits.FILTER_LENGTH_MAX_CHARS} characters" in refused(text).message
+
+
+def test_only_lists_of_plain_literals_may_be_long() -> None:
+    keys = ",".join(map(str, range(limits.FILTER_UNLISTED_MAX_CHARS // 4)))
+    assert len(keys) > limits.FILTER_UNLISTED_MAX_CHARS
+    assert compile_filter(f"id in [{keys}] and not id in [{keys}]", PLAIN) is not None
+    for spoiled in (f"id in [{keys},x]", f"id in [{keys}", f"id in [{keys},,]"):
+        assert "outside of lists of plain literals, more than" in refused(spoiled).message
