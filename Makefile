@@ -46,6 +46,11 @@ freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/fr
 sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
 	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)
 
+.PHONY: histories
+histories: $(VENV)/.dev  ## Check what clients see under kills for linearizability; HISTORY_DISASTERS=50 HISTORY_SEEDS=1,2
+	HISTORY_DISASTERS=$(or $(HISTORY_DISASTERS),50) HISTORY_SEEDS=$(or $(HISTORY_SEEDS),1,2,3) \
+		$(BIN)/python -m pytest tests/e2e/test_histories.py $(ARGS)
+
 .PHONY: docs
 docs: $(VENV)/.demo  ## Write the pages that are made from the code
 	$(BIN)/elanus docs docs

@@ -13,7 +13,7 @@ ended is the one that nothing explains.
 A client that got no answer does not know whether its write took effect. Such a write may do so at any moment
 after its beginning, or never. What keeps the search small is that written values are unique: a write without
 an answer whose value nobody read may be left out, and one that was read must have taken effect by the end of
-the first such read.
+the first such read. Deletes without an answer are all alike, so the oldest may stand for any of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Operation:
 
 
 class _Configuration(NamedTuple):
-    """``done``: operations under way, by number, that have taken effect."""
+    """``done``: operations under way, by number (their order of beginning), that have taken effect."""
 
     value: Value
     done: frozenset[int]
@@ -59,7 +59,7 @@ def unexplained(history: Iterable[Operation]) -> Operation | None:
 
 
 def _unexplained(operations: Sequence[Operation]) -> Operation | None:
-    known = tuple(_settled(operations))
+    known = tuple(sorted(_settled(operations), key=lambda operation: operation.began))
     under_way: set[int] = set()
     reachable = {_Configuration(None, frozenset())}
     for number, ends in _events(known):
@@ -86,7 +86,7 @@ def _with_effect(
         if number in configuration.done:
             yield configuration
             continue
-        for other in under_way - configuration.done:
+        for other in _candidates(under_way - configuration.done, operations):
             operation = operations[other]
             if operation.reads and operation.value != configuration.value:
                 continue
@@ -94,6 +94,14 @@ def _with_effect(
             if found not in seen:
                 seen.add(found)
                 waiting.append(found)
+
+
+def _candidates(waiting: set[int], operations: Sequence[Operation]) -> Iterator[int]:
+    """Those that may take effect next; of the deletes without an answer only the oldest."""
+    unanswered = [number for number in waiting if operations[number].ended is None]
+    yield from (number for number in waiting if operations[number].ended is not None)
+    if unanswered:
+        yield min(unanswered)
 
 
 def _events(operations: Sequence[Operation]) -> Iterator[tuple[int, bool]]:

@@ -72,6 +72,16 @@ def test_a_value_written_twice_cannot_be_judged() -> None:
         unexplained([write(A, 0, 1), write(A, 2, 3)])
 
 
+def test_many_deletes_without_an_answer_do_not_multiply() -> None:
+    """Clients of a server that is away go on asking it."""
+    deletes = [write(None, n, None) for n in range(60)]
+    alive = [write(A + n, 2 * n, 2 * n + 1) for n in range(1, 40)]
+    gone = [read(None, 400 + n, 401 + n) for n in range(20)]
+    assert unexplained([*deletes, *alive, *gone]) is None
+    back = read(A + 7, 600, 601)
+    assert unexplained([*deletes, *alive, *gone, back]) == back
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[Operation]:
     made = []
