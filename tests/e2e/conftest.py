@@ -19,7 +19,7 @@ logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server with its pipeline up, for tests that leave it as it was."""
-    settings = {"indexcoord.index_rows_min": 200}
+    settings = {"indexcoord.index_rows_min": 200, "proxy.count": 2}
     with Server(tmp_path_factory.mktemp("shared") / "data", settings) as server:
         yield server.start().wait_for_spark()
         server.stop()

@@ -55,6 +55,16 @@ def until(condition: Callable[[], T], deadline_s: float, what: str, poll_s: floa
         time.sleep(poll_s)
 
 
+def fresh_timestamp(client: MilvusClient) -> int:
+    """From the server's oracle."""
+    return int(client._get_connection().alloc_timestamp())
+
+
+def as_of(moment: int) -> dict[str, object]:
+    """What pins a query to a moment of the past."""
+    return {"iterator": "True", "guarantee_timestamp": moment}
+
+
 class Server:
     """One data directory and the server on it. ``settings``: dotted names, as ``--set`` takes them."""
 

@@ -4,10 +4,14 @@ One writer inserts keys in order and deletes them from the low end, so that at e
 those of one range of keys. Each reader notes what was acknowledged before it asked and what had been sent
 when it was answered; the answer must lie between. When nothing is being written, that is one answer.
 Queries skip a second row of a key; `count(*)` counts it, so that a doubled row shows.
+
+Writes go through one proxy, reads through another. A last reader asks both: what one counts as of a moment is
+how many rows the other finds as of that moment, then and later.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from harness import Server, until
+from harness import Server, as_of, fresh_timestamp, until
 from pymilvus import DataType, MilvusClient
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
@@ -66,15 +70,17 @@ def vector_of(key: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 class Readers:
     """Read again and again, each in a thread, until stopped. ``done``: how many reads each has made."""
 
-    def __init__(self, client: MilvusClient, writer: Writer) -> None:
+    def __init__(self, client: MilvusClient, other: MilvusClient, writer: Writer) -> None:
         self._client = client
+        self._other = other
         self._writer = writer
+        self._counts: dict[int, int] = {}
+        self._chance = random.Random(1)
         self._stop = threading.Event()
         self.done: dict[str, int] = {}
-        self._pool = ThreadPoolExecutor(3)
-        self._ends: list[Future[None]] = [
-            self._pool.submit(self._repeat, read) for read in (self._count, self._query, self._search)
-        ]
+        reads = (self._count, self._query, self._search, self._moment)
+        self._pool = ThreadPoolExecutor(len(reads))
+        self._ends: list[Future[None]] = [self._pool.submit(self._repeat, read) for read in reads]
 
     def expect_none_failed(self) -> None:
         for end in self._ends:
@@ -128,6 +134,14 @@ class Readers:
         assert len(set(keys)) == len(keys)
         assert min(keys) >= before.begin, "a deleted row was found"
 
+    def _moment(self) -> None:
+        now = fresh_timestamp(self._other)
+        (counted,) = self._client.query(NAME, output_fields=["count(*)"], **as_of(now))
+        self._counts[now] = counted["count(*)"]
+        for moment in (now, self._chance.choice(list(self._counts))):
+            rows = self._other.query(NAME, filter="key >= 0", output_fields=["key"], **as_of(moment))
+            assert len({row["key"] for row in rows}) == len(rows) == self._counts[moment]
+
 
 def create(client: MilvusClient, shards: int) -> None:
     schema = client.create_schema()
@@ -150,7 +164,7 @@ def is_handed_off(client: MilvusClient) -> bool:
 def test_no_read_loses_or_doubles_a_row(shards: int, shared: Server, client: MilvusClient) -> None:
     create(client, shards)
     writer = Writer(client)
-    readers = Readers(shared.client(), writer)
+    readers = Readers(shared.client(1), client, writer)
     try:
         for _ in range(FLUSHES):
             for _ in range(BATCHES_PER_FLUSH):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness import Server, until
+from harness import Server, as_of, fresh_timestamp, until
 from pymilvus import DataType, MilvusClient, MilvusException
 
 pytestmark = pytest.mark.e2e
@@ -62,16 +62,11 @@ def keys_of(client: MilvusClient, **how: object) -> list[int]:
     return [row["key"] for row in rows]
 
 
-def now_of(client: MilvusClient) -> int:
-    """A fresh timestamp of the server's oracle."""
-    return int(client._get_connection().alloc_timestamp())
-
-
 def test_the_worked_table_of_two_users(users: tuple[MilvusClient, MilvusClient]) -> None:
     """What u1 does through one proxy, u2 sees through the other at once; and later, as of each moment."""
     u1, u2 = users  # t0: u1 has created the collection
     seen = [keys_found(u2)]  # t2
-    moments = [now_of(u2)]
+    moments = [fresh_timestamp(u2)]
     for change in (
         lambda: u1.insert(NAME, [row(1)]),  # t5: insert A1
         lambda: u1.insert(NAME, [row(2)]),  # t10: insert A2
@@ -79,16 +74,16 @@ def test_the_worked_table_of_two_users(users: tuple[MilvusClient, MilvusClient])
     ):
         change()
         seen.append(keys_found(u2))  # t7, t12, t17
-        moments.append(now_of(u2))
+        moments.append(fresh_timestamp(u2))
     assert seen == [[], [1], [1, 2], [2]]
     for user in users:
-        travelled = [keys_found(user, search_params=as_of(moment)) for moment in moments]
+        travelled = [keys_found(user, search_params=travel_to(moment)) for moment in moments]
         assert travelled == seen
-        pinned = [keys_of(user, iterator="True", guarantee_timestamp=moment) for moment in moments]
+        pinned = [keys_of(user, **as_of(moment)) for moment in moments]
         assert pinned == seen
 
 
-def as_of(moment: int) -> dict[str, object]:
+def travel_to(moment: int) -> dict[str, object]:
     return {"params": {"travel_timestamp": moment}}
 
 
@@ -96,14 +91,14 @@ def test_a_moment_that_cannot_be_read_is_an_error_that_says_why(
     users: tuple[MilvusClient, MilvusClient],
 ) -> None:
     u1, u2 = users
-    now = now_of(u1)
+    now = fresh_timestamp(u1)
     for moment, text in (
         (now - (3600_000 << 18), "before the collection was created"),
         (now + (3600_000 << 18), "in the future"),
         (5, "datacoord.retention_s"),
     ):
         with pytest.raises(MilvusException, match=text):
-            keys_found(u2, search_params=as_of(moment))
+            keys_found(u2, search_params=travel_to(moment))
 
 
 def test_a_strong_read_sees_what_was_written_elsewhere(users: tuple[MilvusClient, MilvusClient]) -> None:

@@ -50,7 +50,7 @@ async def test_timestamps_ascend_and_follow_the_clock() -> None:
     await made.stop()
 
 
-@pytest.mark.parametrize("step_ms", [-3_600_000, -1, 0, 1, 2999, 3_600_000])
+@pytest.mark.parametrize("step_ms", [-86_400_000, -3_600_000, -1, 0, 1, 2999, 86_400_000])
 async def test_they_ascend_over_a_crash_and_a_clock_that_stepped(step_ms: int) -> None:
     meta, clock = MemoryMeta(), VirtualClock()
     made = await oracle(meta, clock)
@@ -91,6 +91,19 @@ async def test_a_store_that_fails_for_a_while_is_tried_again(error: Exception) -
     meta.error = None
     await asyncio.sleep(0.1)
     assert physical_ms(made.allocate()) == START_WALL_MS + 10_100
+    await made.stop()
+
+
+async def test_any_number_of_requests_costs_two_writes_a_window() -> None:
+    """Nothing is persisted for a request of its own."""
+    meta = FailingMeta()
+    made = await oracle(meta, VirtualClock())
+    meta.writes, given_out = 0, []
+    for _ in range(30):
+        given_out += [made.allocate() for _ in range(500)]
+        await asyncio.sleep(0.1)
+    assert given_out == sorted(set(given_out))
+    assert meta.writes == 2, "3 s have passed; the bound moves when half of its 3 s are left"
     await made.stop()
 
 
