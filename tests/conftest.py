@@ -12,6 +12,7 @@ import pytest
 
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
+from elanus.devcluster.swift import Swift
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +28,15 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
     """``.url`` is for clients. Tests take stream names of their own. It does not wait for the disk."""
     service = Nats(tmp_path_factory.mktemp("nats"), sync_always=False)
+    service.start()
+    yield service
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swift]:
+    """``.store_url(prefix)`` is for `open_store`. Tests take prefixes of their own."""
+    service = Swift(tmp_path_factory.mktemp("s3"))
     service.start()
     yield service
     service.stop()

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,6 +18,8 @@ import pytest
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.process import ServiceFailed, ServiceProcess, free_port
+from elanus.devcluster.swift import Swift
+from elanus.storage.objects import open_store
 
 pytestmark = pytest.mark.services
 
@@ -52,17 +54,35 @@ class Command:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said += line
-            if found := re.fullmatch(r"(\w+) +(\S+:\d+)\n", line):
+            if found := re.fullmatch(r"(\w+) +(\S+)\n", line):
                 self.addresses[found[1]] = found[2]
             if line.startswith("ready"):
                 self.children = psutil.Process(self.process.pid).children(recursive=True)
                 return self
         raise AssertionError(self.said)
 
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test came to."""
+        self.process.kill()
+        self.process.communicate()
+
     def end(self) -> int:
         rest, _ = self.process.communicate(timeout=TIMEOUT_S)
         self.said += rest
         return self.process.returncode
+
+
+@pytest.fixture
+def command() -> Iterator[Callable[..., Command]]:
+    started: list[Command] = []
+
+    def start(*arguments: str) -> Command:
+        started.append(Command(*arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
 
 
 @pytest.mark.parametrize("service", [Etcd, Nats])
@@ -79,6 +99,17 @@ def test_a_service_comes_back_where_it_was(
         end(started)
         assert not started.running
         assert not listening(address)
+
+
+def test_objects_outlive_the_death_of_their_server(tmp_path: Path) -> None:
+    server = Swift(tmp_path)
+    store = open_store(server.store_url("data"))
+    server.start()
+    store.put("a/one", b"content")
+    server.kill()
+    server.start()
+    assert store.get("a/one").to_pybytes() == b"content"
+    server.stop()
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -113,40 +144,46 @@ def test_a_paused_service_stands_still_and_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_stops_what_it_started_and_leaves_no_files(ending: signal.Signals) -> None:
-    command = Command().wait_ready()
-    assert set(command.addresses) == {"etcd", "nats"}
-    assert all(map(listening, command.addresses.values()))
-    assert len(command.children) == 2
-    command.process.send_signal(ending)
-    assert command.end() == 0
-    assert not any(child.is_running() for child in command.children)
-    directory = re.search(r"ready in (\S+);", command.said)
+def test_the_command_stops_what_it_started_and_leaves_no_files(
+    command: Callable[..., Command], ending: signal.Signals
+) -> None:
+    running = command().wait_ready()
+    assert set(running.addresses) == {"etcd", "nats", "s3"}
+    assert listening(running.addresses["etcd"])
+    assert listening(running.addresses["nats"])
+    open_store(running.addresses["s3"]).check()
+    assert len(running.children) == 3
+    running.process.send_signal(ending)
+    assert running.end() == 0
+    assert not any(child.is_running() for child in running.children)
+    directory = re.search(r"ready in (\S+);", running.said)
     assert directory is not None
     assert not Path(directory[1]).exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
-def test_the_services_end_with_a_command_that_is_killed(tmp_path: Path) -> None:
-    command = Command("--dir", str(tmp_path)).wait_ready()
-    command.process.kill()
-    command.end()
-    wait_until(lambda: not any(child.is_running() for child in command.children))
+def test_the_services_end_with_a_command_that_is_killed(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
+    running = command("--dir", str(tmp_path), "--with", "etcd,nats").wait_ready()
+    running.process.kill()
+    running.end()
+    wait_until(lambda: not any(child.is_running() for child in running.children))
 
 
-def test_the_command_ends_when_a_service_does(tmp_path: Path) -> None:
-    command = Command("--dir", str(tmp_path)).wait_ready()
-    (nats,) = [child for child in command.children if "nats" in child.name()]
+def test_the_command_ends_when_a_service_does(command: Callable[..., Command], tmp_path: Path) -> None:
+    running = command("--dir", str(tmp_path), "--with", "etcd,nats").wait_ready()
+    (nats,) = [child for child in running.children if "nats" in child.name()]
     os.kill(nats.pid, signal.SIGKILL)
-    assert command.end() == 1
-    assert "nats has ended" in command.said
-    assert not any(child.is_running() for child in command.children)
+    assert running.end() == 1
+    assert "nats has ended" in running.said
+    assert not any(child.is_running() for child in running.children)
 
 
-def test_an_unknown_service_is_refused_by_name(tmp_path: Path) -> None:
-    command = Command("--dir", str(tmp_path), "--with", "etcd,kafka")
-    output, _ = command.process.communicate(timeout=TIMEOUT_S)
-    assert command.process.returncode == 1
+def test_an_unknown_service_is_refused_by_name(command: Callable[..., Command], tmp_path: Path) -> None:
+    running = command("--dir", str(tmp_path), "--with", "etcd,kafka")
+    output, _ = running.process.communicate(timeout=TIMEOUT_S)
+    assert running.process.returncode == 1
     assert "no service 'kafka'" in output
     assert list(tmp_path.iterdir()) == []
 

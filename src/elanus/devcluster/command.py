@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.process import ServiceFailed
+from elanus.devcluster.swift import Swift
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_S = 0.5
@@ -36,7 +37,9 @@ class Service(Protocol):
     def stop(self) -> None: ...
 
 
-SERVICES: Mapping[str, Callable[[Path], Service]] = MappingProxyType({"etcd": Etcd, "nats": Nats})
+SERVICES: Mapping[str, Callable[[Path], Service]] = MappingProxyType(
+    {"etcd": Etcd, "nats": Nats, "s3": Swift}
+)
 
 
 class _Ended(Exception):

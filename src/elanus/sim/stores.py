@@ -107,6 +107,9 @@ class MemoryStore:
         self._random = chance.stream("objects")
         self._objects: dict[str, pa.Buffer] = {}
 
+    def check(self) -> None:
+        """Memory can always be used."""
+
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         if path in self._objects:
             raise ObjectExists(path)
@@ -123,6 +126,9 @@ class MemoryStore:
             return self._objects[path]
         except KeyError:
             raise ObjectMissing(path) from None
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.get(path))
 
     def local_path(self, path: str, scratch: Path) -> Path:
         file = scratch / path.replace("/", "-")

@@ -7,7 +7,7 @@ content was durable before the name existed, a crash leaves either a whole objec
 can leave is a file in ``.staging``, which no reader ever looks at and `LocalStore.discard_staged`
 removes.
 
-Left out: object stores behind a network. `open_store` names the schemes it knows.
+Object stores behind a network: `elanus.storage.s3`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from elanus.core.errors import DiskFull, InvalidParameter, NotSupported
+from elanus.core.errors import DiskFull, InvalidParameter
+from elanus.storage.paths import checked_path
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing, ObjectStore
 
 _STAGING = ".staging"
@@ -35,8 +36,8 @@ _LINK_ATTEMPTS = 8
 def open_store(url: str) -> ObjectStore:
     """The store behind a URL. Opening writes nothing.
 
-    ``file:///absolute/directory`` is the local adapter. Raises `NotSupported` for ``s3://`` and
-    `InvalidParameter` for anything else.
+    ``file:///absolute/directory`` is the local adapter, ``s3://bucket/prefix`` that of `elanus.storage.s3`.
+    Raises `InvalidParameter` for anything else.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -47,11 +48,12 @@ def open_store(url: str) -> ObjectStore:
             )
         return LocalStore(root)
     if parts.scheme == "s3":
-        raise NotSupported(
-            f"object store {url!r}: this release keeps segments in a local directory; "
-            "use file:///absolute/directory, on a shared file system if Spark runs on several machines"
-        )
-    raise InvalidParameter(f"object store {url!r}: expected a URL of the form file:///absolute/directory")
+        from elanus.storage.s3 import S3Store  # who keeps objects in a directory needs no client of S3
+
+        return S3Store(url)
+    raise InvalidParameter(
+        f"object store {url!r}: expected a URL of the form file:///absolute/directory or s3://bucket/prefix"
+    )
 
 
 @contextlib.contextmanager
@@ -75,6 +77,9 @@ class LocalStore:
     @property
     def url(self) -> str:
         return self._root.as_uri()
+
+    def check(self) -> None:
+        """A local directory is made when it is first written to."""
 
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         target = self._file(path)
@@ -104,6 +109,9 @@ class LocalStore:
             return pa.memory_map(str(self._file(path))).read_buffer()
         except FileNotFoundError:
             raise ObjectMissing(path) from None
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.get(path))
 
     def local_path(self, path: str, scratch: Path) -> Path:
         """The object's own file; ``scratch`` stays untouched."""
@@ -146,10 +154,7 @@ class LocalStore:
         return len(left)
 
     def _file(self, path: str) -> Path:
-        parts = path.split("/")
-        if not all(parts) or any(part.startswith(".") for part in parts):
-            raise ValueError(f"object path {path!r}: no empty parts, and none may start with a dot")
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*checked_path(path).split("/"))
 
     def _info(self, file: Path) -> ObjectInfo:
         status = file.stat()

@@ -161,9 +161,11 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
     Whatever pyarrow finds wrong with the content inside the block becomes `CorruptObject` naming the
     path; so does another kind of file, or another format version. Raises `ObjectMissing`.
     """
-    data = store.get(path)
+    data = store.open(path)
+    remote = not isinstance(data, pa.BufferReader)
     try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+        # of a store behind a network, neighbouring pieces are fetched together
+        with pq.ParquetFile(data, page_checksum_verification=True, pre_buffer=remote) as file:
             _check_header(path, kind, file.schema_arrow.metadata or {})
             yield file
     except (pa.ArrowException, OSError) as error:

@@ -45,3 +45,11 @@ def index_file_path(
 
 def manifest_path(collection: CollectionID, segment: SegmentID, name: str) -> str:
     return f"{MANIFESTS}/{collection}/{segment}/{name}.json"
+
+
+def checked_path(path: str) -> str:
+    """The path itself. Raises `ValueError` for one that no object can have."""
+    parts = path.split("/")
+    if not all(parts) or any(part.startswith(".") for part in parts):
+        raise ValueError(f"object path {path!r}: no empty parts, and none may start with a dot")
+    return path

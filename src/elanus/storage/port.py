@@ -28,6 +28,10 @@ class ObjectStore(Protocol):
     @property
     def url(self) -> str: ...
 
+    def check(self) -> None:
+        """Raises `elanus.core.errors.ElanusError` when the store cannot be used: what to ask at a start."""
+        ...
+
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         """Write one object atomically and durably: a reader sees all of it or nothing.
 
@@ -44,8 +48,18 @@ class ObjectStore(Protocol):
         """The whole object (memory-mapped where it is local). Raises `ObjectMissing`."""
         ...
 
+    def open(self, path: str) -> pa.NativeFile:
+        """The object for reading here and there: mapped where it is local, else by ranges over the network.
+
+        What goes wrong while reading is raised as what the methods here raise. Raises `ObjectMissing`.
+        """
+        ...
+
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A local file with the object's content: itself when the store is local, else a copy."""
+        """A local file with the object's content: itself when the store is local, else a copy.
+
+        A copy is the caller's to remove. Raises `ObjectMissing`.
+        """
         ...
 
     def head(self, path: str) -> ObjectInfo:

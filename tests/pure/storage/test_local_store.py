@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elanus.core.errors import DiskFull, InvalidParameter, NotSupported
+from elanus.core.errors import DiskFull, InvalidParameter
 from elanus.storage import objects
 from elanus.storage.objects import LocalStore, open_store
 from elanus.storage.port import ObjectExists
@@ -132,11 +132,6 @@ def test_opening_writes_nothing(tmp_path: Path) -> None:
 def test_urls_of_other_forms_are_refused(url: str) -> None:
     with pytest.raises(InvalidParameter, match="object store"):
         open_store(url)
-
-
-def test_s3_is_refused_with_a_remedy() -> None:
-    with pytest.raises(NotSupported, match="file:///"):
-        open_store("s3://bucket/prefix")
 
 
 def test_disk_full_is_recognised_by_its_number() -> None:

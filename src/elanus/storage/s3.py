@@ -1,0 +1,286 @@
+"""Objects in a bucket, on S3 or what speaks like it, through obstore.
+
+``s3://bucket/prefix?endpoint=https://host:port&region=eu-west-1&credentials=/etc/elanus/s3``. What the URL
+leaves out comes from the usual places: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
+``AWS_SESSION_TOKEN``, ``AWS_REGION`` and ``AWS_ENDPOINT_URL`` in the environment, the shared credentials
+file, the role of the machine. ``credentials`` names a file of that same form. No secret is in the URL, nor
+in a pickled store: whoever opens it finds them again where it runs.
+
+Small objects are put under the condition that their name is not taken. A large one goes in parts, which
+stores do not all let one make conditional: its name is looked up before, so two who write the same large
+name at the same moment are not told apart. (OpenStack Swift looks before it writes small ones too.) Nothing
+rests on it: names of data files are unique to the attempt that writes them.
+
+The library repeats requests that may be repeated and gives up after a while. A conditional put may not: its
+answer lost, the name would be found taken by ourselves. It is repeated here, and a name found taken then is
+ours when the content is.
+"""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import S3Store as RemoteStore
+
+from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
+from elanus.storage.paths import checked_path
+from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
+
+PART_BYTES = 16 * 1024 * 1024
+_RETRIES_MAX = 5
+_RETRY_S = 30
+_TIMEOUT_S = 60
+_CONNECT_TIMEOUT_S = 5
+_CREATE_ATTEMPTS = 3
+_LIST_CHUNK = 1000
+_COPY_BYTES = 8 * 1024 * 1024
+_PARAMETERS = frozenset({"endpoint", "region", "credentials"})
+_REFUSALS = ("403 Forbidden", "401 Unauthorized", "SignatureDoesNotMatch", "InvalidAccessKeyId")
+_FORM = "s3://bucket/prefix, optionally with ?endpoint=https://host:port&region=name&credentials=/file"
+
+
+class S3Store:
+    """Implements `elanus.storage.port.ObjectStore`. Methods raise `Unavailable` when the store does not
+    answer, and `InvalidParameter` when it refuses the credentials or has no such bucket."""
+
+    def __init__(self, url: str) -> None:
+        """Opens no connection. Raises `InvalidParameter`."""
+        parts = urlsplit(url)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        if parts.scheme != "s3" or not parts.hostname or parts.hostname != parts.netloc:
+            raise InvalidParameter(f"object store {_without_user(url)!r}: expected a URL of the form {_FORM}")
+        if unknown := query.keys() - _PARAMETERS:
+            raise InvalidParameter(
+                f"object store {url!r}: unknown parameters {sorted(unknown)}; expected {_FORM}"
+            )
+        self._bucket = parts.netloc
+        prefix = unquote(parts.path.strip("/"))
+        self.url = f"s3://{self._bucket}/{prefix}" + (f"?{urlencode(query)}" if query else "")
+        self._store = _open(self._bucket, prefix, query)
+
+    def __reduce__(self) -> tuple[type[S3Store], tuple[str]]:
+        return S3Store, (self.url,)
+
+    def check(self) -> None:
+        """Ask for something, so that a wrong bucket or secret is found before the first object is."""
+        for _ in self.list(""):
+            return
+
+    def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
+        checked_path(path)
+        unanswered = False
+        for attempt in range(1, _CREATE_ATTEMPTS + 1):
+            try:
+                with self._errors(path):
+                    obstore.put(
+                        self._store, path, memoryview(data).cast("B"), mode="create", use_multipart=False
+                    )
+                return
+            except ObjectExists:
+                if unanswered and self.get(path).equals(pa.py_buffer(data)):
+                    return
+                raise
+            except Unavailable:
+                unanswered = True
+                if attempt == _CREATE_ATTEMPTS:
+                    raise
+
+    def put_file(self, path: str, source: Path) -> None:
+        if source.stat().st_size <= PART_BYTES:
+            self.put(path, source.read_bytes())
+        else:
+            with contextlib.suppress(ObjectMissing):
+                self.head(path)
+                raise ObjectExists(path)
+            with self._errors(path):
+                obstore.put(self._store, path, source, chunk_size=PART_BYTES, use_multipart=True)
+        source.unlink()
+
+    def get(self, path: str) -> pa.Buffer:
+        checked_path(path)
+        with self._errors(path):
+            return pa.py_buffer(obstore.get(self._store, path).bytes())
+
+    def open(self, path: str) -> pa.NativeFile:
+        size_bytes = self.head(path).size_bytes
+        return pa.PythonFile(_RangeFile(self, path, size_bytes), mode="r")
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Bytes of an object; start and length lie within it."""
+        with self._errors(path):
+            return obstore.get_range(self._store, path, start=start, length=length).to_bytes()
+
+    def local_path(self, path: str, scratch: Path) -> Path:
+        """A copy with a name of its own in ``scratch``; whoever asked removes it."""
+        checked_path(path)
+        target = scratch / f"{uuid.uuid4().hex}-{Path(path).name}"
+        try:
+            with self._errors(path), target.open("xb") as file:
+                for chunk in obstore.get(self._store, path).stream(_COPY_BYTES):
+                    file.write(chunk)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        return target
+
+    def head(self, path: str) -> ObjectInfo:
+        checked_path(path)
+        with self._errors(path):
+            return _info(obstore.head(self._store, path))
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        if prefix:
+            checked_path(prefix)
+        listing = iter(obstore.list(self._store, prefix or None, chunk_size=_LIST_CHUNK))
+        while True:
+            with self._errors(prefix):
+                chunk = next(listing, None)
+            if chunk is None:
+                return
+            yield from map(_info, chunk)
+
+    def delete(self, path: str) -> None:
+        checked_path(path)
+        with self._errors(path), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._store, path)
+
+    @contextlib.contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        """Turns the library's errors into ours."""
+        try:
+            yield
+        except (AlreadyExistsError, PreconditionError):
+            raise ObjectExists(path) from None
+        except (BaseError, FileNotFoundError) as error:
+            raise self._error(path, error) from None
+
+    def _error(self, path: str, error: Exception) -> ObjectMissing | ElanusError:
+        text = str(error).partition("\n\nDebug source")[0]
+        if "NoSuchBucket" in text:
+            return InvalidParameter(
+                f"the object store has no bucket {self._bucket!r}: make it, or name another"
+            )
+        if isinstance(error, FileNotFoundError):
+            return ObjectMissing(path)
+        denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        if denied or any(refusal in text for refusal in _REFUSALS):
+            return InvalidParameter(
+                f"the object store refuses the credentials for {path or 'a listing'} in bucket "
+                f"{self._bucket!r}: check access key, secret and what they are allowed"
+            )
+        if "507 Insufficient Storage" in text:
+            return DiskFull(f"the object store has no room for {path}")
+        return Unavailable(f"the object store does not answer for {path or 'a listing'}: {text}")
+
+
+class _RangeFile:
+    """An object as a file that fetches only what is read. Each read is a request."""
+
+    closed = False
+
+    def __init__(self, store: S3Store, path: str, size_bytes: int) -> None:
+        self._store = store
+        self._path = path
+        self._size_bytes = size_bytes
+        self._at = 0
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        left = max(0, self._size_bytes - self._at)
+        wanted = left if size_bytes < 0 else min(size_bytes, left)
+        if wanted == 0:
+            return b""
+        data = self._store.read_range(self._path, self._at, wanted)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size_bytes}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _info(found: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(found["path"], found["size"], found["last_modified"])
+
+
+def _open(bucket: str, prefix: str, query: Mapping[str, str]) -> RemoteStore:
+    config: dict[str, Any] = dict(_credentials(query.get("credentials")))
+    if endpoint := query.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL"):
+        config["endpoint"] = endpoint
+    if region := query.get("region"):
+        config["region"] = region
+    return RemoteStore(
+        bucket,
+        prefix=prefix or None,
+        client_options={
+            "allow_http": (endpoint or "").startswith("http://"),
+            "timeout": timedelta(seconds=_TIMEOUT_S),
+            "connect_timeout": timedelta(seconds=_CONNECT_TIMEOUT_S),
+        },
+        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=_RETRY_S)},
+        **config,
+    )
+
+
+def _credentials(named: str | None) -> Mapping[str, str]:
+    """Keys from a shared credentials file. Without any, the library looks at the environment and the role."""
+    if named is None and "AWS_ACCESS_KEY_ID" in os.environ:
+        return {}
+    usual = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    file = Path(named or usual).expanduser()
+    profile = os.environ.get("AWS_PROFILE", "default") if named is None else "default"
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        found = parser.read(file, encoding="utf-8")
+        if not found and named is None:
+            return {}
+        section = parser[profile]
+        keys = {
+            "access_key_id": section["aws_access_key_id"],
+            "secret_access_key": section["aws_secret_access_key"],
+        }
+        token = section.get("aws_session_token")
+        return {**keys, "session_token": token} if token else keys
+    except (OSError, UnicodeDecodeError, KeyError, configparser.Error):
+        # the parser's own texts quote lines of the file
+        raise InvalidParameter(
+            f"the S3 credentials in {file} cannot be used: it needs a section [{profile}] with "
+            "aws_access_key_id and aws_secret_access_key"
+        ) from None
+
+
+def _without_user(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    return scheme + separator + rest.rpartition("@")[2]
