@@ -1,0 +1,258 @@
+"""Following a stream, whatever is in it, from a sequence on, for as long as one likes.
+
+Messages come through a consumer that the server keeps in memory and forgets a while after its reader has
+gone. The reader asks for a bounded number of bytes at a time, so a slow one costs the server nothing and
+is never flooded. A consumer that is lost, with its server or a connection, is made again from the next
+message on: sequences follow each other without a gap, so none can be missed or met twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import NoReturn
+
+import msgspec
+import structlog
+from nats.aio.msg import Msg
+
+from elanus.core.errors import ElanusError
+from elanus.log.jetstream.connection import NO_STREAM, Inbox, Interrupted, NatsConnection, Refused
+from elanus.log.jetstream.messages import IncomingMessage
+from elanus.log.port import CorruptLog
+
+PULL_MESSAGES_MAX = 1000
+_PULL_BYTES = 8 * 1024 * 1024
+_HELD_BYTES_MAX = 16 * 1024 * 1024
+"""Read ahead of whoever reads; beyond it nothing more is asked for."""
+_PULL_EXPIRES_S = 30.0
+_HEARTBEAT_S = 5.0
+_SILENCE_S_MAX = 12.0
+_FORGOTTEN_AFTER_S = 60.0
+_RETRY_S = 0.2
+_NS_PER_S = 1_000_000_000
+_HEARTBEAT, _PULL_ENDS, _CONFLICT = "100", frozenset({"404", "408"}), "409"
+_FULL = frozenset({"Message Size Exceeds MaxBytes", "Batch Completed"})
+_STATUS, _DESCRIPTION = "Status", "Description"
+_logger = structlog.get_logger(__name__)
+
+
+class Loss(Enum):
+    """Why a stream cannot be followed any further: it is not there (any more); the next message is not kept
+    any more; the stream ends before what has been read of it; messages inside it are missing."""
+
+    GONE = "gone"
+    TRIMMED = "trimmed"
+    SHRUNK = "shrunk"
+    MISSING = "missing"
+
+
+class Done(Exception):
+    """Raised by a subclass: there is nothing more to follow. ``reason`` is for whoever reads."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class StreamFollower(ABC):
+    """Subclasses say what becomes of messages and of losses. The server is asked nothing before `begin`."""
+
+    def __init__(
+        self,
+        connection: NatsConnection,
+        stream: str,
+        start: int,
+        *,
+        headers_only: bool = False,
+        make_stream: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """``start``: the first sequence to read, from 1 on.
+
+        ``make_stream``: what to do about a stream that is not there yet; without it that is a loss.
+        """
+        self.stream = stream
+        self.next_sequence = start
+        self.last_seen = 0
+        """The stream's last sequence when it was last looked at."""
+        self.failure: Exception | None = None
+        self.changed = asyncio.Event()
+        """Set when there is something to read, or a failure."""
+        self._connection = connection
+        self._headers_only = headers_only
+        self._make_stream = make_stream
+        self._has_read = False
+        self._gap_at = 0
+        self._held_bytes = 0
+        self._taken = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    def accept(self, message: IncomingMessage) -> int:
+        """Take the next message; returns how many bytes are held for it until `release`.
+
+        Raises `elanus.log.port.CorruptLog` for one that cannot be read.
+        """
+
+    @abstractmethod
+    def loss(self, loss: Loss, text: str) -> Exception:
+        """The error for whoever reads."""
+
+    @abstractmethod
+    def due(self) -> int:
+        """How many messages to ask for at a time, at least 1.
+
+        Asked also when the stream's bounds were looked at. Raises `Done` when none are wanted any more.
+        """
+
+    def begin(self) -> None:
+        """Start following; does nothing when that was done, or is over."""
+        if self._following is None and self.failure is None:
+            self._following = asyncio.create_task(self._follow(), name=f"read {self.stream}")
+
+    def release(self, held_bytes: int) -> None:
+        self._held_bytes -= held_bytes
+        self._taken.set()
+
+    def stop(self, why: Exception) -> None:
+        """Ask for nothing more; ``why`` is the failure from now on, if there is none yet."""
+        self.failure = self.failure or why
+        self.changed.set()
+        if self._following is not None:
+            self._following.cancel()
+
+    async def stopped(self) -> None:
+        """Return when nothing of it runs any more."""
+        if self._following is not None:
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    async def bounds(self) -> tuple[int, int]:
+        """The first and the last sequence that the stream holds. Raises `Interrupted`, `Done`."""
+        while True:
+            try:
+                info = await self._connection.api(f"STREAM.INFO.{self.stream}")
+            except Refused as refusal:
+                if refusal.code != NO_STREAM or self._make_stream is None or self._has_read:
+                    raise Done(self.loss(Loss.GONE, str(refusal))) from None
+                await self._make_stream()
+            else:
+                return info["state"]["first_seq"], info["state"]["last_seq"]
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._connection.ready(_SILENCE_S_MAX)
+                    await self._consume()
+                except Interrupted as interruption:
+                    _logger.info("reading again", stream=self.stream, reason=str(interruption))
+                    await asyncio.sleep(_RETRY_S)
+        except Done as done:
+            self._fail(done.reason)
+        except (CorruptLog, ElanusError) as error:
+            self._fail(error)
+        except Exception as error:
+            _logger.exception("a reader met an error it does not know", stream=self.stream)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self.changed.set()
+
+    async def _consume(self) -> None:
+        """Read through one consumer, until it is lost. Raises `Interrupted` then."""
+        consumer = uuid.uuid4().hex
+        async with self._connection.inbox() as (subject, inbox):
+            try:
+                await self._create(consumer)
+            except Refused as refusal:
+                raise Interrupted(f"no consumer: {refusal}") from None
+            for pull in itertools.count():
+                await self._room()
+                await self._pull(consumer, f"{subject}.{pull}", inbox)
+
+    async def _create(self, consumer: str) -> None:
+        first, last = await self.bounds()
+        self.last_seen = last
+        if self.next_sequence < first and first > 1:
+            raise Done(
+                self.loss(
+                    Loss.TRIMMED, f"position {self.next_sequence} is trimmed; the log begins at {first}"
+                )
+            )
+        if self._has_read and self.next_sequence > last + 1:
+            raise Done(
+                self.loss(
+                    Loss.SHRUNK,
+                    f"it ends at {last}, but has been read up to {self.next_sequence - 1}: the NATS server "
+                    "lost messages that it had acknowledged (is its sync_interval always?)",
+                )
+            )
+        self.due()
+        config = {
+            "name": consumer,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self.next_sequence,
+            "ack_policy": "none",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": int(_FORGOTTEN_AFTER_S * _NS_PER_S),
+            "headers_only": self._headers_only,
+        }
+        await self._connection.api(
+            f"CONSUMER.CREATE.{self.stream}.{consumer}", {"stream_name": self.stream, "config": config}
+        )
+
+    async def _room(self) -> None:
+        while self._held_bytes > _HELD_BYTES_MAX:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def _pull(self, consumer: str, subject: str, inbox: Inbox) -> None:
+        """Ask for messages once, and take what comes. Raises `Interrupted` and what ends the reading."""
+        left = self.due()
+        asked = {
+            "batch": left,
+            "max_bytes": _PULL_BYTES + self._connection.payload_max_bytes,
+            "expires": int(_PULL_EXPIRES_S * _NS_PER_S),
+            "idle_heartbeat": int(_HEARTBEAT_S * _NS_PER_S),
+        }
+        next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
+        await self._connection.publish(next_subject, msgspec.json.encode(asked), reply=subject)
+        while left:
+            try:
+                message = await asyncio.wait_for(inbox.get(), _SILENCE_S_MAX)
+            except TimeoutError:
+                raise Interrupted(f"no sign of life for {_SILENCE_S_MAX:g} s") from None
+            if message is None:
+                raise Interrupted("the connection broke")
+            status = (message.headers or {}).get(_STATUS)
+            if status is None:
+                self._arrived(message)
+                left -= 1
+            elif status != _HEARTBEAT and message.subject == subject:
+                description = (message.headers or {}).get(_DESCRIPTION, "")
+                if status in _PULL_ENDS or (status == _CONFLICT and description in _FULL):
+                    return
+                raise Interrupted(f"the consumer is gone: {status} {description}")
+
+    def _arrived(self, message: Msg) -> None:
+        sequence = message.metadata.sequence.stream
+        if sequence != self.next_sequence:
+            self._skipped(sequence)
+        self.next_sequence, self._has_read = sequence + 1, True
+        data = None if self._headers_only else message.data
+        self._held_bytes += self.accept(IncomingMessage(sequence, message.headers or {}, data))
+        self.changed.set()
+
+    def _skipped(self, sequence: int) -> NoReturn:
+        """Raises `Interrupted` when looking again may explain it, a loss when it did not."""
+        if self._gap_at == self.next_sequence:
+            text = f"messages {self.next_sequence} to {sequence - 1} are missing"
+            raise Done(self.loss(Loss.MISSING, text))
+        self._gap_at = self.next_sequence
+        raise Interrupted(f"message {sequence} came where {self.next_sequence} was due")

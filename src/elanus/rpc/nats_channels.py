@@ -1,0 +1,169 @@
+"""Query channels on NATS: each a JetStream stream in memory, volatile as its port says.
+
+A channel lives as long as the server that holds it, or until it is removed. What is published carries an
+id of its own, so that it can be sent again when its answer was lost and stands in the channel once. The
+last `elanus.rpc.memory_channels.KEPT_MAX_MESSAGES` messages are kept; no space is set aside for them, for
+most channels are idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from typing import Any, Self
+from urllib.parse import quote
+
+from elanus.core.errors import ChannelLost, InvalidParameter, Unavailable
+from elanus.log.jetstream.connection import (
+    NO_STREAM,
+    Interrupted,
+    NatsConnection,
+    Refused,
+    client_error,
+    decoded,
+)
+from elanus.log.jetstream.follower import PULL_MESSAGES_MAX, Loss, StreamFollower
+from elanus.log.jetstream.messages import HEADERS_MAX_BYTES, IncomingMessage
+from elanus.log.jetstream.source import NatsSource
+from elanus.rpc.memory_channels import KEPT_MAX_MESSAGES
+from elanus.rpc.querychannel import ChannelReader
+
+_RETRY_S = 0.1
+_NAME_IN_USE = 10058
+
+
+class NatsChannels:
+    """Implements `elanus.rpc.querychannel.QueryChannels`. Made with `open`, for one event loop."""
+
+    def __init__(self, connection: NatsConnection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    @classmethod
+    async def open(cls, source: NatsSource, *, timeout_s: float = 5.0, name: str = "elanus channels") -> Self:
+        """``timeout_s``: how long a call waits for a server that is away before it is `Unavailable`.
+
+        Raises `Unavailable`, `InvalidParameter`.
+        """
+        return cls(await NatsConnection.open(source, name), timeout_s)
+
+    async def create(self, channel: str) -> None:
+        stream = self._stream(channel)
+        config = {
+            "name": stream,
+            "subjects": [stream],
+            "storage": "memory",
+            "num_replicas": 1,
+            "discard": "old",
+            "max_msgs": KEPT_MAX_MESSAGES,
+        }
+        try:
+            await self._ask(f"STREAM.CREATE.{stream}", config)
+        except Refused as refusal:
+            if refusal.code != _NAME_IN_USE:
+                raise client_error(refusal, f"query channel {channel}") from None
+
+    async def remove(self, channel: str) -> None:
+        try:
+            await self._ask(f"STREAM.DELETE.{self._stream(channel)}")
+        except Refused as refusal:
+            if refusal.code != NO_STREAM:
+                raise client_error(refusal, f"the removal of query channel {channel}") from None
+
+    async def publish(self, channel: str, message: bytes) -> int:
+        """As the port says. Raises `InvalidParameter` for a message that no server takes at once."""
+        if len(message) > self._connection.payload_max_bytes - HEADERS_MAX_BYTES:
+            raise InvalidParameter(
+                f"a message of {len(message)} bytes is too large for query channel {channel}: give it by RPC"
+            )
+        stream = self._stream(channel)
+        headers = {"Nats-Msg-Id": uuid.uuid4().hex}
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                answer = await self._connection.request(stream, message, headers, self._timeout_s)
+                return int(decoded(answer.data)["seq"])
+            except Refused as refusal:
+                raise client_error(refusal, f"a message on query channel {channel}") from None
+            except Interrupted as interruption:
+                await self._check(channel)
+                await self._wait(deadline_s, interruption)
+
+    async def open_reader(self, channel: str, start: int) -> ChannelReader:
+        first, _ = await self._check(channel)
+        reader = _Reader(self._connection, self._stream(channel), start or max(1, first), channel)
+        reader.begin()
+        return reader
+
+    async def close(self) -> None:
+        """Disconnect. Close readers first: those that are open wait for ever."""
+        await self._connection.close()
+
+    async def _check(self, channel: str) -> tuple[int, int]:
+        """The channel's first and last position. Raises `ChannelLost`, `Unavailable`."""
+        try:
+            state = (await self._ask(f"STREAM.INFO.{self._stream(channel)}"))["state"]
+        except Refused as refusal:
+            if refusal.code == NO_STREAM:
+                raise _lost(channel, "it does not exist") from None
+            raise client_error(refusal, f"a look at query channel {channel}") from None
+        return state["first_seq"], state["last_seq"]
+
+    async def _ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Raises `Refused`, `Unavailable`."""
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                await self._connection.ready(max(0.0, deadline_s - time.monotonic()))
+                return await self._connection.api(subject, body)
+            except Interrupted as interruption:
+                await self._wait(deadline_s, interruption)
+
+    async def _wait(self, deadline_s: float, interruption: Interrupted) -> None:
+        """Before another try. Raises `Unavailable` when it is too late for one."""
+        if time.monotonic() + _RETRY_S > deadline_s:
+            raise Unavailable(f"NATS did not answer within {self._timeout_s:g} s: {interruption}") from None
+        await asyncio.sleep(_RETRY_S)
+
+    def _stream(self, channel: str) -> str:
+        """Another name than the streams of the log have. Channel names are made by querycoord and proxies."""
+        plain = quote(channel, safe="").replace(".", "%2E").replace("%", "=")
+        return f"{self._connection.source.prefix}_query-{plain}"
+
+
+class _Reader(StreamFollower):
+    def __init__(self, connection: NatsConnection, stream: str, start: int, channel: str) -> None:
+        super().__init__(connection, stream, start)
+        self._channel = channel
+        self._messages: deque[tuple[int, bytes]] = deque()
+
+    async def next(self) -> tuple[int, bytes]:
+        while not self._messages:
+            if self.failure is not None:
+                raise self.failure
+            self.changed.clear()
+            await self.changed.wait()
+        position, data = self._messages.popleft()
+        self.release(len(data))
+        return position, data
+
+    async def close(self) -> None:
+        self.stop(ChannelLost(f"the reader of query channel {self._channel} is closed"))
+        await self.stopped()
+
+    def accept(self, message: IncomingMessage) -> int:
+        data = message.data or b""
+        self._messages.append((message.sequence, data))
+        return len(data)
+
+    def due(self) -> int:
+        return PULL_MESSAGES_MAX
+
+    def loss(self, loss: Loss, text: str) -> ChannelLost:
+        return _lost(self._channel, text)
+
+
+def _lost(channel: str, why: str) -> ChannelLost:
+    return ChannelLost(f"query channel {channel} is lost ({why}): ask querycoord for its successor")

@@ -1,0 +1,236 @@
+"""What every broker of query channels must do (`elanus.rpc.querychannel.QueryChannels`)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from nats.aio.msg import Msg
+
+from elanus.core.errors import ChannelLost, InvalidParameter, Unavailable
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.devcluster.nats import Nats
+from elanus.log.jetstream.connection import Interrupted, NatsConnection
+from elanus.log.jetstream.source import NatsSource
+from elanus.rpc import nats_channels
+from elanus.rpc.memory_channels import MemoryChannels
+from elanus.rpc.nats_channels import NatsChannels
+from elanus.rpc.querychannel import (
+    PAYLOAD_MAX_BYTES,
+    ChannelReader,
+    DqRequest,
+    QueryChannels,
+    SealedSegmentsChangeInfo,
+    decode_message,
+    encode_message,
+)
+
+TIMEOUT_S = 20
+CHANNEL = "by-dev/dql 7 r0 v1"
+Use = Callable[[QueryChannels], Awaitable[None]]
+WithChannels = Callable[[Use], None]
+
+
+async def on_nats(url: str, prefix: str, use: Use) -> None:
+    channels = await NatsChannels.open(NatsSource((url,), prefix=prefix))
+    try:
+        await asyncio.wait_for(use(channels), TIMEOUT_S)
+    finally:
+        await channels.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("nats", marks=pytest.mark.services)])
+def with_channels(request: pytest.FixtureRequest) -> WithChannels:
+    if request.param == "memory":
+        return lambda use: asyncio.run(asyncio.wait_for(use(MemoryChannels()), TIMEOUT_S))
+    url = request.getfixturevalue("nats_server").url
+    return lambda use: asyncio.run(on_nats(url, f"channels-{uuid.uuid4().hex}", use))
+
+
+async def take(reader: ChannelReader, count: int) -> list[tuple[int, bytes]]:
+    return [await reader.next() for _ in range(count)]
+
+
+def test_every_reader_sees_one_order_from_its_position_on(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        early = await channels.open_reader(CHANNEL, 0)
+        published = [channels.publish(CHANNEL, str(n).encode()) for n in range(100)]
+        positions = await asyncio.gather(*published)
+        assert sorted(positions) == list(range(1, 101))
+        in_order = sorted((position, str(n).encode()) for n, position in enumerate(positions))
+        late = await channels.open_reader(CHANNEL, 40)
+        assert await take(early, 100) == in_order
+        assert await take(late, 61) == in_order[39:]
+        for reader in (early, late):
+            await reader.close()
+
+    with_channels(use)
+
+
+def test_a_reader_waits_for_what_is_not_there_yet(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        await channels.publish(CHANNEL, b"1")
+        reader = await channels.open_reader(CHANNEL, 3)
+        waiting = asyncio.ensure_future(reader.next())
+        await channels.publish(CHANNEL, b"2")
+        assert not waiting.done()
+        await channels.publish(CHANNEL, b"3")
+        assert await waiting == (3, b"3")
+        await reader.close()
+
+    with_channels(use)
+
+
+def test_channels_do_not_mix_and_are_made_once(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        for name in ("a", "a.b", "a/b", "a b"):
+            await channels.create(name)
+            assert await channels.publish(name, name.encode()) == 1
+            await channels.create(name)
+        for name in ("a", "a.b", "a/b", "a b"):
+            reader = await channels.open_reader(name, 0)
+            assert await reader.next() == (1, name.encode())
+            await reader.close()
+
+    with_channels(use)
+
+
+def test_a_channel_that_is_not_there_is_lost(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        with pytest.raises(ChannelLost, match=CHANNEL):
+            await channels.publish(CHANNEL, b"x")
+        with pytest.raises(ChannelLost, match=CHANNEL):
+            await channels.open_reader(CHANNEL, 0)
+        await channels.remove(CHANNEL)
+
+    with_channels(use)
+
+
+def test_a_removed_channel_is_lost_to_all(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        reader = await channels.open_reader(CHANNEL, 0)
+        waiting = asyncio.ensure_future(reader.next())
+        await channels.publish(CHANNEL, b"x")
+        await waiting
+        waiting = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0.01)
+        await channels.remove(CHANNEL)
+        with pytest.raises(ChannelLost, match=CHANNEL):
+            await asyncio.wait_for(waiting, 5)
+        with pytest.raises(ChannelLost, match=CHANNEL):
+            await channels.publish(CHANNEL, b"x")
+        await channels.remove(CHANNEL)
+        await channels.create("successor")
+        assert await channels.publish("successor", b"x") == 1
+        await reader.close()
+
+    with_channels(use)
+
+
+def test_the_largest_payload_travels_whole(with_channels: WithChannels) -> None:
+    request = DqRequest(7, NodeID(1), "results", CollectionID(3), 1.5, bytes(range(256)) * 1024)
+    change = SealedSegmentsChangeInfo(CollectionID(3), 9, {SegmentID(4): NodeID(2)}, {}, {"v0": NodeID(2)})
+
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        for message in (request, change):
+            await channels.publish(CHANNEL, encode_message(message))
+        reader = await channels.open_reader(CHANNEL, 0)
+        assert [decode_message(data) for _, data in await take(reader, 2)] == [request, change]
+        await reader.close()
+
+    assert len(request.read) == PAYLOAD_MAX_BYTES
+    with_channels(use)
+
+
+@pytest.mark.services
+def test_a_message_whose_answer_is_lost_stands_there_once(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, answers = NatsConnection.request, 0
+
+    async def forgetful(self: NatsConnection, subject: str, *rest: object) -> Msg:
+        nonlocal answers
+        answer = await ask(self, subject, *rest)  # type: ignore[arg-type]
+        if not subject.startswith("$JS"):
+            answers += 1
+            if answers % 2:
+                raise Interrupted("the answer was lost")
+        return answer
+
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        assert [await channels.publish(CHANNEL, b"x") for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert answers == 10
+
+    monkeypatch.setattr(NatsConnection, "request", forgetful)
+    asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))
+
+
+@pytest.mark.services
+def test_what_is_too_old_is_lost(nats_server: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        for number in range(8):
+            await channels.publish(CHANNEL, str(number).encode())
+        newest = await channels.open_reader(CHANNEL, 0)
+        assert await take(newest, 5) == [(n + 1, str(n).encode()) for n in range(3, 8)]
+        oldest = await channels.open_reader(CHANNEL, 1)
+        with pytest.raises(ChannelLost, match="trimmed"):
+            await oldest.next()
+        for reader in (newest, oldest):
+            await reader.close()
+
+    monkeypatch.setattr(nats_channels, "KEPT_MAX_MESSAGES", 5)
+    asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))
+
+
+@pytest.mark.services
+def test_a_server_that_dies_takes_its_channels_along(tmp_path: Path) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        reader = await channels.open_reader(CHANNEL, 0)
+        await channels.publish(CHANNEL, b"x")
+        assert await reader.next() == (1, b"x")
+        server.kill()
+        with pytest.raises(Unavailable):
+            await channels.publish(CHANNEL, b"while it is away")
+        server.launch()
+        await asyncio.to_thread(server.wait_ready)
+        with pytest.raises(ChannelLost, match=CHANNEL):
+            await reader.next()
+        with pytest.raises(ChannelLost, match=CHANNEL):
+            await channels.publish(CHANNEL, b"x")
+        await channels.create("successor")
+        assert await channels.publish("successor", b"x") == 1
+        await reader.close()
+
+    async def run() -> None:
+        channels = await NatsChannels.open(NatsSource((server.url,)), timeout_s=1.0)
+        try:
+            await asyncio.wait_for(use(channels), TIMEOUT_S)
+        finally:
+            await channels.close()
+
+    server = Nats(tmp_path)
+    server.start()
+    try:
+        asyncio.run(run())
+    finally:
+        server.kill()
+
+
+@pytest.mark.services
+def test_a_message_that_no_server_takes_is_refused(nats_server: Nats) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        with pytest.raises(InvalidParameter, match="give it by RPC"):
+            await channels.publish(CHANNEL, bytes(1024 * 1024))
+
+    asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))
