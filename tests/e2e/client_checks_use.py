@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from client_base import DIM, FLAT, L2, VECTORS, check, collection, filled, keys, new_name, program
+from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, new_name, program
 from pymilvus import Collection, DataType, FieldSchema, MilvusClient, db, utility
 
 # connecting
@@ -248,6 +248,30 @@ def _() -> None:
             found += batch.ids()
         iterator.close()
         assert len(set(found)) == len(found) == 120
+
+
+@check("Reads", "search as of a moment of the past")
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=10)
+        moment = made.insert([[50], VECTORS[50:51]]).timestamp
+        made.delete("key in [5]")
+        params = {"metric_type": "L2", "params": {"travel_timestamp": moment}}
+        (then,) = made.search(VECTORS[5:6], "v", params, 1)
+        assert list(then.ids) == [5]
+        (now,) = made.search(VECTORS[5:6], "v", L2, 1, consistency_level="Strong")
+        assert list(now.ids) != [5]
+
+
+@check("Reads", "query as of a moment of the past", needs=VERSION >= (2, 5))
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=10)
+        moment = made.insert([[50], VECTORS[50:51]]).timestamp
+        made.delete("key in [5]")
+        then = made.query("key < 60", iterator="True", guarantee_timestamp=moment)
+        assert keys(then) == [*range(10), 50]
+        assert 5 not in keys(made.query("key < 60", consistency_level="Strong"))
 
 
 def consistency(level: str) -> Callable[[], None]:

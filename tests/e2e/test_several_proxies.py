@@ -87,6 +87,11 @@ def travel_to(moment: int) -> dict[str, object]:
     return {"params": {"travel_timestamp": moment}}
 
 
+def test_the_status_names_the_address_of_each(server: Server) -> None:
+    told = {role["role"]: role["detail"] for role in server.status()["roles"]}
+    assert [f"http://{told[name]}" for name in ("proxy", "proxy-2")] == server.uris
+
+
 def test_a_moment_that_cannot_be_read_is_an_error_that_says_why(
     users: tuple[MilvusClient, MilvusClient],
 ) -> None:

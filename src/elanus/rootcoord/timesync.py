@@ -133,7 +133,7 @@ class TimeSync:
         await self.write_ticks(pchannels)
 
     async def _ask(self, proxy: ProxyApi) -> None:
-        """A proxy that does not answer is none's loss but its own pchannels': its last report counts on."""
+        """Take a proxy's report. Where no answer comes, its last one counts on, and no tick passes that."""
         try:
             async with asyncio.timeout(_REPORT_PATIENCE_S):
                 self.take(await proxy.report_tick())

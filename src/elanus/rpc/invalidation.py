@@ -19,6 +19,8 @@ from elanus.rpc.proxy import ProxyApi
 _PATIENCE_S = 15.0
 """Longer than a proxy takes to restart."""
 _PAUSE_S = 0.05
+_PAUSE_MAX_S = 1.0
+"""Between two attempts: doubled up to the latter."""
 _log = structlog.get_logger("rpc")
 
 
@@ -30,11 +32,13 @@ class Invalidations:
         self._telling: set[asyncio.Task[None]] = set()
 
     async def tell(self, collection_id: CollectionID) -> None:
-        """Returns when every proxy has forgotten the collection. Raises `Unavailable`."""
+        """Returns when every proxy has forgotten the collection. Raises `Unavailable` when one is silent."""
         told = {node_id: self._begin(node_id, collection_id) for node_id in tuple(self._proxies)}
         if not told:
             return
-        _, late = await asyncio.wait(told.values(), timeout=_PATIENCE_S)
+        done, late = await asyncio.wait(told.values(), timeout=_PATIENCE_S)
+        for task in done:
+            task.result()
         if late:
             silent = [node_id for node_id, task in told.items() if task in late]
             raise Unavailable(
@@ -59,6 +63,7 @@ class Invalidations:
         return task
 
     async def _tell(self, node_id: NodeID, collection_id: CollectionID | None) -> None:
+        pause_s = _PAUSE_S
         while (proxy := self._proxies.get(node_id)) is not None:
             try:
                 if collection_id is None:
@@ -67,6 +72,7 @@ class Invalidations:
                     await proxy.invalidate_collection(collection_id)
             except ElanusError as error:
                 _log.info("proxy not told yet", proxy=node_id, error=error.message)
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
             else:
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from elanus import __version__
@@ -56,6 +56,8 @@ class Report:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._started_s = time.monotonic()
+        self.addresses: Mapping[str, str] = {}
+        """Where clients reach the proxies, by role, once they are open."""
 
     def health(self) -> Health:
         roles = self._roles()
@@ -87,7 +89,7 @@ class Report:
     def _roles(self) -> list[RoleStatus]:
         running = self._online.roles.is_running
         return [
-            RoleStatus(name, "Healthy" if running(name) else "Initializing")
+            RoleStatus(name, "Healthy" if running(name) else "Initializing", self.addresses.get(name, ""))
             for name in self._online.roles.names()
         ]
 

@@ -72,6 +72,7 @@ async def _serve(settings: Settings) -> int:
         observe_url = _start_observing(stack, settings, metrics, report)
         ports = await _start_fronts(stack, settings, online, metrics)
         addresses = [f"{settings.proxy.host}:{port}" for port in ports]
+        report.addresses = dict(zip(online.proxies, addresses, strict=True))
         announce(
             data_dir.root,
             Announcement(

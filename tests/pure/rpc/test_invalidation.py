@@ -63,7 +63,7 @@ async def test_one_that_stays_silent_is_an_error_and_is_told_all_the_same() -> N
         await invalidations.tell(CID)
     tried = len(proxies.told(TWO))
     proxies.mend(TWO)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.0)
     assert len(proxies.told(TWO)) == tried + 1
     await invalidations.stop()
 
@@ -87,3 +87,10 @@ async def test_when_its_owner_stops_nobody_is_told_any_more() -> None:
     tried = len(proxies.told(TWO))
     await asyncio.sleep(5.0)
     assert len(proxies.told(TWO)) == tried
+
+
+async def test_a_defect_of_a_proxy_is_not_taken_for_an_answer() -> None:
+    proxies = Proxies()
+    proxies[TWO].calls.failing["invalidate_collection"] = KeyError("a defect")
+    with pytest.raises(KeyError):
+        await Invalidations(proxies).tell(CID)

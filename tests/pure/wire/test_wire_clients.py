@@ -277,6 +277,19 @@ def test_a_query_iterator_pins_its_pages_to_the_moment_of_its_first_request(
     assert page.collection_id == client.describe_collection("quick")["collection_id"]
 
 
+def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFront) -> None:
+    client.create_collection("quick", DIM)
+    client.query("quick", filter="id > 0", timeout=60)
+    client.search("quick", [[0.0] * DIM], timeout=60)
+    client.query("quick", filter="id > 0")
+    (timed, free), (search,) = front.queries, front.searches
+    assert timed.timeout_s is not None
+    assert search.timeout_s is not None
+    assert 30 < timed.timeout_s < 70
+    assert 30 < search.timeout_s < 70
+    assert free.timeout_s is None or free.timeout_s > 70
+
+
 @pytest.mark.parametrize(
     ("verb", "text"),
     [
