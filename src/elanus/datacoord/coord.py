@@ -160,10 +160,10 @@ class DataCoord:
 
     async def _tell_to_watch(self, vchannels: list[Vchannel]) -> None:
         """Until the data node has been told, or has been replaced by one that learns it when it registers."""
-        node = self._datanode
+        node, epoch = self._datanode, self._epoch
         while node is not None and self._datanode is node:
             try:
-                await node.watch_channels(tuple(map(_assignment, vchannels)))
+                await node.watch_channels(epoch, tuple(map(_assignment, vchannels)))
             except ElanusError as error:
                 _log.warning("data node not reached", error=error.message)
                 await asyncio.sleep(_RETRY_PAUSE_S)
@@ -325,7 +325,7 @@ class DataCoord:
             orders = await self._flushing.orders(reported)
             node = self._datanode
         for name, segment_ids in orders.items():
-            await self._order(node, name, segment_ids)
+            await self._order(node, epoch, name, segment_ids)
 
     def _is_current(self, tick: DataNodeTick) -> bool:
         """Whether the report counts from the checkpoint in force: a commit may have passed it."""
@@ -333,16 +333,13 @@ class DataCoord:
         return vchannel is not None and tick.checkpoint_ts == vchannel.checkpoint.ts
 
     async def _order(
-        self, node: DataNodeApi | None, vchannel: str, segment_ids: tuple[SegmentID, ...]
+        self, node: DataNodeApi | None, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...]
     ) -> None:
         """An order that does not arrive, or arrives at a node that was replaced, is given again."""
         if node is None or node is not self._datanode:
             return
         try:
-            if segment_ids:
-                await node.flush_segments(vchannel, segment_ids)
-            else:
-                await node.sync_channel(vchannel)
+            await node.flush_segments(epoch, vchannel, segment_ids, self._flushing.reason(segment_ids))
         except ElanusError as error:
             _log.warning("data node not reached", error=error.message)
             return

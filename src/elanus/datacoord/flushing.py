@@ -18,8 +18,10 @@ from elanus.core.sealing import SealPolicy, may_flush, seal_cause
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.quota import QuotaDesk
+from elanus.datacoord.reasons import CALLED, Reasons
 from elanus.datacoord.state import DataState
 from elanus.rpc.datacoord import DataNodeTick
+from elanus.rpc.datanode import FlushReason
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 
@@ -53,6 +55,7 @@ class Flushing:
         self._proxies = proxies
         self._policy = policy
         self._ordered: set[SegmentID] = set()
+        self._reasons = Reasons()
 
     async def seal_all(self, collection_id: CollectionID) -> None:
         """Seal the collection's growing segments.
@@ -60,11 +63,9 @@ class Flushing:
         The seal is stamped after every proxy has given its quota back, so no write above it can carry the
         id of one of these segments. Where a proxy does not answer, it is put at the quota's expiry.
         """
-        growing = [
-            s
-            for s in self._state.unflushed()
-            if s.collection_id == collection_id and s.state is SegmentState.GROWING
-        ]
+        unflushed = [s for s in self._state.unflushed() if s.collection_id == collection_id]
+        growing = [s for s in unflushed if s.state is SegmentState.GROWING]
+        self._reasons.called(s.segment_id for s in unflushed)
         if not growing:
             return
         given_back = await self._give_back(collection_id)
@@ -73,6 +74,8 @@ class Flushing:
             self._desk.give_back(collection_id)
         else:
             sealed_at = max(sealed_at, *(s.last_expire for s in growing))
+        for segment in growing:
+            self._reasons.sealed(segment.segment_id, CALLED)
         await self._state.put([_sealed(s, sealed_at) for s in growing])
 
     async def _give_back(self, collection_id: CollectionID) -> bool:
@@ -96,6 +99,7 @@ class Flushing:
             rows = info.rows + self._desk.seen_rows(info)
             cause = seal_cause(info, rows, self._policy.seal, tick.ts)
             if cause is not None:
+                self._reasons.sealed(info.segment_id, cause)
                 _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
                 now = await self._rootcoord.alloc_timestamp(1)
                 sealed.append(_sealed(info, max(now, info.last_expire)))
@@ -111,11 +115,17 @@ class Flushing:
         orders: Orders = {name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes}
         ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
         await self._state.put(ready)
-        for info in self._state.unflushed():
+        unflushed = self._state.unflushed()
+        self._reasons.keep_only(s.segment_id for s in unflushed)
+        for info in unflushed:
             waits = info.state is SegmentState.FLUSHING and info.segment_id not in self._ordered
             if waits and info.vchannel in ticks:
                 orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
         return orders
+
+    def reason(self, segment_ids: tuple[SegmentID, ...]) -> FlushReason:
+        """Why these are to be flushed, and for whom."""
+        return self._reasons.of(segment_ids)
 
     def delivered(self, segment_ids: tuple[SegmentID, ...]) -> None:
         """The data node has taken the order."""

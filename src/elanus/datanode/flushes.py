@@ -8,11 +8,12 @@ from pathlib import Path
 
 from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
-from elanus.datanode.progress import ChannelProgress
+from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
 from elanus.pipeline.flush import flush_job
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+from elanus.rpc.datanode import FlushReason
 
 
 class SparkFlushes:
@@ -24,7 +25,7 @@ class SparkFlushes:
         self._store_url = store_url
         self._scratch_dir = scratch_dir
 
-    def plan(self, progress: ChannelProgress, attempt: int) -> FlushPlan:
+    def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan:
         assignment = progress.assignment
         return FlushPlan(
             attempt=stamped(attempt, uuid.uuid4().hex[:8]),
@@ -32,13 +33,13 @@ class SparkFlushes:
             schema=assignment.schema,
             vchannel=assignment.vchannel,
             pchannel=pchannel_of(assignment.vchannel),
-            start=assignment.checkpoint,
-            until=progress.seek.ts,
-            stop=Position(progress.stop),
+            start=range_.start,
+            until=range_.end.ts,
+            stop=Position(range_.stop),
             log_url=self._log_url,
             store_url=self._store_url,
             scratch_dir=str(self._scratch_dir),
         )
 
-    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]:
-        return await self._runner.run(flush_job(plans), cause)
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
+        return await self._runner.run(flush_job(plans), reason.cause, waiting=reason.waiting)

@@ -10,8 +10,8 @@ holds and registers again; datacoord then says where each vchannel stands.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -24,11 +24,12 @@ from elanus.core.ids import NodeID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.packs import Pack, PackAssembler
 from elanus.core.timestamps import physical_ms
-from elanus.datanode.progress import ChannelProgress
+from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import CorruptLog, LogEntry, LogReader, Position, TrimmedLog
 from elanus.pipeline.port import JobCancelled, JobFailed
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.rpc.datacoord import ChannelAssignment, DataCoordApi, RangeCommit
+from elanus.rpc.datanode import FlushReason
 
 _RETRY_PAUSE_S = 0.5
 _DROP_TRIES_MAX = 10
@@ -45,33 +46,35 @@ class LogSource(Protocol):
 class DataNodePolicy:
     """``report_ms``: the least time between two reports; ``idle_report_ms``: how often about idle
     vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick;
-    ``sync_age_ms``: how long a write may lie in the log alone."""
+    ``sync_age_ms``: how long a write may lie in the log alone; ``range_size_max_bytes``: about how much
+    of a vchannel's log one job writes, so that a backlog is drained in pieces."""
 
     report_ms: int
     idle_report_ms: int
     idle_checkpoint_ms: int
     sync_age_ms: int
+    range_size_max_bytes: int
 
 
 class FlushRunner(Protocol):
     """Makes the plan of a range, and runs plans as one Spark job. ``attempt``: see `elanus.core.attempts`."""
 
-    def plan(self, progress: ChannelProgress, attempt: int) -> FlushPlan: ...
-    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]: ...
+    def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan: ...
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """What one job brings into binlogs: a vchannel from its checkpoint to a tick."""
+@dataclass(slots=True)
+class _Order:
+    """What has been ordered of a vchannel and not begun: segments to complete, why, and for whom."""
 
-    start: Checkpoint
-    end: Checkpoint
-    has_rows: bool
+    segment_ids: set[SegmentID] = field(default_factory=set)
+    causes: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
 
-    @classmethod
-    def of(cls, channel: ChannelProgress) -> _Range:
-        end = max(channel.checkpoint, channel.seek, key=lambda c: c.ts)
-        return cls(channel.checkpoint, end, channel.has_pending())
+    def add(self, other: _Order) -> None:
+        self.segment_ids |= other.segment_ids
+        self.causes |= other.causes
+        self.waiting |= other.waiting
 
 
 class DataNode:
@@ -93,9 +96,10 @@ class DataNode:
         self._flushes = flushes
         self._policy = policy
         self._epoch = 0
+        self._epoch_heard = 0
         self._channels: dict[str, ChannelProgress] = {}
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._orders: dict[str, set[SegmentID]] = {}
+        self._orders: dict[str, _Order] = {}
         self._ordered = asyncio.Event()
         self._flushing = asyncio.Lock()
         self._news = asyncio.Event()
@@ -103,15 +107,37 @@ class DataNode:
 
     # orders of datacoord
 
-    async def watch_channels(self, channels: tuple[ChannelAssignment, ...]) -> None:
+    async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
+        self._heed(epoch)
         self._own(tuple(c for c in channels if c.vchannel not in self._channels))
 
-    async def flush_segments(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
-        self._orders.setdefault(vchannel, set()).update(segment_ids)
+    async def flush_segments(
+        self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
+    ) -> None:
+        self._heed(epoch)
+        self._note(vchannel, _Order(set(segment_ids), {reason.cause}, set(reason.waiting)))
+
+    def _note(self, vchannel: str, order: _Order) -> None:
+        self._orders.setdefault(vchannel, _Order()).add(order)
         self._ordered.set()
 
-    async def sync_channel(self, vchannel: str) -> None:
-        await self.flush_segments(vchannel, ())
+    def _heed(self, epoch: int) -> None:
+        """Take orders of this epoch, and of none before it; what those left is forgotten.
+
+        An order may arrive before the answer to the registration that it follows.
+        """
+        if epoch < self._epoch_heard:
+            raise CommitRefused(f"an order of epoch {epoch}: epoch {self._epoch_heard} has begun")
+        if epoch > self._epoch_heard:
+            self._epoch_heard = epoch
+            self._forget()
+
+    def _forget(self) -> None:
+        for reader in self._readers.values():
+            reader.cancel()
+        self._readers.clear()
+        self._channels.clear()
+        self._orders.clear()
 
     # the role's life
 
@@ -127,15 +153,12 @@ class DataNode:
     async def _serve(self) -> None:
         # Forget before registering: what datacoord tells the new owner may arrive before its answer does.
         # Readers may run already, of vchannels it told of since the last registration ended.
-        for reader in self._readers.values():
-            reader.cancel()
-        self._readers.clear()
-        self._channels.clear()
-        self._orders.clear()
+        self._forget()
         self._failed = asyncio.get_running_loop().create_future()
         loops: list[asyncio.Future[None]] = []
         try:
             registration = await self._datacoord.register_datanode(self.node_id, self._address)
+            self._heed(registration.epoch)
             self._epoch = registration.epoch
             self._own(registration.channels)
             loops += [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_on())]
@@ -273,21 +296,34 @@ class DataNode:
             orders, self._orders = self._orders, {}
             await self._flush(orders)
 
-    async def _flush(self, orders: dict[str, set[SegmentID]]) -> None:
+    async def _flush(self, orders: dict[str, _Order]) -> None:
+        """One job for one range of each vchannel; what a range leaves is ordered again."""
         async with self._flushing:
             attempts = await self._open_attempts([v for v in orders if self._goes_on(v)])
-            ranges = {v: _Range.of(self._channels[v]) for v in attempts if self._goes_on(v)}
-            plans = [
-                self._flushes.plan(self._channels[v], attempts[v]) for v, r in ranges.items() if r.has_rows
-            ]
-            outcomes: list[RangeOutcome] = []
-            if plans:
-                cause = "flush" if any(orders.values()) else "backlog"
-                outcomes = await self._flushes.run(plans, cause)
-            written = {outcome.vchannel: outcome for outcome in outcomes}
+            size_max_bytes = self._policy.range_size_max_bytes
+            ranges = {v: self._channels[v].next_range(size_max_bytes) for v in attempts if self._goes_on(v)}
+            written = await self._write(orders, ranges, attempts)
             for vchannel, range_ in ranges.items():
-                outcome = written.get(vchannel)
-                await self._commit(vchannel, range_, outcome, orders[vchannel], attempts[vchannel])
+                order, outcome = orders[vchannel], written.get(vchannel)
+                # A segment is complete when everything up to its seal is in binlogs, and not before.
+                flushed = order.segment_ids if range_.is_whole else set()
+                await self._commit(vchannel, range_, outcome, flushed, attempts[vchannel])
+                if not range_.is_whole and self._goes_on(vchannel):
+                    self._note(vchannel, order)
+
+    async def _write(
+        self, orders: Mapping[str, _Order], ranges: Mapping[str, Range], attempts: Mapping[str, int]
+    ) -> dict[str, RangeOutcome]:
+        """Run the job, if there is anything to write."""
+        full = [v for v, range_ in ranges.items() if range_.has_rows]
+        if not full:
+            return {}
+        why = _Order()
+        for vchannel in full:
+            why.add(orders[vchannel])
+        plans = [self._flushes.plan(self._channels[v], ranges[v], attempts[v]) for v in full]
+        reason = FlushReason(", ".join(sorted(why.causes)), tuple(sorted(why.waiting)))
+        return {outcome.vchannel: outcome for outcome in await self._flushes.run(plans, reason)}
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
         """A number for the range of each vchannel; none where there is nothing to write."""
@@ -299,7 +335,7 @@ class DataNode:
     async def _commit(
         self,
         vchannel: str,
-        range_: _Range,
+        range_: Range,
         outcome: RangeOutcome | None,
         flushed: set[SegmentID],
         attempt: int,
@@ -335,7 +371,8 @@ class DataNode:
         """
         while True:
             await asyncio.sleep(self._policy.idle_checkpoint_ms / 2000)
-            due = {c.vchannel: set[SegmentID]() for c in self._channels.values() if self._is_behind(c)}
+            behind = [c.vchannel for c in self._channels.values() if self._is_behind(c)]
+            due = {vchannel: _Order(causes={"age"}) for vchannel in behind}
             if due:
                 await self._flush(due)
 

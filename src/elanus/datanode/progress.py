@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
@@ -17,23 +17,41 @@ _ROWS = (MsgKind.INSERT, MsgKind.UPSERT)
 _WRITES = (*_ROWS, MsgKind.DELETE)
 
 
+@dataclass(slots=True)
+class _Span:
+    """The writes between two ticks, the first at ``first_ts``."""
+
+    first_ts: Timestamp
+    size_bytes: int = 0
+    rows: Counter[SegmentID] = field(default_factory=Counter)
+
+
 @dataclass(frozen=True, slots=True)
-class _Write:
-    ts: Timestamp
-    segment_id: SegmentID
-    rows: int
-    size_bytes: int
+class Range:
+    """What one task brings into binlogs: a vchannel from its checkpoint to a tick.
+
+    ``stop``: a position after that tick. ``is_whole``: nothing that has been read lies beyond it.
+    """
+
+    start: Checkpoint
+    end: Checkpoint
+    stop: int
+    has_rows: bool
+    is_whole: bool
 
 
 class ChannelProgress:
     """One vchannel. Counts what lies beyond its checkpoint, from the entries' headers alone.
 
-    ``ended``: its collection's drop has been read.
+    What it remembers is one number per segment and tick, however many writes there were: a backlog of
+    hours is a few megabytes. ``ended``: its collection's drop has been read.
     """
 
     def __init__(self, assignment: ChannelAssignment) -> None:
         self.assignment = assignment
-        self._pending: deque[_Write] = deque()
+        self._arriving: _Span | None = None
+        self._spans: deque[tuple[Checkpoint, int, _Span]] = deque()
+        """What each tick completed: its seek point, the position after it, the writes."""
         self._rows: Counter[SegmentID] = Counter()
         self._bytes = 0
         self.ended = False
@@ -49,38 +67,54 @@ class ChannelProgress:
         return self.assignment.checkpoint
 
     def has_pending(self) -> bool:
-        return bool(self._pending)
+        return bool(self._spans)
 
     def waiting_ms(self) -> int:
         """How long the oldest write beyond the checkpoint has been waiting, by the ticks' own time."""
-        if not self._pending:
+        if not self._spans:
             return 0
-        return physical_ms(self.seek.ts) - physical_ms(self._pending[0].ts)
+        return physical_ms(self.seek.ts) - physical_ms(self._spans[0][2].first_ts)
 
     def take(self, header: EntryHeader, size_bytes: int) -> None:
-        """A message of a pack, in order of time."""
+        """A message of a pack, in order of time; the tick that ends the pack comes with `reach`."""
         if header.kind not in _WRITES or header.ts <= self.checkpoint.ts:
             return
-        segment_id = header.segment_id if header.kind in _ROWS else SegmentID(0)
-        self._pending.append(_Write(header.ts, segment_id, header.rows, size_bytes))
-        self._bytes += size_bytes
-        if segment_id:
-            self._rows[segment_id] += header.rows
+        if self._arriving is None:
+            self._arriving = _Span(header.ts)
+        self._arriving.size_bytes += size_bytes
+        if header.kind in _ROWS:
+            self._arriving.rows[header.segment_id] += header.rows
 
     def reach(self, seek: Checkpoint, stop: int) -> None:
         """A tick: everything up to ``seek.ts`` has been taken. ``stop`` is the position after it."""
         self.seek, self.stop = seek, stop
+        if self._arriving is not None:
+            self._spans.append((seek, stop, self._arriving))
+            self._bytes += self._arriving.size_bytes
+            self._rows += self._arriving.rows
+            self._arriving = None
+
+    def next_range(self, size_max_bytes: int) -> Range:
+        """All that has been read, or as much of it as fits in about ``size_max_bytes`` of log."""
+        whole = Range(self.checkpoint, self.seek, self.stop, bool(self._spans), is_whole=True)
+        if self.seek.ts < self.checkpoint.ts:  # read anew, and not come to the checkpoint again yet
+            return replace(whole, end=self.checkpoint, has_rows=False)
+        if self._bytes <= size_max_bytes:
+            return whole
+        size_bytes = 0
+        for seek, stop, span in self._spans:
+            size_bytes += span.size_bytes
+            if size_bytes >= size_max_bytes and seek.ts < self.seek.ts:
+                return replace(whole, end=seek, stop=stop, is_whole=False)
+        return whole
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """Everything up to the checkpoint is in binlogs now."""
         self.assignment = replace(self.assignment, checkpoint=checkpoint)
-        while self._pending and self._pending[0].ts <= checkpoint.ts:
-            write = self._pending.popleft()
-            self._bytes -= write.size_bytes
-            if write.segment_id:
-                self._rows[write.segment_id] -= write.rows
-                if not self._rows[write.segment_id]:
-                    del self._rows[write.segment_id]
+        while self._spans and self._spans[0][0].ts <= checkpoint.ts:
+            _, _, span = self._spans.popleft()
+            self._bytes -= span.size_bytes
+            self._rows -= span.rows
 
     def tick(self) -> DataNodeTick:
         return DataNodeTick(

@@ -45,7 +45,11 @@ _ALIVE_LOOK_S = 1.0
 _LOG_POLL_MS = 50.0
 _MB = 1024 * 1024
 _DATANODE_POLICY = DataNodePolicy(
-    report_ms=50, idle_report_ms=1000, idle_checkpoint_ms=30_000, sync_age_ms=600_000
+    report_ms=50,
+    idle_report_ms=1000,
+    idle_checkpoint_ms=30_000,
+    sync_age_ms=600_000,
+    range_size_max_bytes=512 * 1024 * 1024,
 )
 _log = structlog.get_logger("pipeline")
 

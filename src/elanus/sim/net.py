@@ -31,7 +31,6 @@ REPEATABLE = frozenset(
         "watch_channels",
         "drop_collection",
         "flush_segments",
-        "sync_channel",
         "report_ticks",
         "commit_range",
         "channel_dropped",

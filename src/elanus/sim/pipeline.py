@@ -12,11 +12,12 @@ from pathlib import Path
 
 from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
-from elanus.datanode.progress import ChannelProgress
+from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
+from elanus.rpc.datanode import FlushReason
 from elanus.sim.chance import Chance, Delays
 from elanus.sim.life import Life
 from elanus.sim.log import LogHandle
@@ -38,7 +39,7 @@ class Jobs:
         self._delays = Delays(chance, f"job delays of {life.name}", 0.8, 6.0)
         self._attempts = 0
 
-    def plan(self, progress: ChannelProgress, attempt: int) -> FlushPlan:
+    def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan:
         assignment = progress.assignment
         self._attempts += 1
         return FlushPlan(
@@ -47,20 +48,20 @@ class Jobs:
             schema=assignment.schema,
             vchannel=assignment.vchannel,
             pchannel=pchannel_of(assignment.vchannel),
-            start=assignment.checkpoint,
-            until=progress.seek.ts,
-            stop=Position(progress.stop),
+            start=range_.start,
+            until=range_.end.ts,
+            stop=Position(range_.stop),
             log_url="",
             store_url="",
             scratch_dir=str(self._scratch),
         )
 
-    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]:
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
         """Raises `JobFailed`, and what the tasks raise."""
         await asyncio.sleep(self._delays.next_s())
         await self._life.gate()
         if self._random.random() < self._chance.faults.job_failed:
-            raise JobFailed(f"{cause}: the job failed")
+            raise JobFailed(f"{reason.cause}: the job failed")
         outcomes = [self._write(plan, plan.attempt) for plan in plans]
         if self._random.random() < _TWICE:
             outcomes = [self._write(plan, f"{plan.attempt}-again") for plan in plans]

@@ -84,7 +84,7 @@ _DATA_POLICY = DataPolicy(
     commit_deadline_s=30.0,
 )
 _DATANODE_POLICY = DataNodePolicy(
-    report_ms=100, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000
+    report_ms=100, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000, range_size_max_bytes=40_000
 )
 _INDEX_ROWS_MIN = 1_000_000
 """No segment gets an index: the simulator is about order and visibility, which an index does not change."""

@@ -28,6 +28,7 @@ from elanus.datacoord.state import DataState
 from elanus.log.memory import MemoryLog
 from elanus.meta.memory import MemoryMeta
 from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
+from elanus.rpc.datanode import FlushReason
 from elanus.rpc.imports import ImportOrder, ImportOutcome
 from elanus.storage.objects import open_store
 
@@ -44,15 +45,18 @@ class FakeNode:
     def __init__(self, address: str) -> None:
         self.address = address
         self.calls = Calls()
+        self.reasons: list[FlushReason] = []
+        self.epochs: list[int] = []
 
-    async def watch_channels(self, channels: tuple[ChannelAssignment, ...]) -> None:
+    async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
         self.calls.note("watch_channels", tuple(c.vchannel for c in channels))
 
-    async def flush_segments(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
-        self.calls.note("flush_segments", (vchannel, segment_ids))
-
-    async def sync_channel(self, vchannel: str) -> None:
-        self.calls.note("sync_channel", vchannel)
+    async def flush_segments(
+        self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
+    ) -> None:
+        self.reasons.append(reason)
+        self.epochs.append(epoch)
+        self.calls.note("flush_segments" if segment_ids else "sync", (vchannel, segment_ids))
 
 
 class FakeImporter:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from data_bench import EXPIRATION_MS, SYNC_BYTES, Bench
+from data_bench import EXPIRATION_MS, MAX_ROWS, SYNC_BYTES, Bench
 from fakes import CID, FakeProxy, collection, pchannels_of, schema, settle
 
 from elanus.core.errors import CollectionNotFound, Unavailable
@@ -14,6 +14,7 @@ from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
 from elanus.rpc.datacoord import DataNodeTick
+from elanus.rpc.datanode import FlushReason
 
 S = SegmentState
 
@@ -223,7 +224,7 @@ async def test_an_order_that_a_replaced_node_took_is_given_to_its_successor(tmp_
     segment = await ready_to_flush(bench)
     old, go_on = bench.node, asyncio.Event()
 
-    async def slowly(_vchannel: str, _segment_ids: tuple[SegmentID, ...]) -> None:
+    async def slowly(*_order: object) -> None:
         await go_on.wait()
 
     old.flush_segments = slowly  # type: ignore[method-assign]
@@ -245,7 +246,7 @@ async def test_an_order_for_one_node_does_not_go_to_the_next(tmp_path: Path) -> 
     await bench.coord.flush(CID)
     old, go_on = bench.node, asyncio.Event()
 
-    async def slowly(_vchannel: str, _segment_ids: tuple[SegmentID, ...]) -> None:
+    async def slowly(*_order: object) -> None:
         await go_on.wait()
 
     old.flush_segments = slowly  # type: ignore[method-assign]
@@ -268,9 +269,9 @@ async def test_a_vchannel_with_much_in_the_log_alone_is_synced(tmp_path: Path) -
     await bench.watched()
     segment = await bench.write(100)
     await bench.report({segment: 50}, size_bytes=SYNC_BYTES - 1)
-    assert bench.node.calls.of("sync_channel") == []
+    assert bench.node.calls.of("sync") == []
     await bench.report({segment: 50}, size_bytes=SYNC_BYTES)
-    assert bench.node.calls.of("sync_channel") == [bench.vchannel]
+    assert bench.node.calls.of("sync") == [(bench.vchannel, ())]
     await bench.coord.stop()
 
 
@@ -294,3 +295,43 @@ async def test_time_in_a_seal_is_the_oracles(tmp_path: Path) -> None:
     await coord.flush(CID)
     assert physical_ms((await bench.segment(segment)).sealed_at) == bench.root.now_ms
     await coord.stop()
+
+
+async def test_flush_calls_of_a_careless_client_become_few_seals_and_none_is_refused(tmp_path: Path) -> None:
+    """Ten thousand in a minute, over a collection that is written to all the while."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    sealed: set[SegmentID] = set()
+    for call in range(10_000):
+        if call % 100 == 0:
+            await bench.write(1)
+        outcome = await coord.flush(CID)
+        sealed.update(outcome.sealed)
+    assert len(sealed) == 100, "one seal per write, not one per call"
+    segments = dict.fromkeys(sealed, 1)
+    await bench.report(segments)
+    ((_, ordered),) = bench.node.calls.of("flush_segments")
+    assert set(ordered) == sealed, "one order for all"
+    await bench.coord.stop()
+
+
+async def test_an_order_says_why_and_who_waits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(10)
+    for _ in range(3):
+        await coord.flush(CID)
+    await bench.report({segment: 10})
+    assert bench.node.reasons == [FlushReason("flush call", ("3 flush calls",))]
+    assert bench.node.epochs == [bench.epoch]
+    await bench.report(size_bytes=SYNC_BYTES)
+    assert bench.node.reasons[1:] == [FlushReason("size of the log")]
+    await bench.commit({segment: 10}, [segment])
+    full = await bench.write(MAX_ROWS)
+    await bench.report({full: MAX_ROWS})
+    await bench.restart()
+    await bench.register()
+    bench.later(EXPIRATION_MS * 2)
+    await bench.report({full: MAX_ROWS})
+    assert bench.node.reasons == [FlushReason("sealed before a restart")]
+    await bench.coord.stop()

@@ -36,10 +36,17 @@ from elanus.rpc.datacoord import (
     RangeCommit,
     SegmentOutput,
 )
+from elanus.rpc.datanode import FlushReason
 
 V0, V1 = "by-dev-rootcoord-dml_0_400v0", "by-dev-rootcoord-dml_0_500v0"
 W0 = "by-dev-rootcoord-dml_1_400v1"
-POLICY = DataNodePolicy(report_ms=50, idle_report_ms=1000, idle_checkpoint_ms=60_000, sync_age_ms=300_000)
+POLICY = DataNodePolicy(
+    report_ms=50,
+    idle_report_ms=1000,
+    idle_checkpoint_ms=60_000,
+    sync_age_ms=300_000,
+    range_size_max_bytes=1 << 30,
+)
 
 
 class Coordinator:
@@ -100,12 +107,14 @@ class Jobs(SparkFlushes):
         super().__init__(None, Path("log"), "file:///store", Path("scratch"))  # type: ignore[arg-type]
         self.log = log
         self.runs: list[tuple[str, tuple[str, ...]]] = []
+        self.ranges: list[tuple[Timestamp, Timestamp]] = []
         self.error: Exception | None = None
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def run(self, plans: Sequence[FlushPlan], cause: str) -> list[RangeOutcome]:
-        self.runs.append((cause, tuple(p.vchannel for p in plans)))
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
+        self.ranges += [(p.start.ts, p.until) for p in plans]
+        self.runs.append((reason.cause, tuple(p.vchannel for p in plans)))
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
@@ -145,6 +154,15 @@ class Bench:
     async def start(self) -> None:
         self.running = asyncio.create_task(self.node.run())
         await settle()
+
+    async def flush(self, vchannel: str, *segment_ids: int, epoch: int | None = None) -> None:
+        """Datacoord's order, of its present epoch unless told otherwise."""
+        ids = tuple(map(SegmentID, segment_ids))
+        order_epoch = self.coord.epoch if epoch is None else epoch
+        await self.node.flush_segments(order_epoch, vchannel, ids, FlushReason("flush" if ids else "backlog"))
+
+    async def watch(self, *assignments: ChannelAssignment) -> None:
+        await self.node.watch_channels(self.coord.epoch, assignments)
 
     async def stop(self) -> None:
         assert self.running is not None

@@ -160,8 +160,8 @@ async def test_a_collection_that_comes_later_is_followed_from_its_start() -> Non
     start = bench.log.end(pchannel_of(V1))
     await bench.insert(2, 20, V1)
     began = Checkpoint(compose(bench.ms - 1), start, compose(1), 1)
-    await bench.node.watch_channels((assignment(V1, began),))
-    await bench.node.watch_channels((assignment(V1, began),))  # said twice
+    await bench.watch(assignment(V1, began))
+    await bench.watch(assignment(V1, began))  # said twice
     await bench.tick()
     assert dict(bench.coord.last(V0).segment_rows) == {1: 10}, "reading anew has doubled nothing"
     assert dict(bench.coord.last(V1).segment_rows) == {2: 20}
@@ -173,9 +173,9 @@ async def test_one_that_it_follows_already_is_not_put_back_to_where_it_began() -
     await bench.start()
     await bench.insert(1, 10)
     tick = await bench.tick()
-    await bench.node.sync_channel(V0)
+    await bench.flush(V0)
     await settle()
-    await bench.node.watch_channels((assignment(V0),))  # said late
+    await bench.watch(assignment(V0))  # said late
     await bench.insert(1, 4)
     await bench.tick()
     report = bench.coord.last(V0)
@@ -190,8 +190,8 @@ async def test_a_collection_created_while_it_registers_is_followed() -> None:
     async def overtaken(node_id: NodeID, address: str) -> DataNodeRegistration:
         answer = await register(node_id, address)
         bench.coord.assignments[W0] = assignment(W0)
-        await bench.node.watch_channels((assignment(W0),))
-        await bench.node.flush_segments(W0, (SegmentID(3),))
+        await bench.watch(assignment(W0))
+        await bench.flush(W0, SegmentID(3))
         await settle()
         return answer
 

@@ -34,7 +34,7 @@ async def test_an_order_brings_everything_up_to_the_tick_into_binlogs() -> None:
     await bench.insert(2, 5)
     tick = await bench.tick()
     await bench.insert(1, 99)  # behind the tick
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     (commit,) = bench.coord.commits
     assert bench.committed_rows() == {1: 10, 2: 5}, "a range holds the rows of every segment"
@@ -59,11 +59,11 @@ async def test_ranges_join_without_gap_and_overlap() -> None:
         if chance.random() < 0.4:
             await bench.tick()
         if chance.random() < 0.3:
-            await bench.node.sync_channel(V0)
+            await bench.flush(V0)
             await settle()
     bench.ms += 10
     await bench.tick()
-    await bench.node.sync_channel(V0)
+    await bench.flush(V0)
     await settle()
     assert len(bench.coord.commits) > 5
     assert bench.committed_rows() == written
@@ -76,10 +76,10 @@ async def test_an_order_without_new_rows_needs_no_job() -> None:
     bench = await started()
     await bench.insert(1, 10)
     await bench.tick()
-    await bench.node.sync_channel(V0)
+    await bench.flush(V0)
     await settle()
     tick = await bench.tick()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     assert len(bench.jobs.runs) == 1
     last = bench.coord.commits[-1]
@@ -93,7 +93,7 @@ async def test_orders_that_come_together_are_one_job() -> None:
     await bench.insert(2, 20, V1)
     await bench.tick()
     for vchannel, segment in ((V0, S1), (V1, S2), (V0, SegmentID(3))):
-        await bench.node.flush_segments(vchannel, (segment,))
+        await bench.flush(vchannel, segment)
     await settle()
     assert bench.jobs.runs == [("flush", (V0, V1))]
     assert {c.vchannel: c.flushed for c in bench.coord.commits} == {V0: (1, 3), V1: (2,)}
@@ -105,10 +105,10 @@ async def test_rows_that_come_during_a_job_are_left_to_the_next() -> None:
     await bench.insert(1, 10)
     tick = await bench.tick()
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await bench.insert(2, 5)
     await bench.tick()
-    await bench.node.flush_segments(V0, (S2,))
+    await bench.flush(V0, S2)
     bench.jobs.go_on.set()
     await settle()
     assert [(c.flushed, c.checkpoint.ts > tick) for c in bench.coord.commits] == [((1,), False), ((2,), True)]
@@ -121,16 +121,16 @@ async def test_a_collection_that_comes_during_a_job_disturbs_it_not() -> None:
     await bench.insert(1, 10)
     await bench.tick()
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     bench.coord.assignments[V1] = assignment(V1)
-    await bench.node.watch_channels((assignment(V1),))  # the pchannel is read anew
+    await bench.watch(assignment(V1))  # the pchannel is read anew
     bench.jobs.go_on.set()
     await bench.insert(1, 4)
     await bench.tick()
     assert bench.committed_rows() == {1: 10}
     assert dict(bench.coord.last(V0).segment_rows) == {1: 4}
-    await bench.node.sync_channel(V0)
+    await bench.flush(V0)
     await settle()
     assert bench.committed_rows() == {1: 14}
     await bench.stop()
@@ -144,7 +144,7 @@ async def test_after_a_job_that_failed_it_begins_where_the_last_commit_was(error
     await bench.insert(1, 10)
     await bench.tick()
     bench.jobs.error = error
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     bench.jobs.error = None
     await asyncio.sleep(1)
@@ -152,7 +152,7 @@ async def test_after_a_job_that_failed_it_begins_where_the_last_commit_was(error
     assert bench.coord.commits == []
     await bench.tick()
     assert dict(bench.coord.last(V0).segment_rows) == {1: 10}
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     assert bench.committed_rows() == {1: 10}
     await bench.stop()
@@ -163,7 +163,7 @@ async def test_a_refused_commit_makes_it_give_up_what_it_holds_and_register_agai
     await bench.insert(1, 10)
     tick = await bench.tick()
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     position = bench.log.end(P0)
     moved = assignment(V0).checkpoint.__class__(tick, position, tick, 1)
@@ -194,9 +194,9 @@ async def test_orders_of_before_do_not_outlive_a_registration() -> None:
     await bench.insert(1, 10)
     await bench.tick()
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
-    await bench.node.flush_segments(V0, (S2,))
+    await bench.flush(V0, S2)
     bench.jobs.error = JobFailed("the disk")
     bench.jobs.go_on.set()
     await settle()
@@ -235,7 +235,7 @@ async def test_a_waiting_message_holds_the_seek_position_not_the_checkpoint() ->
     assert position <= commit.checkpoint.position < bench.log.end(P0)
     bench.ms = 10_000_001
     await bench.tick()
-    await bench.node.sync_channel(V0)
+    await bench.flush(V0)
     await settle()
     assert bench.committed_rows() == {1: 10}
     await bench.stop()
@@ -248,7 +248,7 @@ async def test_writes_do_not_lie_in_the_log_alone_for_ever() -> None:
     bench.ms += POLICY.sync_age_ms + 1
     await bench.tick()
     await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
-    assert bench.jobs.runs == [("backlog", (V0, V1))], "what is due is one job"
+    assert bench.jobs.runs == [("age", (V0, V1))], "what is due is one job"
     assert bench.committed_rows() == {1: 10, 2: 20}
     await bench.stop()
 
@@ -268,7 +268,7 @@ async def test_a_drop_is_told_once_and_ends_the_vchannel() -> None:
     await bench.tick()
     assert len([r for r in bench.coord.reports if r.vchannel == V0]) == before
     assert dict(bench.coord.last(V1).segment_rows) == {2: 20}
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     assert bench.coord.commits == []
     await bench.stop()
@@ -322,7 +322,7 @@ async def test_a_drop_whose_telling_is_cut_off_by_a_new_collection_is_told_again
     await bench.drop()
     await bench.tick()
     bench.coord.assignments[V1] = assignment(V1)
-    await bench.node.watch_channels((assignment(V1),))
+    await bench.watch(assignment(V1))
     await settle()
     go_on.set()
     await bench.tick()
@@ -336,8 +336,8 @@ async def test_a_job_whose_collection_is_dropped_meanwhile_ends_quietly() -> Non
     await bench.insert(2, 20, V1)
     await bench.tick()
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
-    await bench.node.flush_segments(V1, (S2,))
+    await bench.flush(V0, S1)
+    await bench.flush(V1, S2)
     await settle()
     await bench.drop(V0)
     await bench.tick()
@@ -360,7 +360,7 @@ async def test_a_commit_refused_while_the_drop_is_being_told_is_no_reason_to_reg
 
     bench.coord.channel_dropped = slow_answer  # type: ignore[method-assign]
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     await bench.drop()
     await bench.tick()
@@ -378,7 +378,7 @@ async def test_an_order_that_comes_before_the_log_was_read_again_commits_nothing
     await bench.insert(1, 10)
     tick = await bench.tick()
     bench.jobs.go_on.clear()
-    await bench.node.flush_segments(V0, (S1,))
+    await bench.flush(V0, S1)
     await settle()
     open_reader, go_on = bench.log.open_reader, asyncio.Event()
 
@@ -395,10 +395,10 @@ async def test_an_order_that_comes_before_the_log_was_read_again_commits_nothing
 
     bench.log.open_reader = slow_reader  # type: ignore[method-assign]
     bench.coord.assignments[V1] = assignment(V1)
-    await bench.node.watch_channels((assignment(V1),))  # the pchannel is read anew, from before the range
+    await bench.watch(assignment(V1))  # the pchannel is read anew, from before the range
     bench.jobs.go_on.set()
     await settle()
-    await bench.node.flush_segments(V0, (S2,))
+    await bench.flush(V0, S2)
     await settle()
     assert [(c.checkpoint.ts, c.flushed) for c in bench.coord.commits] == [(tick, (1,)), (tick, (2,))]
     go_on.set()

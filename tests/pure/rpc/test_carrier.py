@@ -26,7 +26,9 @@ from elanus.core.errors import (
 from elanus.core.ids import SegmentID
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.datacoord import ChannelAssignment
-from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.datanode import DataNodeApi, FlushReason
+
+WHY = FlushReason("flush")
 
 
 def interfaces() -> dict[str, type[Any]]:
@@ -111,7 +113,9 @@ class NodeThat(Recorder):
     def __init__(self, flush: Callable[[], Awaitable[Any]]) -> None:
         super().__init__(DataNodeApi)
 
-        async def flush_segments(_vchannel: str, _segment_ids: tuple[SegmentID, ...]) -> Any:
+        async def flush_segments(
+            _epoch: int, _vchannel: str, _ids: tuple[SegmentID, ...], _why: FlushReason
+        ) -> Any:
             return await flush()
 
         self.flush_segments = flush_segments
@@ -121,7 +125,7 @@ def call_fails(flush: Callable[[], Awaitable[Any]], timeout_s: float | None = 30
     async def run() -> ElanusError:
         async with served((DataNodeApi, NodeThat(flush))) as channel:
             with pytest.raises(ElanusError) as caught:
-                await channel.client(DataNodeApi, timeout_s).flush_segments("v", ())
+                await channel.client(DataNodeApi, timeout_s).flush_segments(1, "v", (), WHY)
             return caught.value
 
     return asyncio.run(run())
@@ -140,7 +144,7 @@ def test_each_error_of_the_tree_crosses_as_what_it_is() -> None:
             for kind in kinds:
                 raised.append(kind(f"what {kind.__name__} says"))
                 with pytest.raises(ElanusError) as caught:
-                    await node.flush_segments("v", ())
+                    await node.flush_segments(1, "v", (), WHY)
                 assert type(caught.value) is kind
                 assert caught.value.message == f"what {kind.__name__} says"
 
@@ -184,7 +188,7 @@ def test_a_peer_that_ends_during_a_call_is_unavailable() -> None:
             server = RpcServer(f"unix:{directory}/s", [(DataNodeApi, NodeThat(answer))])
             await server.start()
             channel = RpcChannel(f"unix:{directory}/s")
-            call = asyncio.ensure_future(channel.client(DataNodeApi, None).flush_segments("v", ()))
+            call = asyncio.ensure_future(channel.client(DataNodeApi, None).flush_segments(1, "v", (), WHY))
             await asked.wait()
             await server.stop(0)
             with pytest.raises(Unavailable, match="datanode cannot be reached"):
@@ -203,8 +207,10 @@ class NewerDataNodeApi(DataNodeApi, Protocol):
 class OtherDataNodeApi(Protocol):
     """A release whose assignments are numbers."""
 
-    async def watch_channels(self, channels: tuple[int, ...]) -> None: ...
-    async def flush_segments(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> int: ...
+    async def watch_channels(self, epoch: int, channels: tuple[int, ...]) -> None: ...
+    async def flush_segments(
+        self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
+    ) -> int: ...
 
 
 def as_release(api: type[Any]) -> type[Any]:
@@ -226,7 +232,7 @@ def test_arguments_of_another_type_are_refused_before_the_role_sees_them() -> No
         role = Recorder(DataNodeApi)
         async with served((DataNodeApi, role)) as channel:
             with pytest.raises(Internal, match="watch_channels: ValidationError"):
-                await channel.client(as_release(OtherDataNodeApi)).watch_channels((1,))
+                await channel.client(as_release(OtherDataNodeApi)).watch_channels(1, (1,))
         assert role.asked == []
 
     asyncio.run(run())
@@ -236,7 +242,7 @@ def test_an_answer_of_another_type_is_refused() -> None:
     async def run() -> None:
         async with served((DataNodeApi, Recorder(DataNodeApi))) as channel:
             with pytest.raises(Internal, match="what datanode answered to flush_segments is of another type"):
-                await channel.client(as_release(OtherDataNodeApi)).flush_segments("v", ())
+                await channel.client(as_release(OtherDataNodeApi)).flush_segments(1, "v", (), WHY)
 
     asyncio.run(run())
 
