@@ -61,7 +61,7 @@ compatibility: $(VENV)/.dev  ## Run the client generations and write what they c
 
 .PHONY: clean
 clean:  ## Remove what the targets made, the environment too
-	rm -rf $(VENV) .bench .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out
+	rm -rf $(VENV) .bench .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache out sim-findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

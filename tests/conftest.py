@@ -15,6 +15,12 @@ from elanus.devcluster.nats import Nats
 from elanus.devcluster.swift import Swift
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the traces of the golden scripts anew"
+    )
+
+
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
     """``.endpoint`` is ``host:port``. Tests take key prefixes of their own."""

@@ -197,11 +197,25 @@ def demo(
 def sim(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 20,
     first: Annotated[int, typer.Option(help="The first of them.")] = 1,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the seeds [default: one a processor].")
+    ] = None,
+    findings: Annotated[
+        Path, typer.Option(help="Where the scenarios of what is found are written, cut down.")
+    ] = Path("sim-findings"),
+    replay: Annotated[
+        Path | None, typer.Option(help="Run the scenario in this file instead, and tell its story.")
+    ] = None,
 ) -> None:
     """Run the whole system on virtual time under seeded faults, and check every invariant."""
-    from elanus.sim.report import run_seeds
+    from elanus.cli.simulate import replay_scenario, simulate
+    from elanus.core.errors import InvalidParameter
 
-    if not run_seeds(first, seeds, typer.echo):
+    try:
+        kept = replay_scenario(replay) if replay else simulate(first, seeds, processes, findings)
+    except InvalidParameter as error:
+        _fail(error.message, EXIT_MISUSED)
+    if not kept:
         raise typer.Exit(EXIT_FAILED)
 
 

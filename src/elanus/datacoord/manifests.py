@@ -51,7 +51,8 @@ class Manifests:
         return self._segments[info.manifest]
 
     async def of_segments(self, infos: Sequence[SegmentInfo]) -> tuple[SegmentManifest, ...]:
-        return tuple(await asyncio.gather(*map(self.of_segment, infos)))
+        await asyncio.gather(*(self.of_segment(i) for i in infos if i.manifest not in self._segments))
+        return tuple([await self.of_segment(i) for i in infos])
 
     async def of_vchannel(self, vchannel: Vchannel) -> tuple[DeltaLog, ...]:
         if not vchannel.deltas:

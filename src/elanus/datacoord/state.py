@@ -7,7 +7,7 @@ persisted first, as a whole (`elanus.datacoord.records`), then shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -124,7 +124,6 @@ class DataState:
 
     # writing
 
-    @whole
     async def put(
         self,
         segments: Sequence[SegmentInfo] = (),
@@ -138,8 +137,17 @@ class DataState:
         records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
         records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
-        if not records:
-            return
+        if records:
+            await self._put(records, segments, vchannels, imports)
+
+    @whole
+    async def _put(
+        self,
+        records: Mapping[str, bytes],
+        segments: Sequence[SegmentInfo],
+        vchannels: Sequence[Vchannel],
+        imports: Sequence[ImportTask],
+    ) -> None:
         try:
             await self._records.put(records)
         except CommitRefused:

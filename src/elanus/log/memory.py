@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position, TrimmedLog
 
@@ -108,6 +108,10 @@ class MemoryLog:
         return self._streams.setdefault(pchannel, _Stream())
 
 
+def _without_payload(entry: LogEntry) -> LogEntry:
+    return LogEntry(entry.position, entry.next, entry.header, None, entry.payload_bytes)
+
+
 class _MemoryReader:
     def __init__(self, log: MemoryLog, stream: _Stream, start: Position, headers_only: bool) -> None:
         self._log = log
@@ -121,7 +125,7 @@ class _MemoryReader:
             batch = self._batch(bytes_max)
             if batch:
                 self._position = batch[-1].next
-                return [replace(entry, payload=None) for entry in batch] if self._headers_only else batch
+                return [_without_payload(entry) for entry in batch] if self._headers_only else batch
             if self._log.closed:
                 break
             bell = asyncio.get_running_loop().create_future()

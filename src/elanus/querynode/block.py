@@ -49,6 +49,7 @@ class Block:
         self.keys = SortedKeys(columns[schema.primary_field.name])
         self._vectors_by_name = {column.field.name: column for column in vectors.values()}
         self._columns = columns
+        self._columns_bytes = sum(column.nbytes for column in columns.values())
         self._filtered_columns = {
             f.name: JsonColumn(columns[f.name]) if f.data_type is DataType.JSON else columns[f.name]
             for f in schema.scalar_fields
@@ -68,11 +69,10 @@ class Block:
 
     @property
     def memory_bytes(self) -> int:
-        columns = sum(column.nbytes for column in self._columns.values())
         vectors = sum(
             column.memory_bytes for name, column in self._vectors_by_name.items() if name not in self._columns
         )
-        return int(columns) + vectors + self.keys.memory_bytes + self._visibility.memory_bytes
+        return int(self._columns_bytes) + vectors + self.keys.memory_bytes + self._visibility.memory_bytes
 
     def delete(self, deletes: DeleteBatch) -> int:
         """Enter deletes that concern the block's partition; returns how many rows died by them."""

@@ -22,6 +22,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.querynode.channel import Channel
 from elanus.querynode.collection import Blocks, Collection
+from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.flights import Flights
 from elanus.querynode.follower import Follower
 from elanus.querynode.invariants import check_collection
@@ -80,6 +81,7 @@ class QueryNode:
         self._node_id = node_id
         self._log = log
         self._store = store
+        self._delta_logs = DeltaLogs(store)
         self._offload = offload
         self._scratch = scratch
         self._search_threads = search_threads
@@ -149,6 +151,7 @@ class QueryNode:
                 collection.specs,
                 follower.coverage,
                 self._store,
+                self._delta_logs,
             )
             collection.check_open()
         except BaseException:
@@ -170,7 +173,13 @@ class QueryNode:
     async def _load(self, collection: Collection, request: LoadSegment) -> None:
         collection.check_loadable(request)
         segment = await self._offload(
-            load_sealed, request, collection.schema, collection.specs, self._store, self._scratch
+            load_sealed,
+            request,
+            collection.schema,
+            collection.specs,
+            self._store,
+            self._delta_logs,
+            self._scratch,
         )
         collection.stage(segment, request)
 

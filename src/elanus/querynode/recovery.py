@@ -13,10 +13,10 @@ from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index import IndexSpec
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import deletes_of_delta_logs
+from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.rpc.querynode import WatchVchannel
 from elanus.storage.binlog import read_columns
-from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
 
@@ -26,6 +26,7 @@ def recover_growing(
     specs: Mapping[FieldID, IndexSpec],
     coverage: Coverage,
     store: ObjectStore,
+    delta_logs: DeltaLogs,
 ) -> list[GrowingSegment]:
     """The covered growing segments of the request as of its checkpoint, deletes entered.
 
@@ -35,7 +36,7 @@ def recover_growing(
     if not wanted:
         return []
     segments = [_recover(manifest, schema, specs, store) for manifest in wanted]
-    tables = [read_delta_log(store, log.file) for log in request.delta_logs]
+    tables = [delta_logs.read(log.file) for log in request.delta_logs]
     deletes = deletes_of_delta_logs(tables, NO_TIMESTAMP)
     for segment in segments:
         segment.delete(deletes)

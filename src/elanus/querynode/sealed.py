@@ -26,10 +26,10 @@ from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index import IndexSpec, RawVectors, VectorIndex, brute_force, load, resolve_index
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
+from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.rpc.querynode import LoadSegment
 from elanus.storage.binlog import read_columns, read_vectors
-from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
 _ROWS_PER_DISTINCT_MIN = 4
@@ -79,6 +79,7 @@ def load_sealed(
     schema: CollectionSchema,
     specs: Mapping[FieldID, IndexSpec],
     store: ObjectStore,
+    delta_logs: DeltaLogs,
     scratch: Path,
 ) -> SealedSegment:
     """Read a segment's files, with the deletes in its delta logs entered.
@@ -103,7 +104,7 @@ def load_sealed(
         imported=manifest.commit_ts != NO_TIMESTAMP,
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
-    tables = [read_delta_log(store, file) for file in later]
+    tables = [delta_logs.read(file) for file in later]
     segment.delete(deletes_of_delta_logs(tables, manifest.deletes_from))
     return segment
 

@@ -1,59 +1,63 @@
-"""Where all chance of a run comes from: one stream of random numbers per purpose, all from the seed.
+"""What a run meets by chance: how long things take, and the faults that lie in wait for it.
 
-Streams are apart, so that leaving one kind of fault out (to find out which one matters) disturbs the
-others as little as can be. A stream is seeded by a string through SHA-512, never by ``hash``.
+Chance is streams of random numbers, one per purpose, all from the seed, so that leaving a fault out
+disturbs the rest as little as can be. A stream is seeded by a string through SHA-512, never by ``hash``.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+
+from elanus.sim.scenario import AT_ONCE, Fault, FaultKind, Scenario
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """How often what goes wrong. Probabilities per event; ``disasters`` and ``strikes`` per run.
+class Delays:
+    """How long things take, when nothing holds them up: anything up to ``usual_s``."""
 
-    ``torn``: a writer dies while the log has its entries.
-    """
+    def __init__(self, random_: random.Random, usual_s: float) -> None:
+        self._draw = random_.random
+        self._usual_s = usual_s
 
-    lost: float = 0.01
-    doubled: float = 0.02
-    slow: float = 0.02
-    disk_full: float = 0.003
-    job_failed: float = 0.05
-    torn: float = 0.01
-    disasters: int = 6
-    strikes: int = 5
-
-
-NO_FAULTS = Faults(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+    def next_s(self) -> float:
+        return self._draw() * self._usual_s
 
 
 class Chance:
-    """``quiet``: from now on nothing goes wrong, and nothing is slow."""
+    """One per run. ``tell`` hears of every fault that is met; ``now_s`` gives virtual time."""
 
-    def __init__(self, seed: int, faults: Faults) -> None:
-        self._seed = seed
-        self.faults = faults
+    def __init__(self, scenario: Scenario, now_s: Callable[[], float], tell: Callable[[Fault], None]) -> None:
+        self._seed = scenario.seed
+        self._now_s = now_s
+        self._tell = tell
+        self._waiting: dict[FaultKind, dict[str, deque[Fault]]] = {}
+        for fault in scenario.faults:
+            if fault.kind not in AT_ONCE:
+                self.arm(fault)
 
-    def quiet(self) -> None:
-        self.faults = NO_FAULTS
+    def arm(self, fault: Fault) -> None:
+        """One more, later than those of its kind and target."""
+        self._waiting.setdefault(fault.kind, {}).setdefault(fault.target, deque()).append(fault)
 
     def stream(self, purpose: str) -> random.Random:
         return random.Random(f"{self._seed}/{purpose}")
 
+    def delays(self, purpose: str, usual_s: float) -> Delays:
+        return Delays(self.stream(purpose), usual_s)
 
-class Delays:
-    """How long things take: mostly next to nothing, now and then long."""
+    def quiet(self) -> None:
+        """From now on nothing lies in wait."""
+        self._waiting.clear()
 
-    def __init__(self, chance: Chance, purpose: str, usual_s: float, slow_s: float) -> None:
-        self._chance = chance
-        self._random = chance.stream(purpose)
-        self._usual_s = usual_s
-        self._slow_s = slow_s
-
-    def next_s(self) -> float:
-        if self._random.random() < self._chance.faults.slow:
-            return self._random.uniform(self._usual_s, self._slow_s)
-        return self._random.random() * self._usual_s
+    def meets(self, kind: FaultKind, target: str = "") -> Fault | None:
+        """The fault of that kind whose moment has come, for any target or for this one. It strikes once."""
+        waiting = self._waiting.get(kind)
+        if waiting is None:
+            return None
+        for queue in (waiting.get(""), waiting.get(target)):
+            if queue and queue[0].at_s <= self._now_s():
+                fault = queue.popleft()
+                self._tell(fault)
+                return fault
+        return None

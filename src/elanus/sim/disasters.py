@@ -1,59 +1,49 @@
-"""What goes wrong at large: processes die, stall, are restarted; the power goes; the clock jumps."""
+"""What goes wrong at large, at its moment: roles die, stall, are cut off; the power goes; clocks jump."""
 
 from __future__ import annotations
 
 import asyncio
-import random
+from collections.abc import Iterable
 
-from elanus.sim.system import ROLES, System
-
-_STEPS_MS = (-86_400_000, -5_000, -200, 200, 2_000, 86_400_000)
-WEIGHTS = {
-    "crash": 6,
-    "restart": 4,
-    "crash_all": 2,
-    "lose_power": 1.5,
-    "crash_pipeline": 2,
-    "stall_pipeline": 3,
-    "step_clock": 2,
-}
+from elanus.sim.scenario import AT_ONCE, Fault, FaultKind
+from elanus.sim.system import System
 
 
 class Disasters:
-    """``count`` of them, spread over the time from ``first_s`` to ``last_s``."""
-
-    def __init__(
-        self, system: System, random_: random.Random, count: int, first_s: float, last_s: float
-    ) -> None:
+    def __init__(self, system: System, faults: Iterable[Fault]) -> None:
         self._system = system
-        self._random = random_
-        self._times_s = sorted(random_.uniform(first_s, last_s) for _ in range(count))
+        self._faults = [fault for fault in faults if fault.kind in AT_ONCE]
         self._restarts: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        for at_s in self._times_s:
-            await asyncio.sleep(at_s - loop.time())
-            (kind,) = self._random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))
-            self._strike(kind)
+        for fault in self._faults:
+            await asyncio.sleep(fault.at_s - loop.time())
+            self._system.trace.met(fault)
+            self._strike(fault)
 
-    def _strike(self, kind: str) -> None:
-        system = self._system
-        match kind:
-            case "crash":
-                system.crash(self._random.choice(ROLES))
-            case "restart":
-                restart = system.restart(self._random.choice(ROLES))
-                self._restarts.append(asyncio.ensure_future(restart))
-            case "crash_all":
+    def _strike(self, fault: Fault) -> None:
+        system, target = self._system, fault.target
+        match fault.kind:
+            case FaultKind.CRASH:
+                system.crash(target)
+            case FaultKind.CRASH_SOON:
+                system.waylay(target, int(fault.amount))
+            case FaultKind.CRASH_ALL:
                 system.crash_all()
-            case "lose_power":
-                system.lose_power()
-            case "crash_pipeline":
+            case FaultKind.CRASH_PIPELINE:
                 system.crash_pipeline()
-            case "stall_pipeline":
-                system.stall_pipeline(self._random.uniform(2.0, 12.0))
-            case "step_clock":
-                step_ms = self._random.choice(_STEPS_MS)
-                system.trace.note(f"CLOCK steps by {step_ms} ms")
-                system.clock.step_ms(step_ms)
+            case FaultKind.STALL_PIPELINE:
+                system.stall_pipeline(fault.amount)
+            case FaultKind.RESTART:
+                self._restarts.append(asyncio.ensure_future(system.restart(target)))
+            case FaultKind.LOSE_POWER:
+                system.lose_power()
+            case FaultKind.STEP_CLOCK:
+                system.step_clocks(int(fault.amount))
+            case FaultKind.SKEW_CLOCK:
+                system.clocks[target].step_ms(int(fault.amount))
+            case FaultKind.PARTITION:
+                system.network.part(frozenset(target.split("|")), fault.amount)
+            case _:
+                raise AssertionError(f"{fault.kind} does not happen by itself")

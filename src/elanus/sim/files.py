@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
 from elanus.core.ids import PartitionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import TIMESTAMP_FIELD
-from elanus.core.segments import DeltaLog, SegmentState
+from elanus.core.segments import DeltaLog, SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.datacoord.state import Vchannel
 from elanus.sim.records import Records
-from elanus.sim.truth import KEY, Truth
+from elanus.sim.truth import KEY, Row, Truth
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.manifests import read_manifest
@@ -27,17 +28,25 @@ def check_files(records: Records, truth: Truth, store: ObjectStore) -> None:
             _check_rows(vchannel, records, truth, store)
             _check_deletes(vchannel, truth, store)
     for info in records.segments.values():
-        late = [
-            row
-            for row in truth.contents(info.collection_id).rows
-            if row.segment_id == info.segment_id and NO_TIMESTAMP < info.sealed_at < row.born
-        ]
-        if late and info.state is not SegmentState.DROPPED:
-            raise InvariantBroken(
-                "SEG3",
-                f"segment {info.segment_id} was sealed at {info.sealed_at}, and has a row of {late[0].born}",
-                tuple(row.key for row in late),
-            )
+        if info.state is not SegmentState.DROPPED:
+            rows = truth.contents(info.collection_id).rows
+            _check_segment(info, [row for row in rows if row.segment_id == info.segment_id])
+
+
+def _check_segment(info: SegmentInfo, rows: Sequence[Row]) -> None:
+    if len(rows) > info.max_rows:
+        raise InvariantBroken(
+            "SEG4",
+            f"segment {info.segment_id} has {len(rows)} rows, and room for {info.max_rows}",
+            tuple(row.key for row in rows),
+        )
+    late = [row for row in rows if NO_TIMESTAMP < info.sealed_at < row.born]
+    if late:
+        raise InvariantBroken(
+            "SEG3",
+            f"segment {info.segment_id} was sealed at {info.sealed_at}, and has a row of {late[0].born}",
+            tuple(row.key for row in late),
+        )
 
 
 def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:

@@ -35,6 +35,16 @@ class Since:
     now: Timestamp
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query was told: (key, value) of each row; ``bound``: values below it were asked for."""
+
+    collection_id: CollectionID
+    ts: Timestamp
+    bound: int | None
+    rows: tuple[tuple[int, int], ...]
+
+
 class Judge:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
@@ -168,6 +178,19 @@ class Judge:
             value = None if values is None else values[number]
             if not _is_right(contents, wanted.get(key, []), value):
                 raise _wrong(contents, key, value, read_ts)
+
+    def check_repeated(self, before: Answer, read_ts: Timestamp, rows: Sequence[tuple[int, int]]) -> None:
+        """The same read at the same moment: the same rows, but for partitions dropped in between."""
+        if read_ts != before.ts:
+            raise InvariantBroken("VIS3", f"a read pinned to {before.ts} was answered at {read_ts}")
+        contents = self._truth.contents(before.collection_id)
+        differ = sorted(
+            key
+            for key, _ in set(rows) ^ set(before.rows)
+            if not any(map(contents.may_be_gone, contents.of_key(key)))
+        )
+        if differ or len(set(rows)) != len(rows):
+            raise InvariantBroken("VIS3", f"read again at {read_ts}, other rows of {differ}", tuple(differ))
 
 
 def _is_right(contents: Contents, rows: list[Row], value: int | None) -> bool:

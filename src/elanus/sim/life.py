@@ -4,6 +4,9 @@ A crash is not an exception. Code that is killed runs no ``finally`` and hears o
 goes on. So everything a role can do to the world (log, metadata, calls, answers) passes the gate of its
 life, and a gate that is closed stays closed, with whatever waits in front of it. A stalled process (a long
 pause, a machine cut off) is a gate that opens again later, when its place has been taken: a zombie.
+
+Between two passages of the gate a role's code cannot be seen from outside, so a crash at the nth passage
+from now reaches every point at which a crash can make a difference.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ class Life:
 
     def __init__(self, name: str, *, is_outside: bool = False) -> None:
         self.name = name
+        self.role = name.partition("#")[0]
         self.is_outside = is_outside
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_held = False
         self._gate: asyncio.Future[None] | None = None
+        self._passages_left: int | None = None
 
     @property
     def is_over(self) -> bool:
@@ -41,18 +47,32 @@ class Life:
     def stall(self) -> None:
         self._close()
 
+    def waylay(self, passages: int) -> None:
+        """Kill it when it has passed its gate that often."""
+        self._passages_left = passages
+        self.is_held = True
+
     def _close(self) -> None:
         if self._gate is None:
             self._gate = asyncio.get_running_loop().create_future()
+        self.is_held = True
         self.retire()
 
     def release(self) -> None:
         """A stalled life goes on, too late."""
         gate, self._gate = self._gate, None
+        self._passages_left, self.is_held = None, False
         if gate is not None:
             gate.set_result(None)
 
     async def gate(self) -> None:
-        """Returns while the life goes on; of a killed one, never."""
+        """Returns while the life goes on; of a killed one, never.
+
+        Need not be called while ``is_held`` is false: then it lets pass.
+        """
+        if self._passages_left is not None:
+            self._passages_left -= 1
+            if self._passages_left < 0:
+                self._close()
         while self._gate is not None:
             await asyncio.shield(self._gate)

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from elanus.core.errors import DiskFull
 from elanus.log.memory import MemoryLog
 from elanus.log.port import LogEntry, LogReader, NewEntry, Position
-from elanus.sim.chance import Chance, Delays
+from elanus.sim.chance import Chance
 from elanus.sim.life import Life
+from elanus.sim.scenario import FaultKind
 
 _ARRIVES, _STRAGGLES = 0.3, 0.8
 _STRAGGLES_FOR_S = 2.0
+_USUAL_S = 0.003
 Observer = Callable[[str, LogEntry], None]
 
 
@@ -53,16 +55,28 @@ class SimLog:
         self._chance = chance
         self._tell = tell
         self._random = chance.stream("log")
-        self._delays = Delays(chance, "log delays", 0.003, 0.5)
+        self._delays = chance.delays("log delays", _USUAL_S)
         self._observe = observe
         self._tape = _Tape()
         self._queues: dict[str, list[_Append]] = {}
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._durable: dict[str, Position] = {}
+        self._held: dict[Life, list[tuple[str, _Append]]] = {}
         self._outages = 0
 
     def handle(self, life: Life) -> LogHandle:
         return LogHandle(self, life)
+
+    def hold(self, life: Life) -> None:
+        """From now on nothing that this life appends arrives (for scripts that say what happens when)."""
+        self._held[life] = []
+
+    def let_go(self, role: str) -> None:
+        """What was held of the role arrives, in its order, its writer dead or not."""
+        for life in [life for life in self._held if life.role == role]:
+            for pchannel, append in self._held.pop(life):
+                append.straggles = True
+                self._enqueue(pchannel, append, self._outages)
 
     def durable_end(self, pchannel: str) -> Position:
         return self._durable.get(pchannel, Position(0))
@@ -74,6 +88,7 @@ class SimLog:
         self._writers.clear()
         self._outages += 1
         self._queues.clear()
+        self._held.clear()
         for pchannel in self._tape.pchannels():
             self._tape.cut(pchannel, self.durable_end(pchannel))
         return {pchannel: self._tape.end(pchannel) for pchannel in self._tape.pchannels()}
@@ -81,11 +96,14 @@ class SimLog:
     async def append(
         self, life: Life, pchannel: str, entries: Sequence[NewEntry], durable: bool
     ) -> Sequence[Position]:
-        if durable and self._random.random() < self._chance.faults.disk_full:
+        if durable and self._chance.meets(FaultKind.LOG_FULL):
             raise DiskFull("no room left while writing the log; free disk space, then retry")
         append = _Append(life, entries, durable, asyncio.get_running_loop().create_future())
-        self._enqueue(pchannel, append, self._outages)
-        if durable and self._random.random() < self._chance.faults.torn:
+        if life in self._held:
+            self._held[life].append((pchannel, append))
+        else:
+            self._enqueue(pchannel, append, self._outages)
+        if durable and self._chance.meets(FaultKind.CRASH_APPENDING):
             self._tell(f"CRASH of {life.name} while it appends")
             life.kill()
         return await asyncio.shield(append.done)
@@ -93,12 +111,12 @@ class SimLog:
     async def _write(self, pchannel: str) -> None:
         queue = self._queues[pchannel]
         while queue:
-            await asyncio.sleep(self._delays.next_s())
+            await asyncio.sleep(self._delay_s())
             append = queue.pop(0)
             if append.life.is_stopped and not append.straggles and self._leaves_late(pchannel, append):
                 continue
             positions: list[Position] = []
-            for entry in append.entries:
+            for entry in append.entries:  # one by one: each is the last when it is looked at
                 positions += await self._tape.append(pchannel, [entry])
                 self._observe(pchannel, self._tape.last(pchannel))
             if append.durable:
@@ -106,6 +124,10 @@ class SimLog:
             if not append.done.done():
                 append.done.set_result(positions)
         del self._writers[pchannel]
+
+    def _delay_s(self) -> float:
+        slow = self._chance.meets(FaultKind.LOG_SLOW)
+        return self._delays.next_s() + (slow.amount if slow else 0.0)
 
     def _leaves_late(self, pchannel: str, append: _Append) -> bool:
         """Its writer is dead. Some of what was on its way died too, some arrives, and some arrives late."""
@@ -126,7 +148,7 @@ class SimLog:
             self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
 
     async def sync(self, pchannel: str) -> Position:
-        await asyncio.sleep(self._delays.next_s())
+        await asyncio.sleep(self._delay_s())
         self._durable[pchannel] = await self._tape.sync(pchannel)
         return self._durable[pchannel]
 
@@ -145,9 +167,11 @@ class LogHandle:
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
         positions = await self._log.append(self._life, pchannel, entries, durable)
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
         return positions
 
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
@@ -160,13 +184,16 @@ class LogHandle:
         return self._log.tape.end(pchannel)
 
     async def sync(self, pchannel: str) -> Position:
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
         end = await self._log.sync(pchannel)
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
         return end
 
     async def trim(self, pchannel: str, before: Position) -> None:
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
         await self._log.tape.trim(pchannel, before)
 
     def pchannels(self) -> Sequence[str]:
@@ -186,7 +213,8 @@ class _Reader:
 
     async def read(self, bytes_max: int = 32 * 1024 * 1024) -> Sequence[LogEntry]:
         entries = await self._reader.read(bytes_max)
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
         return entries
 
     def close(self) -> None:

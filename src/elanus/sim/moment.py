@@ -29,10 +29,11 @@ class NotYet(Exception):
 
 @dataclass(slots=True)
 class Moment:
-    """What one read has looked at so far."""
+    """What one read has looked at so far. ``waited``: its wait has ended, it looks at the present again."""
 
     stamp: Timestamp
     served: Timestamp | None = None
+    waited: bool = False
 
 
 class ReadsOfMoments:
@@ -51,7 +52,7 @@ class ReadsOfMoments:
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         served = self._nodes.service_time(collection_id)
-        if self.moment is None:
+        if self.moment is None or self.moment.waited:
             return served
         if self.moment.served is None:
             self.moment.served = served
@@ -60,6 +61,8 @@ class ReadsOfMoments:
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
         if self._nodes.service_time(collection_id) < ts:
             raise NotYet(collection_id, ts)
+        if self.moment is not None:
+            self.moment.waited = True
 
     def search(self, request: NodeSearch) -> NodeHits:
         return self._nodes.search(request)

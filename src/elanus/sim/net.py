@@ -1,8 +1,9 @@
 """Calls between roles: as `elanus.rpc.local` carries them, over a network that delays, loses and doubles.
 
 A call travels, is executed in its callee's life, and travels back. It may be lost on either way (the
-caller gets `Unavailable` and cannot tell which), and a call that may be repeated may be executed twice,
-the second time late. A callee that dies ends the call for the caller, and for nobody else.
+caller gets `Unavailable` and cannot tell which), it may be overtaken by later ones, and a call that may be
+repeated may be executed twice, the second time late. A callee that dies ends the call for the caller, and
+for nobody else. Two roles may be parted for a while: no call between them arrives, and no answer.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import ElanusError, Unavailable
-from elanus.sim.chance import Chance, Delays
+from elanus.sim.chance import Chance
 from elanus.sim.life import Life
+from elanus.sim.scenario import FaultKind
+from elanus.sim.trace import Trace
 
 Api = TypeVar("Api")
 T = TypeVar("T")
 
 UP_WAIT_S = 10.0
 """How long a call waits for a role that is down: `elanus.rpc.local.RESTART_WAIT_S`."""
-_DOUBLED_AFTER_S = 2.0
+_USUAL_S = 0.002
 REPEATABLE = frozenset(
     {
         "update_channel_time_tick",
@@ -47,67 +50,67 @@ REPEATABLE = frozenset(
 """Calls that may arrive twice: they only tell, or ask for what may be had twice."""
 
 
-STRUCK = frozenset(
-    {
-        "announce",
-        "channel_dropped",
-        "commit_range",
-        "create_collection",
-        "create_partition",
-        "drop_collection",
-        "drop_partition",
-        "flush",
-        "give_back_quota",
-        "load",
-        "load_segment",
-        "register_datanode",
-        "release",
-        "watch_channels",
-        "watch_vchannel",
-    }
-)
-"""Calls that change something for good: the moments at which a crash is worth most."""
-_STRIKE = 0.04
-_STRIKE_AT_WRITE = 0.015
-_STRIKE_WITHIN_S = 0.02
+_COUNTED = {"announce": "versions announced", "commit_range": "ranges committed"}
 
 
 class Network:
-    """``tell`` hears of the crashes it causes."""
+    def __init__(self, chance: Chance, trace: Trace) -> None:
+        self._trace = trace
+        self._meets = chance.meets
+        self._delays = chance.delays("network", _USUAL_S)
+        self._parted: dict[frozenset[str], float] = {}
 
-    def __init__(self, chance: Chance, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._strikes = 0
-        self._chance = chance
-        self._random = chance.stream("network")
-        self._delays = Delays(chance, "network delays", 0.002, 0.8)
+    def part(self, roles: frozenset[str], seconds: float) -> None:
+        """No call between the two arrives for so long."""
+        until_s = asyncio.get_running_loop().time() + seconds
+        self._parted[roles] = max(until_s, self._parted.get(roles, 0.0))
 
-    async def travel(self) -> None:
-        await asyncio.sleep(self._delays.next_s())
+    def heal(self) -> None:
+        """Everybody reaches everybody again."""
+        self._parted.clear()
 
-    def loses(self) -> bool:
-        return self._random.random() < self._chance.faults.lost
+    def parts(self, one: str, other: str) -> bool:
+        """Whether the two cannot reach one another now."""
+        if not self._parted:
+            return False
+        until_s = self._parted.get(frozenset((one, other)))
+        return until_s is not None and asyncio.get_running_loop().time() < until_s
 
-    def doubles(self, method: str) -> bool:
-        return method in REPEATABLE and self._random.random() < self._chance.faults.doubled
+    def call_delay_s(self, method: str) -> float:
+        late = self._meets(FaultKind.DELAY_CALL, method)
+        return self._delays.next_s() + (late.amount if late else 0.0)
+
+    def answer_delay_s(self, method: str) -> float:
+        """Mostly none: that calls differ is enough."""
+        late = self._meets(FaultKind.DELAY_ANSWER, method)
+        return late.amount if late else 0.0
+
+    def loses_call(self, method: str) -> bool:
+        return self._meets(FaultKind.LOSE_CALL, method) is not None
+
+    def loses_answer(self, method: str) -> bool:
+        return self._meets(FaultKind.LOSE_ANSWER, method) is not None
+
+    def doubles_after_s(self, method: str) -> float | None:
+        """When the call arrives a second time; None: it does not."""
+        if method not in REPEATABLE:
+            return None
+        doubled = self._meets(FaultKind.DOUBLE_CALL, method)
+        return None if doubled is None else doubled.amount
 
     def may_strike(self, method: str, caller: Life, callee: Life) -> None:
-        """Now and then kill one of the two, soon: before the call is there, within it, or on its way back."""
-        chance = _STRIKE if method in STRUCK else _STRIKE_AT_WRITE if method == "write" else 0.0
-        if not chance or self._strikes >= self._chance.faults.strikes or self._random.random() >= chance:
-            return
-        victims = [life for life in (caller, callee) if not life.is_outside]
-        self._strikes += 1
-        life = self._random.choice(victims)
-        delay_s = self._random.random() * _STRIKE_WITHIN_S
-        asyncio.get_running_loop().call_later(delay_s, self._kill, life, method)
+        """Kill one of the two, soon: before the call is there, within it, or on its way back."""
+        for kind, life in ((FaultKind.CRASH_CALLER, caller), (FaultKind.CRASH_CALLEE, callee)):
+            if not life.is_outside and (fault := self._meets(kind, method)) is not None:
+                asyncio.get_running_loop().call_later(fault.amount, self._kill, life, method)
+
+    def executed(self, method: str) -> None:
+        if method in _COUNTED:
+            self._trace.count(_COUNTED[method])
 
     def _kill(self, life: Life, method: str) -> None:
-        self._tell(f"CRASH of {life.name} during {method}")
+        self._trace.note(f"CRASH of {life.name} during {method}")
         life.kill()
-
-    def doubled_after_s(self) -> float:
-        return self._random.random() * _DOUBLED_AFTER_S
 
 
 class Handle:
@@ -115,6 +118,7 @@ class Handle:
 
     def __init__(self, name: str, network: Network) -> None:
         self.name = name
+        self.role = name.partition("#")[0]
         self._network = network
         self._instance: object | None = None
         self._life: Life | None = None
@@ -144,12 +148,15 @@ class Handle:
 
     async def perform(self, caller: Life, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
         """As `call`: ``work`` gets the instance, and runs in its life."""
-        await caller.gate()
-        await self._network.travel()
-        if self._network.loses():
+        network = self._network
+        if caller.is_held:
+            await caller.gate()
+        await asyncio.sleep(network.call_delay_s(what))
+        if network.loses_call(what) or network.parts(caller.role, self.role):
             raise Unavailable(f"{what} did not reach {self.name}")
-        if self._network.doubles(what):
-            self._late.append(asyncio.ensure_future(self._again(work)))
+        again_s = network.doubles_after_s(what)
+        if again_s is not None:
+            self._late.append(asyncio.ensure_future(self._again(work, again_s)))
         try:
             answer = await self._executed(what, work, caller)
         except ElanusError:
@@ -159,36 +166,42 @@ class Handle:
         return answer
 
     async def _travel_back(self, caller: Life, what: str) -> None:
-        await self._network.travel()
-        await caller.gate()
-        if self._network.loses():
+        network = self._network
+        if delay_s := network.answer_delay_s(what):
+            await asyncio.sleep(delay_s)
+        if caller.is_held:
+            await caller.gate()
+        if network.loses_answer(what) or network.parts(caller.role, self.role):
             raise Unavailable(f"the answer of {self.name} to {what} was lost")
 
     async def _executed(
         self, what: str, work: Callable[[Any], Awaitable[T]], caller: Life | None = None
     ) -> T:
-        instance, life = await self._current()
+        instance, life = self._instance, self._life
+        if instance is None or life is None or life.is_over:
+            instance, life = await self._current()
         if caller is not None:
             self._network.may_strike(what, caller, life)
         running = asyncio.ensure_future(work(instance))
         self._calls[running] = None
-        running.add_done_callback(lambda done: self._calls.pop(done, None))
         try:
-            ends: list[asyncio.Future[Any]] = [running, life.ended]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await _first_of(running, life.ended)
         except asyncio.CancelledError:
             if not life.is_over:
                 running.cancel()
             raise
+        finally:
+            del self._calls[running]
         if life.is_over:
             running.add_done_callback(_seen)
             raise Unavailable(f"{self.name} went down during {what}")
+        self._network.executed(what)
         if running.cancelled():
             raise Unavailable(f"{self.name} went down during {what}; retry when it is back")
         return running.result()
 
-    async def _again(self, work: Callable[[Any], Awaitable[Any]]) -> None:
-        await asyncio.sleep(self._network.doubled_after_s())
+    async def _again(self, work: Callable[[Any], Awaitable[Any]], after_s: float) -> None:
+        await asyncio.sleep(after_s)
         try:
             await self._executed("a repeated call", work)
         except ElanusError:
@@ -204,6 +217,25 @@ class Handle:
         except TimeoutError:
             raise Unavailable(f"{self.name} is not running; retry when it is back") from None
         return self._instance, self._life
+
+
+async def _first_of(running: asyncio.Future[Any], ended: asyncio.Future[None]) -> None:
+    """As `asyncio.wait` for the first of the two; there are too many calls for that."""
+    if running.done() or ended.done():
+        return
+    waiter = asyncio.get_running_loop().create_future()
+
+    def wake(_: asyncio.Future[Any]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    running.add_done_callback(wake)
+    ended.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        running.remove_done_callback(wake)
+        ended.remove_done_callback(wake)
 
 
 def _seen(done: asyncio.Future[Any]) -> None:

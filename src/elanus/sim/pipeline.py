@@ -1,33 +1,50 @@
-"""The pipeline process under simulation: a data node whose jobs run here and now, without Spark.
+"""The pipeline process under simulation: a data node and an index node whose jobs run here and now.
 
-What a job does is the job's own code (`elanus.pipeline.ranges`, `elanus.pipeline.range_files`); how long it
-takes, whether it fails, and whether it is done twice (as Spark does with tasks it thinks lost) is seeded.
+What a job does is the job's own code (`elanus.pipeline.ranges`, `elanus.pipeline.range_files`,
+`elanus.pipeline.index_build`), without Spark; how long it takes is drawn, and whether it fails, or is done
+twice (as Spark does with tasks it thinks lost), is up to the scenario.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
+from elanus.core.errors import ElanusError, Internal
+from elanus.core.ids import NodeID
+from elanus.core.segments import IndexFile
+from elanus.datanode.node import DataNode, DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
+from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
+from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import FlushReason
-from elanus.sim.chance import Chance, Delays
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.indexnode import BuildIndex
+from elanus.sim.chance import Chance
 from elanus.sim.life import Life
 from elanus.sim.log import LogHandle
+from elanus.sim.scenario import FaultKind
 from elanus.storage.port import ObjectStore
 
-_TWICE = 0.1
+T = TypeVar("T")
+
+_USUAL_S = 0.8
+_HEARTBEAT_S = 5.0
+_DATANODE_POLICY = DataNodePolicy(
+    report_ms=200, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000, range_size_max_bytes=40_000
+)
 
 
 class Jobs:
-    """Implements `elanus.datanode.node.FlushRunner` for one life."""
+    """The jobs of one life. Implements `elanus.datanode.node.FlushRunner`."""
 
     def __init__(self, life: Life, log: LogHandle, store: ObjectStore, scratch: Path, chance: Chance) -> None:
         self._life = life
@@ -35,15 +52,13 @@ class Jobs:
         self._store = store
         self._scratch = scratch
         self._chance = chance
-        self._random = chance.stream(f"jobs of {life.name}")
-        self._delays = Delays(chance, f"job delays of {life.name}", 0.8, 6.0)
+        self._delays = chance.delays(f"jobs of {life.name}", _USUAL_S)
         self._attempts = 0
 
     def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan:
         assignment = progress.assignment
-        self._attempts += 1
         return FlushPlan(
-            attempt=stamped(attempt, f"{self._life.name}-{self._attempts}"),
+            attempt=stamped(attempt, self._attempt()),
             collection_id=assignment.collection_id,
             schema=assignment.schema,
             vchannel=assignment.vchannel,
@@ -58,17 +73,82 @@ class Jobs:
 
     async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
         """Raises `JobFailed`, and what the tasks raise."""
-        await asyncio.sleep(self._delays.next_s())
+        return await self._run(
+            reason.cause, lambda again: [self._write(plan, plan.attempt + again) for plan in plans]
+        )
+
+    async def build_index(self, request: BuildIndex) -> IndexFile:
+        """As `elanus.indexnode.node.IndexNode` does it. Raises `Internal`, and what the build raises."""
+        plan = IndexBuildPlan(
+            attempt=self._attempt(),
+            build_id=request.build_id,
+            version=request.version,
+            index_id=request.index_id,
+            field=request.field,
+            params=request.params,
+            manifest=request.manifest,
+            threads=1,
+            store_url="",
+            scratch_dir=str(self._scratch),
+        )
+        try:
+            return await self._run("index build", lambda again: self._build(plan, plan.attempt + again))
+        except JobFailed as error:
+            raise Internal(f"the build failed: {error}") from error
+
+    async def _run(self, cause: str, work: Callable[[str], T]) -> T:
+        """``work`` gets what to add to the names of its files. A job that is done twice leaves both."""
+        slow = self._chance.meets(FaultKind.JOB_SLOW)
+        await self._pass(self._delays.next_s() + (slow.amount if slow else 0.0))
+        if self._chance.meets(FaultKind.JOB_FAILED):
+            raise JobFailed(f"{cause}: the job failed")
+        outcome = work("")
+        if self._chance.meets(FaultKind.JOB_TWICE):
+            outcome = work("-again")
+        await self._pass(self._delays.next_s())
+        return outcome
+
+    async def _pass(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
         await self._life.gate()
-        if self._random.random() < self._chance.faults.job_failed:
-            raise JobFailed(f"{reason.cause}: the job failed")
-        outcomes = [self._write(plan, plan.attempt) for plan in plans]
-        if self._random.random() < _TWICE:
-            outcomes = [self._write(plan, f"{plan.attempt}-again") for plan in plans]
-        await asyncio.sleep(self._delays.next_s())
-        await self._life.gate()
-        return outcomes
+
+    def _attempt(self) -> str:
+        self._attempts += 1
+        return f"{self._life.name}-{self._attempts}"
 
     def _write(self, plan: FlushPlan, name: str) -> RangeOutcome:
         entries = self._log.read_range(plan.pchannel, Position(plan.start.position), plan.stop)
         return write_range(plan, writes_in_range(entries, plan), self._store, self._scratch, name)
+
+    def _build(self, plan: IndexBuildPlan, name: str) -> IndexFile:
+        return build_index_file(plan, self._store, self._scratch, name)
+
+
+class PipelineProcess(DataNode):
+    """What coordinators reach at the pipeline's address: a data node that is an index node too."""
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        life: Life,
+        log: LogHandle,
+        datacoord: DataCoordApi,
+        indexcoord: IndexCoordApi,
+        jobs: Jobs,
+    ) -> None:
+        super().__init__(node_id, life.name, log, datacoord, jobs, _DATANODE_POLICY)
+        self._life_name = life.name
+        self._indexcoord = indexcoord
+        self._jobs = jobs
+
+    async def build_index(self, request: BuildIndex) -> IndexFile:
+        return await self._jobs.build_index(request)
+
+    async def register_again_and_again(self) -> None:
+        """The index node's heartbeat, as in `elanus.server.pipeline_process`."""
+        while True:
+            try:
+                await self._indexcoord.register_indexnode(self.node_id, self._life_name)
+            except ElanusError:
+                pass  # not reached: the next beat says it again
+            await asyncio.sleep(_HEARTBEAT_S)

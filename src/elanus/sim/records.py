@@ -11,19 +11,22 @@ from elanus.core.ids import SegmentID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, may_become
 from elanus.datacoord.state import Vchannel
+from elanus.indexcoord.state import Build
 from elanus.log.port import Position
 from elanus.meta.port import Delete, Put
+from elanus.sim.trace import Trace
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
+_BUILDS = "indexcoord/build/"
 
 
 class Records:
     """Fed by the metadata store. ``durable_end`` tells how far a pchannel is on stable storage."""
 
-    def __init__(self, durable_end: Callable[[str], Position], tell: Callable[[str], None]) -> None:
+    def __init__(self, durable_end: Callable[[str], Position], trace: Trace) -> None:
         self._durable_end = durable_end
-        self._tell = tell
+        self._trace = trace
         self.segments: dict[SegmentID, SegmentInfo] = {}
         self.vchannels: dict[str, Vchannel] = {}
 
@@ -37,11 +40,18 @@ class Records:
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
         elif operation.key.startswith(_VCHANNELS):
             self._vchannel(msgspec.json.decode(operation.value, type=Vchannel))
+        elif operation.key.startswith(_BUILDS):
+            build = msgspec.json.decode(operation.value, type=Build)
+            if build.file is not None:
+                self._trace.count("indexes built")
 
     def _segment(self, info: SegmentInfo) -> None:
         known = self.segments.get(info.segment_id)
         if known is None or known.state is not info.state:
-            self._tell(f"segment {info.segment_id} {info.state.name}, {info.rows} rows, {info.vchannel[-2:]}")
+            self._trace.note(
+                f"segment {info.segment_id} {info.state.name}, {info.rows} rows, {info.vchannel[-2:]}"
+            )
+            self._trace.count(f"segments {info.state.name.lower()}")
         if known is not None and known.state is not info.state and not may_become(known.state, info.state):
             raise InvariantBroken(
                 "SEG2", f"segment {info.segment_id} went from {known.state.name} to {info.state.name}"
@@ -52,7 +62,10 @@ class Records:
         known = self.vchannels.get(info.vchannel)
         checkpoint = info.checkpoint
         if known is None or known.checkpoint != checkpoint:
-            self._tell(f"checkpoint of {info.vchannel} at {checkpoint.ts}, position {checkpoint.position}")
+            self._trace.count("checkpoints moved")
+            self._trace.note(
+                f"checkpoint of {info.vchannel} at {checkpoint.ts}, position {checkpoint.position}"
+            )
             end = self._durable_end(pchannel_of(info.vchannel))
             if checkpoint.position > end:
                 raise InvariantBroken(

@@ -1,40 +1,162 @@
-"""`elanus sim`: many seeds, one after the other, and what came of them."""
+"""`elanus sim`: many seeds, on every processor, and what came of them.
+
+Seeds are independent, so each processor takes the next one. What is found is told as it is found: the
+first of each invariant is shrunk, written to a file, and told with its story. Whoever interrupts gets the
+summary so far.
+"""
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
+import os
+import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 
 from elanus.core.invariants import INVARIANTS
+from elanus.sim.plan import OPERATIONS, draw
 from elanus.sim.run import Outcome, run_seed
+from elanus.sim.scenario import Scenario, save
+from elanus.sim.shrink import Shrunk, shrink
+
+Say = Callable[[str], None]
+_AHEAD = 2
+"""Seeds handed out per process: enough that none waits for the next."""
 
 
-def run_seeds(first: int, count: int, say: Callable[[str], None]) -> bool:
-    """Run the seeds; ``say`` gets each line of the report. Whether every one kept every invariant."""
-    broken: Counter[str] = Counter()
-    operations, virtual_s, wall_s = 0, 0.0, 0.0
-    for seed in range(first, first + count):
-        outcome = run_seed(seed)
-        operations += outcome.operations
-        virtual_s += outcome.virtual_s
-        wall_s += outcome.wall_s
+@dataclass(slots=True)
+class Summary:
+    """What all runs came to. ``counts`` and ``faults`` as in `Outcome`; ``broken``: runs per invariant."""
+
+    runs: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    broken: Counter[str] = field(default_factory=Counter)
+    virtual_s: float = 0.0
+    wall_s: float = 0.0
+    interrupted: bool = False
+
+    def add(self, outcome: Outcome) -> None:
+        self.runs += 1
+        self.counts.update(outcome.counts)
+        self.faults.update(outcome.faults)
+        self.virtual_s += outcome.virtual_s
+        self.wall_s += outcome.wall_s
         if outcome.broken:
-            broken[outcome.broken] += 1
-            tell(outcome, say)
-    say(
-        f"{count} seeds from {first} on: {operations} operations in {virtual_s:.0f} s of virtual time, "
-        f"{wall_s:.0f} s of real time ({wall_s / max(1, count):.2f} s a seed)"
-    )
-    for name, times in sorted(broken.items()):
-        say(f"{name} broken in {times}: {INVARIANTS[name]}")
-    if not broken:
-        say("every invariant was kept")
-    return not broken
+            self.broken[outcome.broken] += 1
+
+    def lines(self) -> list[str]:
+        operations = {kind: self.counts[kind] for kind in OPERATIONS if self.counts[kind]}
+        events = {kind: count for kind, count in sorted(self.counts.items()) if kind not in OPERATIONS}
+        lines = [
+            f"{self.runs:,} runs of {self.virtual_s / max(1, self.runs):.0f} s of virtual time each, "
+            f"{self.wall_s / max(1, self.runs):.2f} s of real time",
+            f"{sum(operations.values()):,} operations: {_listed(operations)}",
+            f"{sum(self.faults.values()):,} faults: {_listed(dict(self.faults.most_common()))}",
+            f"seen: {_listed(events)}",
+        ]
+        lines += [
+            f"{name} broken in {times} runs: {INVARIANTS[name]}"
+            for name, times in sorted(self.broken.items())
+        ]
+        if not self.broken and self.runs:
+            lines.append("every invariant was kept")
+        return lines
 
 
-def tell(outcome: Outcome, say: Callable[[str], None]) -> None:
-    """One finding: its seed, what is broken, and the story of the rows concerned."""
-    say(f"seed {outcome.seed}: {outcome.message}")
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items()) or "none"
+
+
+def run_seeds(
+    first: int,
+    count: int,
+    say: Say,
+    *,
+    processes: int | None = None,
+    findings: Path | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> Summary:
+    """Run the seeds; ``say`` gets each line about a finding, ``progress`` is called after each seed.
+
+    ``findings``: where shrunk scenarios are written; None: nothing is shrunk. ``processes``: as many as
+    there are processors, unless said. Ctrl-C ends it early, with the summary so far.
+    """
+    summary = Summary()
+    processes = processes or os.cpu_count() or 1
+    with _pool(processes) as pool:
+        try:
+            for outcome in _outcomes(pool, range(first, first + count), processes * _AHEAD):
+                is_first = outcome.broken and not summary.broken[outcome.broken]
+                summary.add(outcome)
+                progress()
+                if outcome.broken:
+                    say(f"seed {outcome.seed}: {outcome.message}")
+                if is_first and findings is not None:
+                    _explain(pool, outcome, findings, say)
+        except KeyboardInterrupt:
+            summary.interrupted = True
+            pool.shutdown(wait=False, cancel_futures=True)
+    return summary
+
+
+def _pool(processes: int) -> ProcessPoolExecutor:
+    """Fresh processes: Arrow's threads do not outlive a fork."""
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_prepare)
+
+
+def _prepare() -> None:
+    """In a new process: what was imported stays, and Ctrl-C is the parent's affair."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+
+
+def _run_one(seed: int) -> Outcome:
+    outcome = run_seed(seed)
+    gc.collect()
+    return outcome
+
+
+def _outcomes(pool: Executor, seeds: range, ahead: int) -> Iterator[Outcome]:
+    """In the order they end."""
+    running: set[Future[Outcome]] = set()
+    waiting = iter(seeds)
+    while True:
+        running |= {pool.submit(_run_one, seed) for seed in islice(waiting, ahead - len(running))}
+        if not running:
+            return
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in sorted(done, key=lambda d: d.result().seed):
+            yield future.result()
+
+
+def _shrink_one(seed: int, outcome: Outcome) -> Shrunk:
+    return shrink(draw(seed), outcome)
+
+
+def _explain(pool: Executor, outcome: Outcome, findings: Path, say: Say) -> None:
+    """Shrink a finding, keep it in a file, and tell its story."""
+    say(f"shrinking the scenario of seed {outcome.seed} …")
+    shrunk = pool.submit(_shrink_one, outcome.seed, outcome).result()
+    file = findings / f"{outcome.broken}-{outcome.seed}.json"
+    save(shrunk.scenario, file)
+    tell(shrunk.scenario, shrunk.outcome, say)
+    say(f"after {shrunk.runs} runs; again: elanus sim --replay {file}")
+
+
+def tell(scenario: Scenario, outcome: Outcome, say: Say) -> None:
+    """One finding: what is broken, the scenario, and the story of the rows concerned."""
+    say(f"seed {outcome.seed}: {outcome.message or 'every invariant was kept'}")
+    say(f"  the scenario: {len(scenario.operations)} operations, {len(scenario.faults)} faults")
+    for line in scenario.describe():
+        say(f"    {line}")
+    if outcome.story:
+        say("  the story:")
     for line in outcome.story:
         say(f"    {line}")
-    say(f"again: elanus sim --first {outcome.seed} --seeds 1")

@@ -10,8 +10,9 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.sim.files import check_files
 from elanus.sim.judge import Judge
+from elanus.sim.plan import COLLECTIONS
 from elanus.sim.system import System
-from elanus.sim.workload import SHARDS, Client
+from elanus.sim.workload import Client
 
 TIMEOUT_S = 60.0
 """How long anything may take once nothing goes wrong."""
@@ -29,10 +30,10 @@ class Rest:
     async def come(self) -> None:
         """Raises `InvariantBroken`, `LIVE1` where something does not come to its end."""
         await self._in_time("all roles are up", self._system.all_up())
-        for name in SHARDS:
+        for name in COLLECTIONS:
             await self._in_time(f"{name} is loaded", self._client.set_up(name))
         await self._read_all()
-        for name in SHARDS:
+        for name in COLLECTIONS:
             await self._in_time(f"{name} is sealed", self._succeeding("flush", name))
         await self._in_time("all segments are flushed", self._until(self._is_flushed))
         await self._in_time("all segments are handed off", self._until(self._is_handed_off))
@@ -42,7 +43,7 @@ class Rest:
         check_files(self._system.records, self._system.truth, self._system.store)
 
     async def _read_all(self) -> None:
-        for name in SHARDS:
+        for name in COLLECTIONS:
             for kind in ("count", "query", "search"):
                 await self._in_time(f"{kind} of {name} is answered", self._succeeding(kind, name))
 

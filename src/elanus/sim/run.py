@@ -1,8 +1,8 @@
-"""One run: a seed goes in, what happened comes out.
+"""One run: a scenario goes in, what happened comes out.
 
 A run has three parts. First clients work while things go wrong. Then nothing goes wrong any more, and
 everything must come to rest: reads, a flush, the handoff. At last the power goes once more, and what
-comes back must be the same. All that is random comes from the seed.
+comes back must be the same.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import logging
+import os
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,93 +22,103 @@ from typing import Any
 import structlog
 
 from elanus.core.invariants import InvariantBroken
-from elanus.sim.chance import Chance, Faults
+from elanus.sim.chance import Chance
 from elanus.sim.disasters import Disasters
 from elanus.sim.judge import Judge
-from elanus.sim.loop import VirtualClock, VirtualLoop
+from elanus.sim.loop import VirtualLoop
+from elanus.sim.plan import COLLECTIONS, draw
 from elanus.sim.rest import Rest
+from elanus.sim.scenario import Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
-from elanus.sim.workload import SHARDS, Client
+from elanus.sim.workload import Client
 
-CLIENTS = 4
-PAUSE_S = 0.55
-WORK_S = 45.0
-_FIRST_DISASTER_S = 3.0
+_MEMORY_DIR = Path("/dev/shm")
 _CANCEL_ROUNDS = 5
+_TASKS_KEPT = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``broken``: the invariant that did not hold, "" when all did. ``story``: what led to it."""
+    """``broken``: the invariant that did not hold, "" when all did. ``story``: what led to it.
+
+    ``counts``: what happened how often; ``faults``: which of them struck.
+    """
 
     seed: int
     broken: str
     message: str
     story: tuple[str, ...]
     digest: str
-    operations: int
+    counts: Mapping[str, int]
+    faults: Mapping[str, int]
     virtual_s: float
     wall_s: float
 
 
-def run_seed(seed: int, faults: Faults | None = None) -> Outcome:
-    """Run one seed to its end."""
+def run_seed(seed: int) -> Outcome:
+    """Draw the scenario of a seed, and run it."""
+    return run(draw(seed))
+
+
+def run(scenario: Scenario) -> Outcome:
+    """Run a scenario to its end. The same scenario is the same run, bit for bit."""
     began_s = time.perf_counter()
-    collecting = gc.isenabled()
-    gc.disable()  # nothing may be freed, and run its ``finally``, at a moment that memory decides
-    try:
-        with tempfile.TemporaryDirectory(prefix="elanus-sim-") as scratch, _quiet():
-            run = _Run(seed, faults or Faults(), Path(scratch))
-            with asyncio.Runner(loop_factory=lambda: run.loop) as runner:
-                broken = runner.run(run.whole())
-    finally:
-        if collecting:
-            gc.enable()
+    with _undisturbed(), tempfile.TemporaryDirectory(prefix="elanus-sim-", dir=_scratch_parent()) as scratch:
+        course = _Run(scenario, Path(scratch))
+        with asyncio.Runner(loop_factory=lambda: course.loop) as runner:
+            broken = runner.run(course.whole())
     message = "" if broken is None else f"{type(broken).__name__}: {broken}"
     name = broken.name if isinstance(broken, InvariantBroken) else "LIVE2" if broken else ""
     keys = broken.keys if isinstance(broken, InvariantBroken) else ()
     return Outcome(
-        seed,
+        scenario.seed,
         name,
         message,
-        tuple(run.trace.story(keys)) if broken else (),
-        run.trace.digest(),
-        run.operations,
-        run.loop.time(),
+        tuple(course.trace.story(keys)) if broken else (),
+        course.trace.digest(),
+        dict(course.trace.counts),
+        dict(course.trace.faults),
+        course.loop.time(),
         time.perf_counter() - began_s,
     )
 
 
+def _scratch_parent() -> Path | None:
+    """Files on their way are small and many: in memory, where the machine has a place for that."""
+    return _MEMORY_DIR if os.access(_MEMORY_DIR, os.W_OK) else None
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The roles' logs say nothing: a run has its trace."""
-    before = structlog.get_config()
+def _undisturbed() -> Iterator[None]:
+    """The roles' logs say nothing: a run has its trace. And nothing is freed, and runs its ``finally``, at a
+    moment that memory decides."""
+    before, collecting = structlog.get_config(), gc.isenabled()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.disable()
     try:
         yield
     finally:
         structlog.configure(**before)
+        if collecting:
+            gc.enable()
 
 
 class _Run:
-    def __init__(self, seed: int, faults: Faults, scratch: Path) -> None:
+    def __init__(self, scenario: Scenario, scratch: Path) -> None:
         self.loop = VirtualLoop()
-        self.trace = Trace(self.loop)
-        self._chance = Chance(seed, faults)
+        self.trace = Trace(self.loop.time)
+        self._scenario = scenario
+        self._chance = Chance(scenario, self.loop.time, self.trace.met)
         self._scratch = scratch
-        self._clients: list[Client] = []
         self._tasks: list[asyncio.Task[Any]] = []
-
-    @property
-    def operations(self) -> int:
-        return sum(client.operations for client in self._clients)
+        self._tasks_max = _TASKS_KEPT
 
     async def whole(self) -> BaseException | None:
         """What was found, or None. Ends with everything cancelled."""
         self.loop.set_task_factory(self._new_task)  # type: ignore[arg-type] # typeshed lacks the options
         self.loop.set_exception_handler(lambda loop, context: None)
-        system = System(self._chance, self.trace, VirtualClock(self.loop), self._scratch)
+        system = System(self._chance, self.trace, self._scratch)
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -118,29 +128,34 @@ class _Run:
         return found
 
     async def _course(self, system: System) -> None:
+        scenario = self._scenario
         judge = Judge(system.truth)
-        values = itertools.count(1)
-        self._clients += [
-            Client(f"client {n}", system, judge, self._chance.stream(f"client {n}"), lambda: next(values))
-            for n in range(CLIENTS)
-        ]
-        first = self._clients[0]
+        numbers = sorted({operation.client for operation in scenario.operations})
+        clients = {n: Client(n, system, judge, self._chance.stream(f"client {n}")) for n in numbers}
+        keeper = Client(-1, system, judge, self._chance.stream("keeper"))
         await system.start()
-        for name in SHARDS:
-            await first.set_up(name)
-        count = self._chance.faults.disasters
-        disasters = Disasters(system, self._chance.stream("disasters"), count, _FIRST_DISASTER_S, WORK_S)
-        await asyncio.gather(disasters.run(), *(c.run(WORK_S, PAUSE_S) for c in self._clients))
+        for name in COLLECTIONS:
+            await keeper.set_up(name)
+        work = [
+            client.run([o for o in scenario.operations if o.client == n], scenario.seed)
+            for n, client in clients.items()
+        ]
+        await asyncio.gather(Disasters(system, scenario.faults).run(), *work)
         self._chance.quiet()
+        system.network.heal()
         self.trace.note("nothing goes wrong from here on")
-        rest = Rest(system, judge, first)
+        rest = Rest(system, judge, keeper)
         await rest.come()
-        system.lose_power()
-        await rest.come()
+        if scenario.power_cut:
+            system.lose_power()
+            await rest.come()
 
     def _new_task(
         self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
     ) -> asyncio.Task[Any]:
+        if len(self._tasks) >= self._tasks_max:
+            self._tasks = [task for task in self._tasks if not task.done() or _is_lost(task)]
+            self._tasks_max = 2 * len(self._tasks) + _TASKS_KEPT
         task = asyncio.Task(coro, loop=loop, **options)
         self._tasks.append(task)
         return task
@@ -148,10 +163,9 @@ class _Run:
     def _lost_task(self) -> BaseException | None:
         """An error that some task died of, and that nobody has asked for."""
         for task in self._tasks:
-            if task.done() and not task.cancelled() and getattr(task, "_log_traceback", False):
+            if task.done() and _is_lost(task):
                 error = task.exception()
-                if error is not None:
-                    return InvariantBroken("LIVE2", f"{task.get_coro()}: {type(error).__name__}: {error}")
+                return InvariantBroken("LIVE2", f"{task.get_coro()}: {type(error).__name__}: {error}")
         return None
 
     async def _cancel_all(self) -> None:
@@ -164,3 +178,8 @@ class _Run:
             for task in left:
                 task.cancel()
             await asyncio.wait(left, timeout=1.0)
+
+
+def _is_lost(task: asyncio.Task[Any]) -> bool:
+    """Whether a task that is done ended with an error that nobody has looked at."""
+    return not task.cancelled() and bool(getattr(task, "_log_traceback", False))

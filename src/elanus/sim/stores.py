@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, Unavailable
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import Change, Compare, Delete, LeaseID, Listing, Put, Versioned
-from elanus.sim.chance import Chance, Delays
+from elanus.sim.chance import Chance
 from elanus.sim.life import Life
+from elanus.sim.scenario import FaultKind
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
 
 MetaObserver = Callable[[Put | Delete], None]
+_USUAL_S = 0.002
 _EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -32,10 +34,15 @@ class SimMeta:
     def __init__(self, chance: Chance, observe: MetaObserver) -> None:
         self.store = MemoryMeta(asyncio.get_running_loop().time)
         self.observe = observe
-        self.delays = Delays(chance, "metadata delays", 0.002, 0.3)
+        self._chance = chance
+        self._delays = chance.delays("metadata", _USUAL_S)
 
     def handle(self, life: Life) -> MetaHandle:
         return MetaHandle(self, life)
+
+    def delay_s(self) -> float:
+        slow = self._chance.meets(FaultKind.META_SLOW)
+        return self._delays.next_s() + (slow.amount if slow else 0.0)
 
 
 class MetaHandle:
@@ -92,19 +99,20 @@ class MetaHandle:
         """The store outlives the roles that use it."""
 
     async def _pause(self) -> None:
-        await self._life.gate()
-        await asyncio.sleep(self._meta.delays.next_s())
-        await self._life.gate()
+        if self._life.is_held:
+            await self._life.gate()
+        await asyncio.sleep(self._meta.delay_s())
+        if self._life.is_held:
+            await self._life.gate()
 
 
 class MemoryStore:
-    """`elanus.storage.port.ObjectStore` in memory, on a disk that is full now and then."""
+    """`elanus.storage.port.ObjectStore` in memory; now and then it is full, or does not answer."""
 
     url = "memory:"
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
-        self._random = chance.stream("objects")
         self._objects: dict[str, pa.Buffer] = {}
 
     def check(self) -> None:
@@ -113,7 +121,7 @@ class MemoryStore:
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         if path in self._objects:
             raise ObjectExists(path)
-        if self._random.random() < self._chance.faults.disk_full:
+        if self._chance.meets(FaultKind.STORE_FULL):
             raise DiskFull(f"no room left while writing {path}; free disk space, then retry")
         self._objects[path] = pa.py_buffer(bytes(data))
 
@@ -122,6 +130,8 @@ class MemoryStore:
         source.unlink()
 
     def get(self, path: str) -> pa.Buffer:
+        if self._chance.meets(FaultKind.STORE_AWAY):
+            raise Unavailable(f"{path} cannot be read now: the object store does not answer")
         try:
             return self._objects[path]
         except KeyError:

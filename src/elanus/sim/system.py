@@ -23,7 +23,6 @@ from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
-from elanus.datanode.node import DataNode, DataNodePolicy
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
 from elanus.proxy.measures import NoMeasures
@@ -53,7 +52,8 @@ from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.moment import ReadsOfMoments
 from elanus.sim.net import Handle, Network, client
-from elanus.sim.pipeline import Jobs
+from elanus.sim.pipeline import Jobs, PipelineProcess
+from elanus.sim.plan import PIPELINE, ROLES
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
@@ -64,12 +64,12 @@ T = TypeVar("T")
 
 PROXIES = {"proxy-1": NodeID(1), "proxy-2": NodeID(2)}
 QUERY_NODE = NodeID(3)
-ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
 GRACEFUL_MS = 2000
+TICK_INTERVAL_MS = 400
 PCHANNELS_MAX = 2
 _START_AGAIN_S = 0.3
 _PROXY_POLICY = ProxyPolicy(
-    tick_interval_ms=200,
+    tick_interval_ms=TICK_INTERVAL_MS,
     tasks_max=64,
     graceful_time_ms=GRACEFUL_MS,
     retention_s=3600.0,
@@ -83,11 +83,8 @@ _DATA_POLICY = DataPolicy(
     trim_interval_s=5.0,
     commit_deadline_s=30.0,
 )
-_DATANODE_POLICY = DataNodePolicy(
-    report_ms=100, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000, range_size_max_bytes=40_000
-)
-_INDEX_ROWS_MIN = 1_000_000
-"""No segment gets an index: the simulator is about order and visibility, which an index does not change."""
+_INDEX_ROWS_MIN = 8
+"""Small segments go without an index here too, and the others are exchanged for an indexed copy."""
 
 
 class Role(Protocol):
@@ -98,17 +95,17 @@ class Role(Protocol):
 class System:
     """Made and used on one virtual loop. ``scratch``: a directory for files on their way."""
 
-    def __init__(self, chance: Chance, trace: Trace, clock: VirtualClock, scratch: Path) -> None:
-        self.clock = clock
+    def __init__(self, chance: Chance, trace: Trace, scratch: Path) -> None:
+        self.clocks = {role: VirtualClock() for role in ("rootcoord", "datacoord", "indexcoord")}
         self.trace = trace
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._chance = chance
         self._scratch = scratch
         self._random = chance.stream("system")
-        self.network = Network(chance, trace.note)
+        self.network = Network(chance, trace)
         self.truth = Truth(trace.note)
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
-        self.records = Records(self.log.durable_end, trace.note)
+        self.records = Records(self.log.durable_end, trace)
         self.meta = SimMeta(chance, self._guarded(self.records.observe))
         self.store = MemoryStore(chance)
         self.handles = {name: Handle(name, self.network) for name in ROLES}
@@ -122,11 +119,12 @@ class System:
         self._lives: dict[str, Life] = {}
         self._running: dict[str, Role] = {}
         self._supervisors: list[asyncio.Task[None]] = []
+        self._beating: list[asyncio.Task[None]] = []
         self._oracle: TimestampOracle | None = None
         self._datanodes: dict[str, Handle] = {}
         self._born = 0
         self._verbs: dict[str, Verbs] = {}
-        self._ready = {name: asyncio.Event() for name in (*ROLES, "pipeline")}
+        self._ready = {name: asyncio.Event() for name in (*ROLES, PIPELINE)}
 
     async def start(self) -> None:
         for name in ROLES:
@@ -185,21 +183,31 @@ class System:
     # disasters
 
     def crash(self, name: str) -> None:
-        self.trace.note(f"CRASH of {name}")
         self._lives[name].kill()
+
+    def waylay(self, name: str, passages: int) -> None:
+        """Crash a role when it has touched the world that often: between any two of its steps."""
+        self._lives[name].waylay(passages)
+
+    def hold_appends(self, name: str) -> None:
+        """What the role that runs now appends does not arrive in the log until `SimLog.let_go`."""
+        self.log.hold(self._lives[name])
+
+    def step_clocks(self, milliseconds: int) -> None:
+        """All wall clocks jump, as those of one machine do."""
+        for clock in self.clocks.values():
+            clock.step_ms(milliseconds)
 
     async def restart(self, name: str) -> None:
         """Stop a role in an orderly way, as `elanus restart-role` does; its supervisor starts the next."""
         role = self._running.pop(name, None)
         if role is None or self._lives[name].is_over:
             return
-        self.trace.note(f"RESTART of {name}")
         self.handles[name].down()
         await role.stop()
         self._lives[name].retire()
 
     def crash_all(self) -> None:
-        self.trace.note("CRASH of all roles")
         for name in ROLES:
             self._lives[name].kill()
 
@@ -210,12 +218,11 @@ class System:
         self.truth.cut(self.log.lose_power())
 
     def crash_pipeline(self) -> None:
-        self.trace.note("CRASH of the pipeline")
-        self._lives["pipeline"].kill()
+        self._lives[PIPELINE].kill()
 
     def stall_pipeline(self, seconds: float) -> None:
         """It is taken for dead and replaced; later it goes on where it was."""
-        life = self._lives["pipeline"]
+        life = self._lives[PIPELINE]
         if life.is_over:
             return
         self.trace.note(f"STALL of {life.name}")
@@ -266,15 +273,16 @@ class System:
 
     async def _supervise_pipeline(self) -> None:
         while True:
-            life = self._new_life("pipeline")
-            node = self._build_datanode(life)
+            life = self._new_life(PIPELINE)
+            node = self._build_pipeline(life)
             handle = Handle(life.name, self.network)
             handle.up(node, life)
             self._datanodes[life.name] = handle
             running = asyncio.ensure_future(node.run())
-            self._ready["pipeline"].set()
+            self._beating.append(asyncio.ensure_future(node.register_again_and_again()))
+            self._ready[PIPELINE].set()
             await asyncio.wait([running, life.ended], return_when=asyncio.FIRST_COMPLETED)
-            self._ready["pipeline"].clear()
+            self._ready[PIPELINE].clear()
             if running.done() and (error := running.exception()) is not None:
                 died = InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}")
                 self.fail(died)
@@ -323,7 +331,7 @@ class System:
 
     def _build_rootcoord(self, life: Life) -> RootCoord:
         meta = self.meta.handle(life)
-        self._oracle = TimestampOracle(meta, self.clock, window_ms=3000, update_ms=250)
+        self._oracle = TimestampOracle(meta, self.clocks["rootcoord"], window_ms=3000, update_ms=250)
         return RootCoord(
             meta,
             self.log.handle(life),
@@ -340,7 +348,7 @@ class System:
             DataState(self.meta.handle(life)),
             Manifests(self.store, self._offload),
             self.log.handle(life),
-            self.clock,
+            self.clocks["datacoord"],
             self._root(life),
             self._proxies(life),
             lambda address: client(life, self._datanodes[address], DataNodeApi),
@@ -352,7 +360,7 @@ class System:
             ),
             JobLedger(
                 self.meta.handle(life),
-                self.clock,
+                self.clocks["datacoord"],
                 lambda address: client(life, self._datanodes[address], PipelineApi),
                 LedgerPolicy(jobs_max=100, age_max_s=3600),
             ),
@@ -361,7 +369,7 @@ class System:
     def _build_indexcoord(self, life: Life) -> IndexCoord:
         return IndexCoord(
             IndexState(self.meta.handle(life)),
-            self.clock,
+            self.clocks["indexcoord"],
             self.store,
             self._offload,
             self._root(life),
@@ -396,7 +404,8 @@ class System:
         self._verbs[name] = Verbs(proxy, nodes, self.reads())
         return proxy
 
-    def _build_datanode(self, life: Life) -> DataNode:
+    def _build_pipeline(self, life: Life) -> PipelineProcess:
         log = self.log.handle(life)
         jobs = Jobs(life, log, self.store, self._scratch, self._chance)
-        return DataNode(NodeID(1000 + self._born), life.name, log, self._data(life), jobs, _DATANODE_POLICY)
+        node_id = NodeID(1000 + self._born)
+        return PipelineProcess(node_id, life, log, self._data(life), self._index(life), jobs)

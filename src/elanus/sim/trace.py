@@ -1,33 +1,48 @@
-"""What happened in a run, in order: for the hash that tells two runs apart, and for the story of a row."""
+"""What happened in a run, in order, and counted.
+
+The hash of it tells two runs apart; a finding is told by the events about its rows; the counts make the
+summary.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from elanus.sim.scenario import Fault
 
 
 class Trace:
     """Events in virtual time. ``keys``: the primary keys an event is about."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._events: list[tuple[float, str, frozenset[int]]] = []
-        self._hash = hashlib.sha256()
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._events: list[tuple[float, str, Iterable[int]]] = []
+        self.counts: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._events)
 
     def note(self, text: str, keys: Iterable[int] = ()) -> None:
-        now_s = self._loop.time()
-        self._hash.update(f"{now_s:.6f} {text}\n".encode())
-        self._events.append((now_s, text, frozenset(keys)))
+        self._events.append((self._now_s(), text, keys))
+
+    def met(self, fault: Fault) -> None:
+        """A fault has struck."""
+        self.faults[fault.kind] += 1
+        target = f" {fault.target}" if fault.target else ""
+        self.note(f"FAULT {fault.kind}{target}")
+
+    def count(self, what: str) -> None:
+        self.counts[what] += 1
 
     def digest(self) -> str:
-        return self._hash.hexdigest()
+        told = "".join(f"{at_s:.6f} {text}\n" for at_s, text, _ in self._events)
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def story(self, keys: Iterable[int], events_max: int = 200) -> list[str]:
         """The events about these keys, and those about no key (crashes, commits, versions); the last ones."""
         wanted = frozenset(keys)
-        told = [event for event in self._events if not event[2] or event[2] & wanted]
+        told = [event for event in self._events if not event[2] or not wanted.isdisjoint(event[2])]
         return [f"{at_s:9.4f} s  {text}" for at_s, text, _ in told[-events_max:]]

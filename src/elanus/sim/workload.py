@@ -1,14 +1,16 @@
 """The clients: what they do, and what they make of the answers.
 
-Each client goes on as long as the run lasts, with a pause between two operations. A write that failed may
-have had its effect or not; only what was acknowledged is counted on. Every answer goes to the judge.
+Each client carries out its operations one after the other, each at its time or as soon as the one before
+has ended. A write that failed may have had its effect or not; only what was acknowledged is counted on.
+Every answer goes to the judge.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -23,15 +25,15 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
 from elanus.proxy.cache import CachedCollection
 from elanus.rpc.rootcoord import NewCollection
-from elanus.sim.judge import Acknowledged, Judge
-from elanus.sim.system import PROXIES, System
+from elanus.sim.judge import Acknowledged, Answer, Judge
+from elanus.sim.plan import COLLECTIONS, PROXIES
+from elanus.sim.scenario import Operation
+from elanus.sim.system import System
 from elanus.sim.truth import KEY, VALUE
 from elanus.sim.verbs import Verbs
 
 T = TypeVar("T")
 
-SHARDS = {"alpha": 2, "beta": 1}
-"""The collections, and how many shards each has."""
 PARTITION = "p1"
 KEYS = 400
 _ROWS_MAX = 12
@@ -44,24 +46,11 @@ _LEVELS = (
     ConsistencyLevel.BOUNDED,
     ConsistencyLevel.EVENTUALLY,
 )
-_INDEX = {"index_type": "FLAT", "metric_type": "L2"}
-WEIGHTS = {
-    "insert": 30,
-    "upsert": 12,
-    "delete": 10,
-    "delete_where": 3,
-    "flush": 4,
-    "count": 14,
-    "query": 14,
-    "query_where": 5,
-    "search": 6,
-    "renew_partition": 2,
-    "renew_collection": 0.5,
-    "reload": 0.7,
-}
+_INDEX = {"index_type": "HNSW", "metric_type": "L2", "M": "4", "efConstruction": "16"}
+_REMEMBERED = 20
 
 
-def _schema(name: str) -> CollectionSchema:
+def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
     return CollectionSchema(
         name,
@@ -74,29 +63,27 @@ def _schema(name: str) -> CollectionSchema:
 
 
 class Client:
-    """``values`` gives every row written in the run a value of its own."""
+    """``number`` is what its operations name it by."""
 
-    def __init__(
-        self, name: str, system: System, judge: Judge, random_: random.Random, values: Callable[[], int]
-    ) -> None:
-        self.name = name
-        self.operations = 0
+    def __init__(self, number: int, system: System, judge: Judge, random_: random.Random) -> None:
+        self.name = f"client {number}"
         self._system = system
         self._judge = judge
         self._random = random_
-        self._value = values
+        self._number = 0
         self._session: dict[str, Timestamp] = {}
+        self._answers: dict[str, deque[Answer]] = {}
 
-    async def run(self, until_s: float, pause_s: float) -> None:
+    async def run(self, operations: Iterable[Operation], seed: int) -> None:
         loop = asyncio.get_running_loop()
-        while loop.time() < until_s:
-            await asyncio.sleep(self._random.uniform(0, 2 * pause_s))
-            (kind,) = self._random.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))
-            await self.operate(kind, self._random.choice(tuple(SHARDS)))
+        for operation in operations:
+            await asyncio.sleep(operation.at_s - loop.time())
+            self._random, self._number = random.Random(f"{seed}/{operation.number}"), operation.number
+            self._system.trace.count(operation.kind)
+            await self.operate(operation.kind, operation.collection)
 
     async def operate(self, kind: str, collection: str, *how: object) -> bool:
         """One operation; whether it succeeded. ``how``: its arguments. Raises `InvariantBroken`."""
-        self.operations += 1
         what = f"{self.name}: {kind} {collection}"
         self._system.trace.note(f"{what} …")
         try:
@@ -120,9 +107,9 @@ class Client:
 
     async def _write(self, name: str, *, replaces: bool) -> str:
         keys = self._random.sample(range(KEYS), self._random.randint(1, _ROWS_MAX))
-        values = [self._value() for _ in keys]
+        values = [16 * self._number + place for place in range(len(keys))]
         partition = PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
-        rows = _rows(keys, values)
+        rows = rows_of(keys, values)
         self._system.trace.note(f"{self.name}: writes {keys} with {values} into {partition}", keys)
         cached, ts = await self._system.ask(
             self._proxy(), "write", lambda verbs: verbs.write(name, partition, rows, replaces=replaces)
@@ -162,17 +149,34 @@ class Client:
         return f"{count} at {result.ts}"
 
     async def _query(self, name: str, level: ConsistencyLevel | None = None) -> str:
-        cached, result = await self._read(name, (KEY, VALUE), f"{KEY} >= 0", level)
-        keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
-        self._judge.check_rows(cached, result.ts, keys, values)
-        return f"{len(keys)} rows at {result.ts}"
+        return await self._query_all(name, None, level)
 
     async def _query_where(self, name: str, level: ConsistencyLevel | None = None) -> str:
-        bound = self._random.randrange(1, 1 + self._value())
-        cached, result = await self._read(name, (KEY, VALUE), f"{VALUE} < {bound}", level)
-        keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
+        return await self._query_all(name, self._random.randrange(1, 16 * self._number + 2), level)
+
+    async def _query_all(self, name: str, bound: int | None, level: ConsistencyLevel | None) -> str:
+        text = f"{KEY} >= 0" if bound is None else f"{VALUE} < {bound}"
+        cached, result = await self._read(name, (KEY, VALUE), text, level)
+        answer = Answer(cached.collection_id, result.ts, bound, _pairs(result))
+        keys, values = [key for key, _ in answer.rows], [value for _, value in answer.rows]
         self._judge.check_rows(cached, result.ts, keys, values, bound)
-        return f"{len(keys)} rows below {bound} at {result.ts}"
+        self._answers.setdefault(name, deque(maxlen=_REMEMBERED)).append(answer)
+        return f"{len(answer.rows)} rows{'' if bound is None else f' below {bound}'} at {result.ts}"
+
+    async def _query_again(self, name: str) -> str:
+        """Read once more as of a moment that was read before."""
+        if name not in self._answers:
+            return "nothing was read yet"
+        before = self._random.choice(self._answers[name])
+        text = f"{KEY} >= 0" if before.bound is None else f"{VALUE} < {before.bound}"
+        pinned = ReadConsistency(None, before.ts, pinned=True)
+        request = Query(DEFAULT_DATABASE, name, (), text, (KEY, VALUE), None, 0, pinned)
+        cached, result = await self._system.ask(self._proxy(), "query", lambda verbs: verbs.query(request))
+        if cached.collection_id != before.collection_id:
+            return "another collection has its name now"
+        self._system.trace.count("reads repeated")
+        self._judge.check_repeated(before, result.ts, _pairs(result))
+        return f"again {len(before.rows)} rows at {before.ts}"
 
     async def _search(self, name: str, level: ConsistencyLevel | None = None) -> str:
         level, consistency = self._consistency(name, level)
@@ -189,6 +193,7 @@ class Client:
 
         cached, result, ticked = await self._system.ask(self._proxy(), "search", search)
         self._judge.check_moment(cached, result.ts, level, session, since, ticked)
+        self._system.trace.count("reads judged")
         self._judge.check_rows(cached, result.ts, result.ids.to_pylist(), None)
         return f"{len(result.ids)} hits at {result.ts}"
 
@@ -207,6 +212,7 @@ class Client:
         cached, result, ticked = await self._system.ask(self._proxy(), "query", query)
         self._judge.check_moment(cached, result.ts, level, session, since, ticked)
         self._system.check_node()
+        self._system.trace.count("reads judged")
         return cached, result
 
     def _consistency(
@@ -235,7 +241,9 @@ class Client:
                 return
 
     async def _create(self, name: str) -> str:
-        new = NewCollection(DEFAULT_DATABASE, _schema(name), SHARDS[name], ConsistencyLevel.BOUNDED, {})
+        new = NewCollection(
+            DEFAULT_DATABASE, schema_of(name), COLLECTIONS[name], ConsistencyLevel.BOUNDED, {}
+        )
         root = self._system.roles_of_clients.root
         await self._define("create", lambda: root.create_collection(new))
         await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
@@ -319,12 +327,19 @@ class Client:
         return await self._system.ask(self._proxy(), what, lambda verbs: verbs.define(what, work))
 
     def _proxy(self) -> str:
-        return self._random.choice(tuple(PROXIES))
+        return self._random.choice(PROXIES)
 
 
-def _rows(keys: list[int], values: list[int]) -> pa.RecordBatch:
+def _pairs(result: QueryResult) -> tuple[tuple[int, int], ...]:
+    """Keys with their values."""
+    keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
+    return tuple(zip(keys, values, strict=True))
+
+
+def rows_of(keys: list[int], values: list[int]) -> pa.RecordBatch:
+    """Rows of a collection of `schema_of`."""
     vectors = np.array([[value, key] for key, value in zip(keys, values, strict=True)], dtype=np.float32)
-    schema = _schema("").arrow_schema
+    schema = schema_of("").arrow_schema
     flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field("vector").type)
     columns = [pa.array(keys, pa.int64()), pa.array(values, pa.int64()), flat]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -28,7 +28,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.storage.parquet import BinlogWriter, file_metadata, opened, rows_per_group
+from elanus.storage.parquet import BinlogWriter, file_metadata, opened, rows_per_group, worth_threads
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import CorruptObject, ObjectStore
 
@@ -119,7 +119,8 @@ def read_columns(store: ObjectStore, source: Files, names: Sequence[str]) -> pa.
     for file in _files(source):
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, names)
-            tables.append(parquet.read(columns=list(names)).select(list(names)))
+            table = parquet.read(columns=list(names), use_threads=worth_threads(parquet))
+            tables.append(table.select(list(names)))
     return with_commit_ts(pa.concat_tables(tables), source)
 
 

@@ -18,7 +18,7 @@ from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.schema import TIMESTAMP_FIELD, FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
-from elanus.storage.parquet import ROW_GROUP_ROWS_MAX, BinlogWriter, file_metadata, opened
+from elanus.storage.parquet import ROW_GROUP_ROWS_MAX, BinlogWriter, file_metadata, opened, worth_threads
 from elanus.storage.paths import DELTA_LOG
 from elanus.storage.port import ObjectStore
 
@@ -61,4 +61,5 @@ def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
     Raises `ObjectMissing` and `CorruptObject` naming the file.
     """
     with opened(store, file.path, DELTA_LOG) as parquet:
-        return parquet.read(columns=[PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN])
+        columns = [PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN]
+        return parquet.read(columns=columns, use_threads=worth_threads(parquet))

@@ -39,6 +39,7 @@ from elanus.storage.port import CorruptObject, ObjectStore
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 ROW_GROUP_ROWS_MAX = 16_384
 _ZSTD_LEVEL = 1
+_THREADS_ROWS_MIN = 4096
 _KEY_PREFIX = "elanus."
 
 
@@ -166,10 +167,15 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
     try:
         # of a store behind a network, neighbouring pieces are fetched together
         with pq.ParquetFile(data, page_checksum_verification=True, pre_buffer=remote) as file:
-            _check_header(path, kind, file.schema_arrow.metadata or {})
+            _check_header(path, kind, file.metadata.metadata or {})
             yield file
     except (pa.ArrowException, OSError) as error:
         raise CorruptObject(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def worth_threads(file: pq.ParquetFile) -> bool:
+    """Whether reading gains from several threads: handing a small file to them costs more than it saves."""
+    return bool(file.metadata.num_rows >= _THREADS_ROWS_MIN)
 
 
 def _check_header(path: str, kind: str, metadata: Mapping[bytes, bytes]) -> None:

@@ -9,24 +9,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elanus.core import packs, ticks
 from elanus.core.catalog import Checkpoint
-from elanus.core.timestamps import Timestamp
+from elanus.core.quota import OpenSegment
+from elanus.core.segments import SegmentState
+from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.coord import DataCoord
+from elanus.datacoord.flushing import Flushing
+from elanus.datacoord.quota import QuotaDesk
 from elanus.proxy import reads
 from elanus.proxy.proxy import Proxy
 from elanus.proxy.queues import DmQueue
 from elanus.proxy.writes import LogWriter
 from elanus.querynode.collection import Collection
 from elanus.querynode.deletes import DeleteBuffer
+from elanus.querynode.node import QueryNode
 from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
+from elanus.rootcoord.lifecycle import Lifecycle
 from elanus.rpc.querynode import SealedSegmentsChange
+from elanus.sim.run import run_seed
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -97,11 +105,11 @@ def switched_before_the_load(patch: pytest.MonkeyPatch) -> None:
             channel.release(missing)
         announce(self, replace(change, online=tuple(s for s in change.online if s in there)))
 
-    async def not_loaded(self: Any, target: Any, segments: Any) -> None:
+    async def not_loaded(self: Any, node_id: Any, segment_ids: Any, target: Any) -> None:
         return None
 
     patch.setattr(Collection, "announce", early)
-    patch.setattr("elanus.querycoord.loader.CollectionLoader._load", not_loaded)
+    patch.setattr("elanus.querycoord.replica.Replica._load", not_loaded)
 
 
 def growing_copy_kept(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +124,7 @@ def deletes_forgotten_on_handoff(patch: pytest.MonkeyPatch) -> None:
 
 def delta_logs_not_read(patch: pytest.MonkeyPatch) -> None:
     """A sealed segment is loaded without the deletes that lie in files."""
-    patch.setattr("elanus.querynode.sealed.read_delta_log", lambda store, file: _no_deletes(store, file))
+    patch.setattr("elanus.querynode.delta_logs.read_delta_log", lambda store, file: _no_deletes(store, file))
 
 
 def _no_deletes(store: Any, file: Any) -> Any:
@@ -225,6 +233,126 @@ def merged_blocks_lose_deletes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elanus.querynode.growing._joined_deletes", lambda parts: None)
 
 
+def service_time_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A query node says that it has come a second further than it has."""
+    served = QueryNode.service_time
+
+    def ahead(self: QueryNode, collection_id: Any) -> Timestamp:
+        return Timestamp(served(self, collection_id) + (1000 << LOGICAL_BITS))
+
+    patch.setattr(QueryNode, "service_time", ahead)
+
+
+def timestamp_given_twice(patch: pytest.MonkeyPatch) -> None:
+    """Of two who ask the oracle in one millisecond, the second gets what the first got."""
+    allocate = tso.TimestampOracle.allocate
+
+    def twice(self: tso.TimestampOracle, count: int = 1) -> Timestamp:
+        ts = allocate(self, count)
+        last = self.__dict__.setdefault("last", ts)
+        if ts >> LOGICAL_BITS == last >> LOGICAL_BITS:
+            return last
+        self.__dict__["last"] = ts
+        return ts
+
+    patch.setattr(tso.TimestampOracle, "allocate", twice)
+
+
+def pin_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A read that is pinned to a moment is answered as of now."""
+    read_timestamp = reads.Reader._read_timestamp
+
+    def unpinned(self: reads.Reader, cached: Any, consistency: Any, timeout_s: Any) -> Timestamp:
+        return read_timestamp(self, cached, replace(consistency, pinned=False), timeout_s)
+
+    patch.setattr(reads.Reader, "_read_timestamp", unpinned)
+
+
+def deleted_is_deleted_at_any_time(patch: pytest.MonkeyPatch) -> None:
+    """Reads of the past do not see rows that were deleted since."""
+    from elanus.querynode import visible
+
+    see = visible.visible
+
+    def gone(row_ts: Any, deleted_ts: Any, read_ts: Timestamp) -> Any:
+        return see(row_ts, deleted_ts, read_ts) & (
+            True if deleted_ts is None else deleted_ts == MAX_TIMESTAMP
+        )
+
+    patch.setattr(visible, "visible", gone)
+
+
+def values_of_the_neighbour(patch: pytest.MonkeyPatch) -> None:
+    """Of the rows of a sealed segment, each is answered with the value of the next one."""
+    from elanus.querynode.block import Block
+
+    take = Block.take
+
+    def shifted(self: Block, name: str, rows: Any) -> Any:
+        return take(self, name, (rows + 1) % self.rows if name == "value" else rows)
+
+    patch.setattr(Block, "take", shifted)
+
+
+def flushing_segments_reopened(patch: pytest.MonkeyPatch) -> None:
+    """When a data node is lost, what it was flushing takes rows again."""
+
+    async def reopen(self: Flushing) -> None:
+        self._ordered.clear()
+        given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
+        await self._state.put([replace(s, state=SegmentState.GROWING) for s in given_up])
+
+    patch.setattr(Flushing, "give_up", reopen)
+
+
+def quota_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """What a segment has promised already does not make it fuller."""
+    patch.setattr(
+        QuotaDesk, "_open", lambda self, info: OpenSegment(info.segment_id, info.max_rows - info.rows)
+    )
+
+
+def checkpoint_committed_unsynced(patch: pytest.MonkeyPatch) -> None:
+    """A commit trusts that the log has kept what the data node has read."""
+    commit = Commits.commit
+
+    async def unsynced(self: Commits, range_: Any) -> None:
+        class Trusting:
+            async def sync(self, pchannel: str) -> None:
+                return None
+
+        self._log = Trusting()  # type: ignore[assignment]
+        await commit(self, range_)
+
+    patch.setattr(Commits, "commit", unsynced)
+
+
+def drop_not_told(patch: pytest.MonkeyPatch) -> None:
+    """A collection leaves the catalog, and nobody else hears of it."""
+
+    async def quiet(self: Lifecycle, database: str, name: str) -> None:
+        found = self._catalog.collection(database, name)
+        await self._catalog.put(replace(found, dropped=found.created))
+
+    patch.setattr(Lifecycle, "drop_collection", quiet)
+
+
+def notices_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """What was loaded once is not looked at again: no handoff comes."""
+    from elanus.querycoord.loader import CollectionLoader
+
+    patch.setattr(CollectionLoader, "wake", lambda self: None)
+
+
+def early_tick_not_guarded(patch: pytest.MonkeyPatch) -> None:
+    """A read asks for a tick in the background, and nobody handles that rootcoord is down."""
+
+    async def unguarded(self: Proxy, pchannels: Any, at_least: Timestamp) -> None:
+        await self.coordinators.root.tick_now(pchannels, at_least)
+
+    patch.setattr(Proxy, "_asked_tick", unguarded)
+
+
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
@@ -251,4 +379,50 @@ BUGS = (
     Bug("finished before written", finished_before_it_is_written, frozenset({"TT2"})),
     Bug("guarantee not waited for", guarantee_not_waited_for, frozenset({"CON1"})),
     Bug("merged blocks lose deletes", merged_blocks_lose_deletes, frozenset({"DEL1", "VIS2"})),
+    Bug("service time ahead", service_time_ahead, frozenset({"TT3"})),
+    Bug("timestamp given twice", timestamp_given_twice, frozenset({"TT4"})),
+    Bug("pin forgotten", pin_forgotten, frozenset({"VIS3"})),
+    Bug("deleted is deleted at any time", deleted_is_deleted_at_any_time, frozenset({"VIS1", "VIS3"})),
+    Bug("values of the neighbour", values_of_the_neighbour, frozenset({"VIS4"})),
+    Bug("flushing segments reopened", flushing_segments_reopened, frozenset({"SEG2"})),
+    Bug("quota not counted", quota_not_counted, frozenset({"SEG4"})),
+    Bug("checkpoint committed unsynced", checkpoint_committed_unsynced, frozenset({"CKPT2"})),
+    Bug("drop not told", drop_not_told, frozenset({"DDL1"})),
+    Bug("notices not waited for", notices_not_waited_for, frozenset({"LIVE1"})),
+    Bug("early tick not guarded", early_tick_not_guarded, frozenset({"LIVE2"})),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """What came of a bug: the invariant it was found under ("" if none), and what else was found before."""
+
+    broken: str
+    tells_a_story: bool
+    others: tuple[str, ...]
+
+
+def hunt(name: str) -> Hunt:
+    """Plant the bug of that name and run seeds until one finds it."""
+    (bug,) = (bug for bug in BUGS if bug.name == name)
+    others: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        bug.plant(patch)
+        for seed in range(bug.first_seed, bug.first_seed + bug.seeds):
+            outcome = run_seed(seed)
+            if outcome.broken in bug.found_as:
+                return Hunt(outcome.broken, bool(outcome.story), tuple(others))
+            others.append(outcome.broken)
+    return Hunt("", False, tuple(others))
+
+
+def table() -> str:
+    """The table of the reliability page."""
+    rows = [f"| {bug.name} | {', '.join(sorted(bug.found_as))} |" for bug in BUGS]
+    return "\n".join(["| bug | found as |", "|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    page = Path(__file__).parents[3] / "docs" / "reliability.md"
+    before, _, rest = page.read_text().partition("| bug | found as |")
+    page.write_text(before + table() + rest[rest.index("\n\n") + 1 :])

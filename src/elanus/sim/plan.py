@@ -1,0 +1,173 @@
+"""From a seed to a scenario.
+
+Everything is drawn here, and from the seed alone. How often each kind of fault occurs differs from seed to
+seed (some kinds not at all, some twice as often): a bug that shows only while one part is undisturbed and
+another is not would never be met by an even rain of everything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
+
+COLLECTIONS = {"alpha": 2, "beta": 1}
+"""The collections, and how many shards each has."""
+PROXIES = ("proxy-1", "proxy-2")
+ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
+PIPELINE = "pipeline"
+
+STRUCK = (
+    "announce",
+    "build_index",
+    "channel_dropped",
+    "commit_range",
+    "create_collection",
+    "create_partition",
+    "drop_collection",
+    "drop_partition",
+    "flush",
+    "give_back_quota",
+    "load",
+    "load_segment",
+    "register_datanode",
+    "release",
+    "watch_channels",
+    "watch_vchannel",
+    "write",
+)
+"""Calls that change something for good: the moments at which a fault is worth most."""
+
+OPERATIONS: Mapping[str, float] = {
+    "insert": 30,
+    "upsert": 12,
+    "delete": 10,
+    "delete_where": 3,
+    "flush": 4,
+    "count": 13,
+    "query": 12,
+    "query_where": 5,
+    "query_again": 5,
+    "search": 6,
+    "renew_partition": 2,
+    "renew_collection": 0.5,
+    "reload": 0.7,
+}
+"""What clients do, and how often."""
+
+_K = FaultKind
+FAULTS: Mapping[FaultKind, float] = {
+    _K.CRASH: 1.5,
+    _K.CRASH_SOON: 1.0,
+    _K.CRASH_ALL: 0.5,
+    _K.CRASH_PIPELINE: 0.5,
+    _K.STALL_PIPELINE: 0.8,
+    _K.RESTART: 1.0,
+    _K.LOSE_POWER: 0.4,
+    _K.STEP_CLOCK: 0.5,
+    _K.SKEW_CLOCK: 0.3,
+    _K.PARTITION: 0.7,
+    _K.LOSE_CALL: 40,
+    _K.LOSE_ANSWER: 40,
+    _K.DOUBLE_CALL: 40,
+    _K.DELAY_CALL: 60,
+    _K.DELAY_ANSWER: 60,
+    _K.CRASH_CALLER: 2,
+    _K.CRASH_CALLEE: 2,
+    _K.LOG_FULL: 2,
+    _K.LOG_SLOW: 30,
+    _K.CRASH_APPENDING: 3,
+    _K.META_SLOW: 30,
+    _K.STORE_FULL: 1,
+    _K.STORE_AWAY: 1,
+    _K.JOB_FAILED: 1.5,
+    _K.JOB_TWICE: 4,
+    _K.JOB_SLOW: 2,
+}
+"""How many of each a run has in the mean."""
+_INTENSITIES = (0.0, 0.5, 1.0, 1.0, 2.0)
+_FIRST_FAULT_S = 3.0
+_STEPS_MS = (-86_400_000, -5_000, -200, 200, 2_000, 86_400_000)
+_SKEWS_MS = (-3_000, -100, 100, 3_000)
+_PICKY = 0.3
+"""The share of faults of calls that wait for one of `STRUCK`."""
+_ALWAYS_PICKY = frozenset({_K.CRASH_CALLER, _K.CRASH_CALLEE})
+_OF_CALLS = frozenset({_K.LOSE_CALL, _K.LOSE_ANSWER, _K.DOUBLE_CALL, _K.DELAY_CALL, _K.DELAY_ANSWER})
+_SECONDS_MAX: Mapping[FaultKind, float] = {
+    _K.DELAY_CALL: 0.8,
+    _K.DELAY_ANSWER: 0.8,
+    _K.DOUBLE_CALL: 2.0,
+    _K.CRASH_CALLER: 0.02,
+    _K.CRASH_CALLEE: 0.02,
+    _K.LOG_SLOW: 0.5,
+    _K.META_SLOW: 0.3,
+    _K.JOB_SLOW: 6.0,
+    _K.STALL_PIPELINE: 12.0,
+    _K.PARTITION: 4.0,
+}
+_STEPS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What scenarios are like. ``pause_s``: the mean between two operations of a client."""
+
+    clients: int = 4
+    work_s: float = 54.0
+    pause_s: float = 0.66
+    faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
+
+
+CALM = Profile(faults={})
+"""Nothing goes wrong."""
+_USUAL = Profile()
+
+
+def draw(seed: int, profile: Profile = _USUAL) -> Scenario:
+    """The scenario of a seed: the same one, always and everywhere."""
+    operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
+    faults = sorted(_faults(seed, profile), key=lambda f: (f.at_s, f.kind, f.target))
+    return Scenario(seed, profile.work_s, tuple(operations), tuple(faults))
+
+
+def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
+    number = 0
+    for client in range(profile.clients):
+        chance = random.Random(f"{seed}/client {client}")
+        at_s = 0.0
+        while (at_s := at_s + chance.uniform(0, 2 * profile.pause_s)) < profile.work_s:
+            number += 1
+            (kind,) = chance.choices(tuple(OPERATIONS), tuple(OPERATIONS.values()))
+            yield Operation(at_s, client, kind, chance.choice(tuple(COLLECTIONS)), number)
+
+
+def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
+    for kind, mean in profile.faults.items():
+        chance = random.Random(f"{seed}/{kind}")
+        rate = mean * chance.choice(_INTENSITIES) / (profile.work_s - _FIRST_FAULT_S)
+        at_s = _FIRST_FAULT_S
+        while rate and (at_s := at_s + chance.expovariate(rate)) < profile.work_s:
+            yield Fault(at_s, kind, _target(kind, chance), _amount(kind, chance))
+
+
+def _target(kind: FaultKind, chance: random.Random) -> str:
+    if kind in (_K.CRASH, _K.CRASH_SOON, _K.RESTART):
+        return chance.choice(ROLES)
+    if kind is _K.SKEW_CLOCK:
+        return chance.choice(("rootcoord", "datacoord", "indexcoord"))
+    if kind is _K.PARTITION:
+        return "|".join(chance.sample((*ROLES, PIPELINE), 2))
+    picky = kind in _ALWAYS_PICKY or (kind in _OF_CALLS and chance.random() < _PICKY)
+    return chance.choice(STRUCK) if picky else ""
+
+
+def _amount(kind: FaultKind, chance: random.Random) -> float:
+    if kind is _K.STEP_CLOCK:
+        return chance.choice(_STEPS_MS)
+    if kind is _K.SKEW_CLOCK:
+        return chance.choice(_SKEWS_MS)
+    if kind is _K.CRASH_SOON:
+        return chance.randrange(_STEPS_MAX)
+    return round(chance.random() * _SECONDS_MAX.get(kind, 0.0), 6)

@@ -1,0 +1,150 @@
+"""A scenario: everything that clients do and everything that goes wrong in a run, written down beforehand.
+
+A seed is drawn out into a scenario (`elanus.sim.plan`), and the scenario is what runs. So a run that finds
+something can be cut down: leave operations and faults out, run what is left, keep what still fails
+(`elanus.sim.shrink`). Each operation draws its details from its own number, so leaving one out does not
+change the others. A scenario is a file of JSON: `elanus sim --replay FILE` runs it.
+
+Faults stand at moments of virtual time. Some happen then; the others lie in wait for the next call, append,
+job or object that is of their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from elanus.core.errors import InvalidParameter
+
+
+class FaultKind(StrEnum):
+    """What can go wrong. The value says it to people, and stands in scenario files."""
+
+    CRASH = "crash"
+    CRASH_SOON = "crash after some steps"
+    CRASH_ALL = "crash of all roles"
+    CRASH_PIPELINE = "crash of the pipeline"
+    STALL_PIPELINE = "stall of the pipeline"
+    RESTART = "restart"
+    LOSE_POWER = "power lost"
+    STEP_CLOCK = "clock steps"
+    SKEW_CLOCK = "clock of one role is off"
+    PARTITION = "partition"
+    LOSE_CALL = "call lost"
+    LOSE_ANSWER = "answer lost"
+    DOUBLE_CALL = "call doubled"
+    DELAY_CALL = "call late"
+    DELAY_ANSWER = "answer late"
+    CRASH_CALLER = "crash of a caller"
+    CRASH_CALLEE = "crash of a callee"
+    LOG_FULL = "log full"
+    LOG_SLOW = "log slow"
+    CRASH_APPENDING = "crash while appending"
+    META_SLOW = "metadata slow"
+    STORE_FULL = "object store full"
+    STORE_AWAY = "object not readable"
+    JOB_FAILED = "job failed"
+    JOB_TWICE = "job done twice"
+    JOB_SLOW = "job slow"
+
+
+AT_ONCE = frozenset(
+    {
+        FaultKind.CRASH,
+        FaultKind.CRASH_SOON,
+        FaultKind.CRASH_ALL,
+        FaultKind.CRASH_PIPELINE,
+        FaultKind.STALL_PIPELINE,
+        FaultKind.RESTART,
+        FaultKind.LOSE_POWER,
+        FaultKind.STEP_CLOCK,
+        FaultKind.SKEW_CLOCK,
+        FaultKind.PARTITION,
+    }
+)
+"""Those that happen at their moment; the others wait for somebody to meet them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``target``: the role it strikes, two of them with ``|`` between, or the call it waits for ("": any).
+
+    ``amount``: seconds, or milliseconds of a clock, or steps; what the kind needs.
+    """
+
+    at_s: float
+    kind: FaultKind
+    target: str = ""
+    amount: float = 0.0
+
+    def __str__(self) -> str:
+        what = f"{self.kind} {self.target}".rstrip()
+        return f"{self.at_s:9.4f} s  {what}" + (f" ({self.amount:g})" if self.amount else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``number`` is its name, and what its details are drawn from."""
+
+    at_s: float
+    client: int
+    kind: str
+    collection: str
+    number: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.at_s:9.4f} s  client {self.client}: {self.kind} {self.collection} (number {self.number})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``seed``: of what is not written down, how long everything takes.
+
+    ``work_s``: when clients stop and faults end. ``power_cut``: whether, when all has come to rest, the
+    power goes once more. Operations and faults stand in the order of their times.
+    """
+
+    seed: int
+    work_s: float
+    operations: tuple[Operation, ...]
+    faults: tuple[Fault, ...]
+    power_cut: bool = True
+
+    def describe(self) -> list[str]:
+        """For people: everything that is to happen, in order."""
+        items: list[Operation | Fault] = [*self.operations, *self.faults]
+        lines = sorted(items, key=lambda item: item.at_s)
+        end = "then rest, a power cut, and rest again" if self.power_cut else "then rest"
+        return [*map(str, lines), f"{self.work_s:9.4f} s  {end}"]
+
+    def without(self, operations: Collection[Operation] = (), faults: Collection[Fault] = ()) -> Scenario:
+        """The scenario without these."""
+        gone_operations, gone_faults = frozenset(operations), frozenset(faults)
+        return Scenario(
+            self.seed,
+            self.work_s,
+            tuple(o for o in self.operations if o not in gone_operations),
+            tuple(f for f in self.faults if f not in gone_faults),
+            self.power_cut,
+        )
+
+
+def save(scenario: Scenario, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(scenario), indent=1) + b"\n")
+
+
+def load(file: Path) -> Scenario:
+    """Raises `InvalidParameter` for a file that is not there, or holds no scenario."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Scenario)
+    except OSError as error:
+        raise InvalidParameter(f"scenario {file} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise InvalidParameter(f"{file} holds no scenario: {error}") from error
