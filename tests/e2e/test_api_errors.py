@@ -135,7 +135,6 @@ UNSUPPORTED: dict[str, Request] = {
     "compaction": lambda c: c.compact(NAME),
     "users": lambda c: c.create_user("somebody", "A-password1"),
     "roles": lambda c: c.create_role("somebody"),
-    "two replicas": lambda c: c.load_collection(NAME, replica_number=2),
     "a sparse vector": lambda c: create_with(c, datatype=DataType.SPARSE_FLOAT_VECTOR),
     "a half-precision vector": lambda c: create_with(c, datatype=DataType.FLOAT16_VECTOR, dim=4),
     "an array": lambda c: create_with(
@@ -151,6 +150,6 @@ UNSUPPORTED: dict[str, Request] = {
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_what_is_not_supported_says_so_at_once(name: str, books: MilvusClient) -> None:
     began = time.monotonic()
-    with pytest.raises(MilvusException, match=r"not supported|needs as many query nodes"):
+    with pytest.raises(MilvusException, match="not supported"):
         UNSUPPORTED[name](books)
     assert time.monotonic() - began < SOON_S

@@ -94,6 +94,7 @@ class QueryCoord:
             if rest is not None:
                 await self._state.put(rest)
                 await loader.change(rest, await self._peers.root.alloc_timestamp(1))
+                await loader.narrow()
                 return
             await self._state.remove(collection_id)
             del self._loaders[collection_id]

@@ -19,7 +19,7 @@ from elanus.core.placement import NodeRoom, Piece, balance, place
 from elanus.core.replicas import check_enough, group_nodes
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet
-from elanus.querycoord.replica import Replica, room_of
+from elanus.querycoord.replica import Replica, load_request, room_of
 from elanus.querycoord.state import Load, LoadState, ReplicaRecord
 from elanus.querycoord.target import Target, find_target
 from elanus.rpc.datacoord import DataCoordApi
@@ -79,6 +79,21 @@ class CollectionLoader:
         """Serve other partitions from now on."""
         self.load, self._load_ts, self._initial = load, load_ts, None
         self.wake()
+
+    async def narrow(self) -> None:
+        """Partitions were released: no read that begins after this sees them.
+
+        A node that does not answer is told by the next look.
+        """
+        target = await self._target(self.load)
+        request = load_request(target, self.load.whole)
+        for node_id in {n for replica in self._replicas for n in replica.record.nodes}:
+            try:
+                node = self._peers.fleet.node(node_id)
+                await node.load_collection(request)
+                await node.set_partitions(self.collection_id, target.partition_ids)
+            except ElanusError as error:
+                _log.info("node not told of released partitions", node=node_id, error=error.message)
 
     async def stop(self) -> None:
         if self._task is not None:

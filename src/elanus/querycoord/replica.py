@@ -177,17 +177,7 @@ class Replica:
     ) -> None:
         """Follow the vchannels whose rows are led there, and those whose deletes its segments need."""
         node = self._fleet.node(node_id)
-        collection = target.collection
-        await node.load_collection(
-            LoadCollection(
-                self.collection_id,
-                collection.schema,
-                target.partition_ids,
-                tuple(FieldIndexSpec(i.field_id, i.index_id, i.params) for i in target.indexes),
-                collection.vchannels,
-                whole,
-            )
-        )
+        await node.load_collection(load_request(target, whole))
         for vchannel in _vchannels_of(node_id, layout, target):
             recovery = target.vchannel(vchannel)
             growing = tuple(m for m in recovery.growing if m.partition_id in target.partition_ids)
@@ -281,6 +271,19 @@ class Replica:
         if record != self.record:
             await self._state.put_replica(record)
             self.record = record
+
+
+def load_request(target: Target, whole: bool) -> LoadCollection:
+    """What a node is to serve of the collection."""
+    collection = target.collection
+    return LoadCollection(
+        collection.collection_id,
+        collection.schema,
+        target.partition_ids,
+        tuple(FieldIndexSpec(i.field_id, i.index_id, i.params) for i in target.indexes),
+        collection.vchannels,
+        whole,
+    )
 
 
 def room_of(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:

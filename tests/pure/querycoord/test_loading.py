@@ -287,6 +287,7 @@ async def test_releasing_a_partition_leaves_the_others() -> None:
     bench.set_data(recovery(TWO_PARTITIONS, IN_DEFAULT, IN_OTHER))
     await loaded(bench)
     await bench.coord.release(CID, (DEFAULT,))
+    assert bench.node.held[CID].partitions == (OTHER,), "when the call returns"
     await settle()
     assert bench.node.served() == {2}
     assert bench.node.held[CID].partitions == (OTHER,)
