@@ -114,8 +114,8 @@ class FileLog:
     def pchannels(self) -> Sequence[str]:
         return sorted(name for name, known in self._channels.items() if known.channel.view.end > START)
 
-    def size_bytes(self) -> int:
-        views = [known.channel.view for known in self._channels.values()]
+    def size_bytes(self, pchannel: str = "") -> int:
+        views = [c.channel.view for name, c in self._channels.items() if pchannel in ("", name)]
         return sum(span.end - span.base for view in views for span in view.spans)
 
     async def close(self) -> None:

@@ -88,8 +88,9 @@ class MemoryLog:
     def pchannels(self) -> Sequence[str]:
         return sorted(name for name, stream in self._streams.items() if stream.end > START)
 
-    def size_bytes(self) -> int:
-        return sum(entry.payload_bytes for stream in self._streams.values() for entry in stream.entries)
+    def size_bytes(self, pchannel: str = "") -> int:
+        streams = [stream for name, stream in self._streams.items() if pchannel in ("", name)]
+        return sum(entry.payload_bytes for stream in streams for entry in stream.entries)
 
     async def close(self) -> None:
         self._closed = True

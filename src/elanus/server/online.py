@@ -30,8 +30,7 @@ from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
-from elanus.log.files import FileLog, FileLogOptions
-from elanus.log.layout import pchannel_directory
+from elanus.log.port import Log
 from elanus.meta.sqlite import SqliteMeta
 from elanus.proxy.api import ComponentView
 from elanus.proxy.measures import Measures
@@ -62,7 +61,7 @@ from elanus.server.import_served import ServedImports
 from elanus.server.reads import CurrentReads
 from elanus.server.roles import RoleHost
 from elanus.server.settings import Settings
-from elanus.storage.objects import LocalStore, open_store
+from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
 _MB = 1024 * 1024
@@ -81,13 +80,15 @@ class Online:
 
     ``job_ended`` hears of the end of every Spark job, for the metrics.
 
-    Raises what opening the metadata and the log raise.
+    It closes the log when it stops. Raises what opening the metadata raises.
     """
 
     def __init__(
         self,
         settings: Settings,
         data_dir: DataDir,
+        log: Log,
+        store: ObjectStore,
         measures: Measures,
         job_ended: Callable[[JobEntry], None],
     ) -> None:
@@ -98,17 +99,8 @@ class Online:
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
         self.meta = SqliteMeta(self._paths.meta, fsync=settings.log.fsync)
-        self.log = FileLog(
-            self._paths.log,
-            FileLogOptions(
-                fsync=settings.log.fsync,
-                file_bytes_max=settings.log.file_size_mb * _MB,
-                sync_delay_ms=settings.log.sync_delay_ms,
-            ),
-        )
-        self.store = open_store(self._paths.store_url)
-        if isinstance(self.store, LocalStore):
-            self.store.discard_staged()
+        self.log = log
+        self.store = store
         self.roles = RoleHost()
         self._proxy_nodes = _proxy_nodes(settings.proxy.count)
         self._handles = {
@@ -198,10 +190,6 @@ class Online:
     def growing_bytes(self) -> int:
         node = self.current_node()
         return node.growing_bytes if node is not None else 0
-
-    def log_bytes(self, pchannel: str) -> int:
-        """The size of a pchannel's files."""
-        return sum(f.stat().st_size for f in pchannel_directory(self._paths.log, pchannel).glob("*"))
 
     # how each role is made
 

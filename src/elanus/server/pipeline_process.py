@@ -22,7 +22,6 @@ from elanus.datanode.flushes import SparkFlushes
 from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.datanode.node import DataNode, DataNodePolicy
 from elanus.indexnode.node import IndexNode
-from elanus.log.follower import FileLogFollower
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.rpc.carrier import RpcChannel, RpcServer
@@ -35,6 +34,7 @@ from elanus.rpc.jobbook import keep_reported
 from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.backends import LogFollower, log_url, open_follower, store_url
 from elanus.server.data_dir import paths_of
 from elanus.server.logs import configure_logging
 from elanus.server.settings import Settings
@@ -94,7 +94,7 @@ class _Pipeline:
         session = starting.result()
         self._runner = JobRunner(session)
         channel = RpcChannel(self._online)
-        log = FileLogFollower(self._paths.log, poll_ms=_LOG_POLL_MS)
+        log = await open_follower(self._settings, self._paths, poll_ms=_LOG_POLL_MS)
         serving = asyncio.ensure_future(self._serve(session, self._runner, channel, log))
         try:
             if not await _done_before(ended, serving):
@@ -122,17 +122,16 @@ class _Pipeline:
         session: PipelineSession,
         runner: JobRunner,
         channel: RpcChannel,
-        log: FileLogFollower,
+        log: LogFollower,
     ) -> None:
         await channel.ready(_ONLINE_WAIT_S)
         node_id = NodeID(await channel.client(RootCoordApi).alloc_ids(1))
-        flushes = SparkFlushes(runner, self._paths.log_url, self._paths.store_url, session.task_scratch)
+        objects = store_url(self._settings, self._paths)
+        flushes = SparkFlushes(runner, log_url(self._settings, self._paths), objects, session.task_scratch)
         datanode = DataNode(
             node_id, self._address, log, channel.client(DataCoordApi), flushes, _DATANODE_POLICY
         )
-        indexnode = IndexNode(
-            runner, self._paths.store_url, session.task_scratch, threads=os.cpu_count() or 1
-        )
+        indexnode = IndexNode(runner, objects, session.task_scratch, threads=os.cpu_count() or 1)
         imports = SparkImports(runner, channel.client(RootCoordApi), self._import_settings(session))
         server = RpcServer(
             self._address,
@@ -165,7 +164,7 @@ class _Pipeline:
         settings = self._settings.imports
         return ImportSettings(
             self._paths.import_url(settings.root),
-            self._paths.store_url,
+            store_url(self._settings, self._paths),
             str(session.task_scratch),
             settings.task_mb * _MB,
             session.slots,

@@ -125,7 +125,7 @@ class Report:
     async def _channels(self) -> list[ChannelStatus]:
         now_ms = self._online.clock.wall_ms()
         return [
-            ChannelStatus(pchannel, tick, float(lag_ms(now_ms, tick)), self._online.log_bytes(pchannel))
+            ChannelStatus(pchannel, tick, float(lag_ms(now_ms, tick)), self._online.log.size_bytes(pchannel))
             for pchannel, tick in (await self._online.root.ticks()).items()
         ]
 

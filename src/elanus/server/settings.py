@@ -112,8 +112,15 @@ class GcSettings(Section):
 
 
 class LogSettings(Section):
-    """The embedded message log: the files under `log/` in the data directory."""
+    """The message log: files under `log/` in the data directory, or streams on NATS JetStream."""
 
+    url: str = Field(default="", pattern=r"^$|^(nats|tls)://[^@]*$")
+    """Where the log is kept on NATS JetStream: `nats://host:port[,host:port]/prefix`, optionally with
+    `?credentials=/file&replicas=3`; `tls://` is encrypted. The file has NATS credentials or a line
+    `user:password`. The servers need `sync_interval: always`, else an acknowledged write of the last two
+    minutes does not survive the machine. Empty: the log is in files, and the settings below are for those."""
+    append_timeout_s: float = Field(default=30, gt=0, le=600)
+    """How long a write waits for NATS servers that do not answer before it fails."""
     fsync: bool = True
     """Whether an acknowledged write is on stable storage. Without it an acknowledged write survives
     the end of the process but not that of the machine."""
@@ -122,6 +129,16 @@ class LogSettings(Section):
     files."""
     sync_delay_ms: int = Field(default=1000, ge=1, le=60_000)
     """Time ticks of an idle channel reach stable storage at the latest after this time."""
+
+
+class StorageSettings(Section):
+    """Segments, indexes and manifests: objects under `files/` in the data directory, or in a bucket."""
+
+    url: str = Field(default="", pattern=r"^$|^s3://[^@]*$")
+    """Where objects are kept on S3: `s3://bucket/prefix`, optionally with
+    `?endpoint=https://host:port&region=name&credentials=/file`. Keys come from that file, which has the
+    form of a shared credentials file, else from the usual places: the environment (`AWS_ACCESS_KEY_ID` and
+    so on), the shared credentials file, the machine's role. Spark tasks look for them where they run."""
 
 
 class BackpressureSettings(Section):
@@ -236,6 +253,7 @@ class Settings(Section):
     datacoord: DatacoordSettings = DatacoordSettings()
     gc: GcSettings = GcSettings()
     log: LogSettings = LogSettings()
+    storage: StorageSettings = StorageSettings()
     backpressure: BackpressureSettings = BackpressureSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()
     imports: ImportsSettings = ImportsSettings()

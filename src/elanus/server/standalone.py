@@ -14,7 +14,7 @@ import sys
 from contextlib import AsyncExitStack
 
 from elanus import __version__
-from elanus.core.errors import Unavailable
+from elanus.core.errors import ElanusError, Unavailable
 from elanus.log.files import LogInUse
 from elanus.log.frames import UnknownLogFormat
 from elanus.log.port import CorruptLog
@@ -29,6 +29,7 @@ from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.announce import Announcement, announce, withdraw
+from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.data_dir import DataDir
 from elanus.server.logs import configure_logging
 from elanus.server.measures import JobMeasures, MetricMeasures, RequestMeasures
@@ -61,7 +62,7 @@ async def _serve(settings: Settings) -> int:
         data_dir = DataDir(settings.data_dir)
         stack.callback(data_dir.close)
         metrics = Metrics()
-        online = _open(settings, data_dir, metrics)
+        online = await _open(settings, data_dir, metrics)
         stack.push_async_callback(online.stop)
         await online.start()
         pipeline_address = data_dir.socket("pipeline")
@@ -90,10 +91,17 @@ async def _serve(settings: Settings) -> int:
     return 0
 
 
-def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
+async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
+    bind(settings, data_dir.paths)
     try:
-        return Online(settings, data_dir, MetricMeasures(metrics), JobMeasures(metrics).ended)
-    except (LogInUse, MetaInUse, UnknownLogFormat, UnknownMetaFormat, CorruptLog) as error:
+        store = await asyncio.to_thread(open_objects, settings, data_dir.paths)
+        log = await open_log(settings, data_dir.paths)
+        try:
+            return Online(settings, data_dir, log, store, MetricMeasures(metrics), JobMeasures(metrics).ended)
+        except BaseException:
+            await log.close()
+            raise
+    except (ElanusError, LogInUse, MetaInUse, UnknownLogFormat, UnknownMetaFormat, CorruptLog) as error:
         raise CannotStart(str(error)) from error
 
 

@@ -199,8 +199,8 @@ class LogHandle:
     def pchannels(self) -> Sequence[str]:
         return self._log.tape.pchannels()
 
-    def size_bytes(self) -> int:
-        return self._log.tape.size_bytes()
+    def size_bytes(self, pchannel: str = "") -> int:
+        return self._log.tape.size_bytes(pchannel)
 
     async def close(self) -> None:
         """The log outlives the roles that use it."""

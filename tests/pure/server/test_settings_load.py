@@ -77,8 +77,8 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         value = getattr(value, part)
     monkeypatch.setenv(environment_name(setting), str(value))
     assert load() == Settings()
-    # and the variable is really read: a list is no setting's value
-    monkeypatch.setenv(environment_name(setting), "")
+    # and the variable is really read: empty is no setting's value, but for URLs, which other schemes are not
+    monkeypatch.setenv(environment_name(setting), "gopher://" if setting.endswith(".url") else "")
     if setting not in {"data_dir"}:
         with pytest.raises(InvalidSettings, match=setting):
             load()
@@ -92,7 +92,7 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         ("proxi: {port: 1}", "unknown setting proxi.port; did you mean proxy.port?"),
         ("colour: red", "unknown setting colour (all settings: `elanus settings`)"),
         ("proxy: {port: {a: 1}}", "unknown setting proxy.port.a; did you mean proxy.port?"),
-        ("log:", "log is a section, not a setting; set what is in it, such as log.fsync"),
+        ("log:", "log is a section, not a setting; set what is in it, such as log.url"),
         ("proxy: {port: high}", "proxy.port is 'high': input should be a valid integer"),
         ("proxy: {port: 70000}", "proxy.port is 70000: input should be less than or equal to 65535"),
         ("pipeline: {java: gnu}", "pipeline.java is 'gnu': input should be 'auto', 'system' or 'bundled'"),
@@ -123,7 +123,7 @@ def test_unknown_variables_are_refused_with_the_variable_that_was_meant(
     with pytest.raises(InvalidSettings) as caught:
         load()
     assert sorted(caught.value.problems) == [
-        "environment: ELANUS_LOG is a section, not a setting; set what is in it, such as ELANUS_LOG__FSYNC",
+        "environment: ELANUS_LOG is a section, not a setting; set what is in it, such as ELANUS_LOG__URL",
         "environment: unknown setting ELANUS_PROXY__PROT; did you mean ELANUS_PROXY__PORT?",
     ]
 

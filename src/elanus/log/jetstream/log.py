@@ -134,8 +134,8 @@ class NatsLog:
     def pchannels(self) -> Sequence[str]:
         return sorted(name for name, state in self._states.items() if state.end > START)
 
-    def size_bytes(self) -> int:
-        return sum(state.size_bytes for state in self._states.values())
+    def size_bytes(self, pchannel: str = "") -> int:
+        return sum(state.size_bytes for name, state in self._states.items() if pchannel in ("", name))
 
     async def close(self) -> None:
         """Wait for the answers to what was appended, then disconnect. Readers can read on to the end."""
