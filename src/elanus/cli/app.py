@@ -170,6 +170,26 @@ def cancel_job(
     typer.echo(f"{job} cancelled")
 
 
+@app.command("import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Parquet files on this machine.")],
+    collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
+    partition: Annotated[str, typer.Option(help="Default: the default partition.", show_default=False)] = "",
+    database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    data_dir: DataDir = None,
+) -> None:
+    """Import Parquet files into a collection: all rows at once, or none. Ctrl-C cancels."""
+    from rich.console import Console
+
+    from elanus.cli.imports import ImportFailed, import_files
+
+    try:
+        done = import_files(_address(data_dir), files, database, collection, partition, Console(stderr=True))
+    except ImportFailed as error:
+        _fail(f"nothing was imported: {error}", EXIT_FAILED)
+    typer.echo(f"{done.rows} rows imported into {done.collection}")
+
+
 @app.command()
 def demo(
     data_dir: Annotated[
@@ -313,6 +333,20 @@ def _observe_url(data_dir: Path | None, url: str | None) -> str:
     if data_dir:
         _fail(f"no server has announced itself in {data_dir}; give its address with --url", EXIT_FAILED)
     return f"http://{effective.metrics.host}:{effective.metrics.port}"
+
+
+def _address(data_dir: Path | None) -> str:
+    """Where the server of a data directory of this machine answers."""
+    from elanus.server.announce import find
+
+    effective = _settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement is None:
+        _fail(
+            f"no server has announced itself in {effective.data_dir}; is it running? See --data-dir",
+            EXIT_FAILED,
+        )
+    return announcement.address
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -19,6 +19,7 @@ from enum import IntEnum
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.jobs import JobEntry
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 ATTEMPTS_MAX = 5
@@ -50,7 +51,8 @@ class ImportTask:
 
     ``files``: paths below the import directory. ``created_ms`` and ``ended_ms`` are Unix time (0: not yet).
     ``attempt``: the number of the try that may commit; ``tries`` counts them. ``rows``, ``segments`` and
-    ``commit_ts`` are set by the commit. ``reason``: why it failed.
+    ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: how far its job is; known
+    while that runs, and not kept.
     """
 
     task_id: TaskID
@@ -68,6 +70,7 @@ class ImportTask:
     commit_ts: Timestamp = NO_TIMESTAMP
     ended_ms: int = 0
     reason: str = ""
+    percent: float = 0.0
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
@@ -94,3 +97,17 @@ def next_task(tasks: Iterable[ImportTask]) -> ImportTask | None:
 def forgotten(tasks: Iterable[ImportTask], now_ms: int, retention_ms: int) -> tuple[ImportTask, ...]:
     """Those that ended longer ago than they are kept."""
     return tuple(t for t in tasks if t.state in ENDED and now_ms - t.ended_ms > retention_ms)
+
+
+def waiting_for(task_id: TaskID) -> str:
+    """How the job ledger names the task that waits for a job."""
+    return f"import {task_id}"
+
+
+def with_progress(task: ImportTask, jobs: Iterable[JobEntry]) -> ImportTask:
+    """The task as the ledger of its jobs has it."""
+    if task.state is not ImportState.STARTED:
+        return task
+    name = waiting_for(task.task_id)
+    running = [job.progress.percent for job in jobs if job.is_open and name in job.waiting]
+    return replace(task, percent=max(running, default=0.0))

@@ -18,7 +18,7 @@ from elanus.core.change import Changes
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -30,9 +30,11 @@ from elanus.datacoord.imports import ImportDesks, Imports, ImportSetup
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
+from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState, Vchannel
 from elanus.datacoord.trimming import trim_log
 from elanus.log.port import Log
+from elanus.rpc.connector import SnapshotLease
 from elanus.rpc.datacoord import (
     ChannelAssignment,
     DataNodeRegistration,
@@ -66,7 +68,8 @@ class DataPolicy:
 
 
 class DataCoord:
-    """Implements `elanus.rpc.datacoord.DataCoordApi` and `elanus.rpc.ledger.JobLedgerApi`.
+    """Implements `elanus.rpc.datacoord.DataCoordApi`, `elanus.rpc.connector.SnapshotApi` and
+    `elanus.rpc.ledger.JobLedgerApi`.
 
     ``dial`` makes a client of the data node at an address.
     """
@@ -101,7 +104,10 @@ class DataCoord:
         self._imports = Imports(
             desks, rootcoord, clock, self._lock, self._changes.happened, self._spawn, imports
         )
+        self._snapshots = Snapshots(state, manifests, rootcoord, clock, self._lock, self, self._spawn)
         self._epoch = 0
+        self._ticks: dict[str, Timestamp] = {}
+        """Up to where the data node has seen each vchannel, by its own word."""
         self._datanode: DataNodeApi | None = None
         self._background: set[asyncio.Task[None]] = set()
 
@@ -112,6 +118,7 @@ class DataCoord:
         self._spawn(self._trim_loop())
         self._imports.start()
         self._spawn(self._ledger.keep())
+        self._snapshots.start()
 
     async def stop(self) -> None:
         for task in tuple(self._background):
@@ -307,6 +314,7 @@ class DataCoord:
             self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
             self._attempts.close_all()
+            self._ticks.clear()
             self._imports.node_registered(address)
             await self._flushing.give_up()
             channels = tuple(map(_assignment, self._state.vchannels()))
@@ -316,6 +324,7 @@ class DataCoord:
         async with self._lock:
             self._check_epoch(epoch)
             reported = {t.vchannel: t for t in ticks if self._is_current(t)}
+            self._ticks |= {t.vchannel: t.ts for t in ticks}
             for tick in reported.values():
                 self._desk.show_rows(tick.vchannel, tick.segment_rows)
             await self._flushing.seal_by_policy(reported)
@@ -370,10 +379,11 @@ class DataCoord:
         return await self._imports.submit(request)
 
     async def import_task(self, task_id: TaskID) -> ImportTask:
-        return self._imports.task(task_id)
+        return with_progress(self._imports.task(task_id), await self._ledger.jobs())
 
     async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
-        return self._imports.tasks(collection_id)
+        jobs = await self._ledger.jobs()
+        return tuple(with_progress(task, jobs) for task in self._imports.tasks(collection_id))
 
     async def cancel_import(self, task_id: TaskID) -> None:
         await self._imports.cancel(task_id)
@@ -391,6 +401,25 @@ class DataCoord:
 
     async def cancel_job(self, job_id: str) -> None:
         await self._ledger.cancel_job(job_id)
+
+    # snapshots
+
+    async def take_snapshot(
+        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], lease_ms: int
+    ) -> SnapshotLease:
+        return await self._snapshots.take(collection_id, partition_ids, lease_ms)
+
+    async def release_snapshot(self, snapshot_id: int) -> None:
+        await self._snapshots.release(snapshot_id)
+
+    async def hurry(self, vchannels: list[Vchannel], at_least: Timestamp) -> None:
+        self._spawn(self._hurry(tuple({pchannel_of(v.vchannel) for v in vchannels}), at_least))
+
+    async def order(self, vchannel: str, at_least: Timestamp) -> bool:
+        if self._ticks.get(vchannel, NO_TIMESTAMP) < at_least:
+            return False
+        await self._order(self._datanode, self._epoch, vchannel, ())
+        return True
 
     # the log's beginning
 

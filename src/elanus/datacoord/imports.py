@@ -225,26 +225,33 @@ class Imports:
         if begun is None:
             return
         started, order = begun
+        try:
+            outcome = await self._outcome(node, started, order)
+            if outcome is not None:
+                await self._commit(started, outcome)
+        finally:
+            self._attempts.close(started.attempt)
+
+    async def _outcome(
+        self, node: ImportNodeApi, task: ImportTask, order: ImportOrder
+    ) -> ImportOutcome | None:
+        """What the job wrote; None when it failed, or was cancelled. Raises `Unavailable` for a lost node."""
         call = asyncio.ensure_future(node.import_files(order))
         self._running = (task.task_id, call)
         try:
-            outcome = await call
+            return await call
         except asyncio.CancelledError:
             own = asyncio.current_task()
             if own is not None and own.cancelling():
                 raise
-            return  # the task was cancelled, or is to run on another node
+            return None  # the task was cancelled, or is to run on another node
         except (Unavailable, DeadlineExceeded):
             raise  # to be begun again
         except ElanusError as error:
-            await self._fail(started, error.message)
-            return
+            await self._fail(task, error.message)
+            return None
         finally:
             self._running = None
-        try:
-            await self._commit(started, outcome)
-        finally:
-            self._attempts.close(started.attempt)
 
     async def _begin(self, task: ImportTask) -> tuple[ImportTask, ImportOrder] | None:
         """The next attempt, written down; None when the task has failed instead."""

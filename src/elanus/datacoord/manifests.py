@@ -17,10 +17,12 @@ from elanus.core.ids import CollectionID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.datacoord.state import Vchannel
+from elanus.rpc.connector import CollectionSnapshot
 from elanus.rpc.datacoord import SegmentOutput
 from elanus.storage.manifests import read_manifest, write_manifest
-from elanus.storage.paths import MANIFESTS
+from elanus.storage.paths import MANIFESTS, snapshot_path
 from elanus.storage.port import ObjectStore
+from elanus.storage.snapshots import read_snapshot, write_snapshot
 
 Offload = Callable[..., Awaitable[Any]]
 
@@ -88,6 +90,26 @@ class Manifests:
         self._deltas.pop(vchannel.deltas, None)
         self._deltas[path] = logs
         return replace(vchannel, deltas=path)
+
+    # snapshots
+
+    @property
+    def store_url(self) -> str:
+        return self._store.url
+
+    async def put_snapshot(self, snapshot: CollectionSnapshot, name: str) -> str:
+        """Write a snapshot; its path."""
+        path = snapshot_path(snapshot.collection_id, name)
+        await self._offload(write_snapshot, self._store, path, snapshot)
+        return path
+
+    async def snapshot(self, path: str) -> CollectionSnapshot:
+        """Raises `ObjectMissing`, `CorruptObject`."""
+        found: CollectionSnapshot = await self._offload(read_snapshot, self._store, path, CollectionSnapshot)
+        return found
+
+    async def forget_snapshot(self, path: str) -> None:
+        await self._offload(self._store.delete, path)
 
 
 def _deltas_path(collection_id: CollectionID, vchannel: str, name: str) -> str:

@@ -1,8 +1,8 @@
-"""What datacoord keeps, in memory and in the metadata: vchannels, segments and import tasks.
+"""What datacoord keeps, in memory and in the metadata: vchannels, segments, import tasks and pins.
 
-One key a segment, one a vchannel, one an import. A vchannel's record points to a manifest object with its
-delta logs, a segment's to its own manifest, so that records stay small however much there is. Changes are
-persisted first, as a whole (`elanus.datacoord.records`), then shown.
+One key each. A vchannel's record points to a manifest object with its delta logs, a segment's to its own
+manifest, so that records stay small however much there is. Changes are persisted first, as a whole
+(`elanus.datacoord.records`), then shown.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.errors import CommitRefused, SegmentNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
+from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -26,6 +27,7 @@ from elanus.meta.whole import whole
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
 _IMPORTS = "datacoord/import/"
+_PINS = "datacoord/pin/"
 _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
@@ -55,6 +57,7 @@ class DataState:
         self._vchannels: dict[str, Vchannel] = {}
         self._unflushed: dict[SegmentID, None] = {}
         self._imports: dict[TaskID, ImportTask] = {}
+        self._pins: dict[int, Pin] = {}
 
     async def start(self) -> None:
         await self._records.start()
@@ -66,6 +69,9 @@ class DataState:
         for stored in await self._records.load(_IMPORTS):
             task = msgspec.json.decode(stored, type=ImportTask)
             self._imports[task.task_id] = task
+        for stored in await self._records.load(_PINS):
+            pin = msgspec.json.decode(stored, type=Pin)
+            self._pins[pin.pin_id] = pin
 
     # reading
 
@@ -122,6 +128,9 @@ class DataState:
     def import_task(self, task_id: TaskID) -> ImportTask | None:
         return self._imports.get(task_id)
 
+    def pins(self) -> Sequence[Pin]:
+        return tuple(self._pins.values())
+
     # writing
 
     async def put(
@@ -129,6 +138,7 @@ class DataState:
         segments: Sequence[SegmentInfo] = (),
         vchannels: Sequence[Vchannel] = (),
         imports: Sequence[ImportTask] = (),
+        pins: Sequence[Pin] = (),
     ) -> None:
         """Persist and show any number of records, all or none.
 
@@ -137,8 +147,9 @@ class DataState:
         records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
         records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
+        records |= {f"{_PINS}{p.pin_id}": msgspec.json.encode(p) for p in pins}
         if records:
-            await self._put(records, segments, vchannels, imports)
+            await self._put(records, segments, vchannels, imports, pins)
 
     @whole
     async def _put(
@@ -147,6 +158,7 @@ class DataState:
         segments: Sequence[SegmentInfo],
         vchannels: Sequence[Vchannel],
         imports: Sequence[ImportTask],
+        pins: Sequence[Pin],
     ) -> None:
         try:
             await self._records.put(records)
@@ -157,6 +169,7 @@ class DataState:
             self._show(segment)
         self._vchannels |= {v.vchannel: v for v in vchannels}
         self._imports |= {t.task_id: t for t in imports}
+        self._pins |= {p.pin_id: p for p in pins}
         await self._records.finish()
 
     async def _look_again(self, keys: Iterable[str]) -> None:
@@ -169,7 +182,7 @@ class DataState:
             elif key.startswith(_VCHANNELS):
                 vchannel = msgspec.json.decode(stored, type=Vchannel)
                 self._vchannels[vchannel.vchannel] = vchannel
-            else:
+            elif key.startswith(_IMPORTS):
                 task = msgspec.json.decode(stored, type=ImportTask)
                 self._imports[task.task_id] = task
 
@@ -188,6 +201,12 @@ class DataState:
         for task in tasks:
             await self._records.delete(f"{_IMPORTS}{task.task_id}")
             self._imports.pop(task.task_id, None)
+
+    @whole
+    async def forget_pins(self, pins: Sequence[Pin]) -> None:
+        for pin in pins:
+            await self._records.delete(f"{_PINS}{pin.pin_id}")
+            self._pins.pop(pin.pin_id, None)
 
     def touch(self, segment: SegmentInfo) -> None:
         """Show a change that need not outlive this process (the latest quota's expiry)."""

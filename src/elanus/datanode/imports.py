@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elanus.core.errors import Cancelled, Internal
+from elanus.core.imports import waiting_for
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
@@ -52,7 +53,7 @@ class SparkImports:
         job = import_job(order.task_id, order.files, plans)
         cause = f"import {order.task_id} into {order.schema.name}"
         try:
-            outcomes = await self._runner.run(job, cause, waiting=("the client that asked for the import",))
+            outcomes = await self._runner.run(job, cause, waiting=(waiting_for(order.task_id),))
         except JobCancelled as error:
             raise Cancelled(f"the import was cancelled: {error}") from error
         except JobFailed as error:

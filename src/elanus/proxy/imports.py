@@ -19,7 +19,7 @@ class BulkImports(Verbs):
     def start_import(
         self, database: str, collection: str, partition: str, files: Sequence[str]
     ) -> ImportTask:
-        _check_files(files)
+        check_files(files)
         cached = self._collection(database, collection)
         partition = partition or DEFAULT_PARTITION
         request = ImportRequest(
@@ -46,7 +46,8 @@ class BulkImports(Verbs):
         self._proxy.call(self._proxy.coordinators.data.cancel_import(TaskID(task_id)))
 
 
-def _check_files(files: Sequence[str]) -> None:
+def check_files(files: Sequence[str]) -> None:
+    """Whether an import of these may be asked for. Raises `InvalidParameter`, `NotSupported`."""
     if not files:
         raise InvalidParameter("no file to import: give paths of Parquet files below the import directory")
     if len(files) > IMPORT_FILES_MAX:

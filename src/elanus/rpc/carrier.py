@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast, get_type_hints
 
@@ -85,6 +85,23 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
                 return _ERROR + msgspec.msgpack.encode(("Internal", text))
 
         return serve
+
+
+class ThreadedHandler(_Handler):
+    """An interface on a gRPC server that answers in threads: its calls run on the event loop ``loop``."""
+
+    def __init__(self, api: type[Any], target: Any, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(api, target)
+        self._loop = loop
+
+    def _serve(self, method: _Method) -> Callable[[bytes, Any], Any]:
+        serve = super()._serve(method)
+
+        def answer(request: bytes, context: Any) -> bytes:
+            work = cast(Coroutine[Any, Any, bytes], serve(request, context))
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+        return answer
 
 
 class RpcServer:

@@ -44,6 +44,7 @@ from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.connector import SnapshotApi
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
 from elanus.rpc.imports import ImportNodeApi
@@ -113,6 +114,7 @@ class Online:
         self.root = self._client("rootcoord", RootCoordApi)
         self.data = self._client("datacoord", DataCoordApi)
         self.ledger = self._client("datacoord", JobLedgerApi)
+        self.snapshots = self._client("datacoord", SnapshotApi)
         self.index = self._client("indexcoord", IndexCoordApi)
         self.query = self._client("querycoord", QueryCoordApi)
         self.node = self._client("querynode", QueryNodeApi)
@@ -123,6 +125,10 @@ class Online:
 
     def _client(self, name: str, api: type[Api]) -> Api:
         return local_client(self._handles[name], api)
+
+    @property
+    def import_url(self) -> str:
+        return self._paths.import_url(self._settings.imports.root)
 
     async def start(self) -> None:
         await self.roles.start()

@@ -20,9 +20,11 @@ from elanus.log.frames import UnknownLogFormat
 from elanus.log.port import CorruptLog
 from elanus.meta.sqlite import MetaInUse, UnknownMetaFormat
 from elanus.metrics import Metrics
+from elanus.proxy.connector import Connector
 from elanus.proxy.front import ProxyFront
 from elanus.proxy.wire.server import MilvusServer
-from elanus.rpc.carrier import RpcServer
+from elanus.rpc.carrier import RpcServer, ThreadedHandler
+from elanus.rpc.connector import ConnectorApi
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.ledger import JobLedgerApi
@@ -157,14 +159,18 @@ async def _start_fronts(
 ) -> list[int]:
     """A front for each proxy. The ports they listen on."""
     observe = RequestMeasures(metrics).observe
+    loop = asyncio.get_running_loop()
     ports = []
     for name, port in zip(online.proxies, settings.proxy.ports, strict=True):
+        current = functools.partial(online.current_proxy, name)
+        connector = Connector(current, online.snapshots, online.import_url)
         server = MilvusServer(
-            ProxyFront(functools.partial(online.current_proxy, name), online.pressure(), online.components),
+            ProxyFront(current, online.pressure(), online.components),
             settings.proxy.host,
             port,
             max_workers=settings.proxy.workers,
             observe=observe,
+            others=[ThreadedHandler(ConnectorApi, connector, loop)],
         )
         try:
             ports.append(server.start())

@@ -7,6 +7,7 @@
     delta_log/<collection>/<vchannel>/<name>.parquet
     index_files/<build>/<version>/<partition>/<segment>/<name>
     manifests/<collection>/<segment>/<name>.json
+    snapshots/<collection>/<name>.json
 
 Because a name is never used twice, a job that ran twice or woke up late cannot touch the files of
 another attempt: what no manifest names is garbage, whoever wrote it.
@@ -23,6 +24,7 @@ STATS_LOG = "stats_log"
 DELTA_LOG = "delta_log"
 INDEX_FILES = "index_files"
 MANIFESTS = "manifests"
+SNAPSHOTS = "snapshots"
 
 
 def insert_log_path(collection: CollectionID, partition: PartitionID, segment: SegmentID, name: str) -> str:
@@ -53,3 +55,7 @@ def checked_path(path: str) -> str:
     if not all(parts) or any(part.startswith(".") for part in parts):
         raise ValueError(f"object path {path!r}: no empty parts, and none may start with a dot")
     return path
+
+
+def snapshot_path(collection: CollectionID, name: str) -> str:
+    return f"{SNAPSHOTS}/{collection}/{name}.json"

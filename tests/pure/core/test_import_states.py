@@ -9,7 +9,19 @@ import pytest
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import ENDED, OPEN, ImportState, ImportTask, failed, forgotten, next_task, stepped
+from elanus.core.imports import (
+    ENDED,
+    OPEN,
+    ImportState,
+    ImportTask,
+    failed,
+    forgotten,
+    next_task,
+    stepped,
+    waiting_for,
+    with_progress,
+)
+from elanus.core.jobs import JobEntry, JobKind, JobProgress, JobState
 
 
 def task(number: int = 1, state: ImportState = ImportState.PENDING, ended_ms: int = 0) -> ImportTask:
@@ -54,3 +66,13 @@ def test_only_what_has_ended_is_forgotten() -> None:
     old = task(1, ImportState.FAILED, ended_ms=1000)
     fresh = task(2, ImportState.COMPLETED, ended_ms=5000)
     assert forgotten([old, fresh, task(3)], now_ms=6000, retention_ms=2000) == (old,)
+
+
+def test_a_task_is_as_far_as_the_job_that_it_waits_for() -> None:
+    started = task(7, ImportState.STARTED)
+    job = JobEntry("import-1", "me", JobKind.IMPORT, "cause", (), 0, waiting=(waiting_for(started.task_id),))
+    running = replace(job, state=JobState.RUNNING, progress=JobProgress(tasks=4, tasks_done=1))
+    assert with_progress(started, [running]).percent == 25.0
+    assert with_progress(started, [replace(running, state=JobState.LOST)]).percent == 0.0
+    assert with_progress(task(8, ImportState.STARTED), [running]).percent == 0.0
+    assert with_progress(task(7), [running]) == task(7)

@@ -50,6 +50,16 @@ def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
     }
 
 
+def test_how_far_a_task_is(call: Call, front: FakeFront) -> None:
+    (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
+    shown = []
+    for state, percent in [("PENDING", 0.0), ("STARTED", 50.0), ("PERSISTED", 0.0), ("COMPLETED", 0.0)]:
+        front.imports[task_id] = replace(front.imports[task_id], state=ImportState[state], percent=percent)
+        infos = {pair.key: pair.value for pair in call("GetImportState", task=task_id).infos}
+        shown.append(infos["progress_percent"])
+    assert shown == ["0", "45", "90", "100"]
+
+
 def test_a_failed_task_tells_why(call: Call, front: FakeFront) -> None:
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
     front.imports[task_id] = replace(front.imports[task_id], state=ImportState.FAILED, reason="row 7 is null")

@@ -15,13 +15,8 @@ from elanus.proxy.wire.stubs import Message, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 _FAILED_REASON = "failed_reason"
-_PROGRESS = {
-    ImportState.PENDING: 0,
-    ImportState.STARTED: 10,
-    ImportState.PERSISTED: 90,
-    ImportState.COMPLETED: 100,
-}
-"""Percent, where nothing finer is known."""
+_WRITTEN_PERCENT = 90
+"""Where a task stands when its rows are committed, and wait to be indexed and served."""
 _MS_PER_S = 1000
 
 
@@ -72,7 +67,17 @@ def import_state(task: ImportTask) -> Message:
         "collection": task.collection,
         "partition": task.partition,
         _FAILED_REASON: task.reason,
-        "progress_percent": str(_PROGRESS.get(task.state, 0)),
+        "progress_percent": str(_percent(task)),
     }
     add_pairs(response.infos, infos)
     return response
+
+
+def _percent(task: ImportTask) -> int:
+    match task.state:
+        case ImportState.COMPLETED:
+            return 100
+        case ImportState.PERSISTED:
+            return _WRITTEN_PERCENT
+        case _:
+            return int(task.percent * _WRITTEN_PERCENT / 100)

@@ -6,6 +6,7 @@ threaded server answers twice as many small requests a second as ``grpc.aio``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -48,6 +49,7 @@ class MilvusServer:
     ``port`` 0 takes a free one. ``max_workers`` bounds the requests answered at a time, also those that
     wait for a tick or a load: further ones queue. ``deploy_mode`` is what clients are told
     (``STANDALONE`` or ``DISTRIBUTED``). ``observe`` is called after each answer, for metrics.
+    ``others``: further services on the same port.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class MilvusServer:
         max_workers: int = 64,
         deploy_mode: str = "STANDALONE",
         observe: Observer = _observe_nothing,
+        others: Sequence[grpc.GenericRpcHandler] = (),
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
@@ -75,7 +78,7 @@ class MilvusServer:
             Admin(front, deploy_mode),
             ResourceGroups(front),
         )
-        self._server.add_generic_rpc_handlers((milvus_handlers(families, observe),))
+        self._server.add_generic_rpc_handlers((milvus_handlers(families, observe), *others))
 
     def start(self) -> int:
         """Begin to serve; the port. Raises `Unavailable` when the address cannot be listened on."""

@@ -1,0 +1,124 @@
+"""How much an import costs beyond rewriting the files: ``python -m benchmarks.import_files``.
+
+Both sides read the same Parquet file and write Elanus's own Parquet layout on the same disk. The plain side
+is pyarrow alone, batch by batch. The import side is the task that runs in a Spark worker: it also checks
+every value, hashes and sorts by primary key, and writes key statistics. Their ratio says what that costs, on
+any machine; Spark's start and the commit are not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.pipeline.import_files import survey
+from elanus.pipeline.import_job import import_task
+from elanus.pipeline.import_plan import ImportPlan
+from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
+from elanus.storage.objects import open_store
+
+KEY_FIELD, VECTOR_FIELD = "id", "vector"
+SHARDS = 2
+FILE = "rows.parquet"
+
+
+def measure(directory: Path, rows: int, dim: int, repeats: int) -> tuple[float, float]:
+    """Rows per second of the plain rewrite and of the import, the best of ``repeats`` each."""
+    schema = CollectionSchema(
+        "rows",
+        (
+            FieldSchema(FieldID(100), KEY_FIELD, DataType.INT64, is_primary=True),
+            FieldSchema(FieldID(101), VECTOR_FIELD, DataType.FLOAT_VECTOR, dim=dim),
+        ),
+    )
+    _write(directory / "import" / FILE, rows, dim)
+    plan = _plan(directory, schema)
+    runs: tuple[Callable[[int], object], ...] = (
+        lambda number: _rewrite(directory, schema, number),
+        lambda number: import_task(replace(plan, attempt=number)),
+    )
+    plain_s, import_s = (min(_timed(run, number) for number in range(1, repeats + 1)) for run in runs)
+    return rows / plain_s, rows / import_s
+
+
+def _write(file: Path, rows: int, dim: int) -> None:
+    random = np.random.default_rng(1)
+    vectors = random.standard_normal((rows, dim), dtype=np.float32)
+    values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+    file.parent.mkdir()
+    pq.write_table(pa.table({KEY_FIELD: random.permutation(rows), VECTOR_FIELD: values}), file)
+
+
+def _plan(directory: Path, schema: CollectionSchema) -> ImportPlan:
+    source = (directory / "import").as_uri()
+    return ImportPlan(
+        attempt=0,
+        collection_id=CollectionID(1),
+        partition_id=PartitionID(2),
+        schema=schema,
+        vchannels=tuple(f"by-dev-rootcoord-dml_{n}_1v{n}" for n in range(SHARDS)),
+        parts=tuple(survey(open_store(source), [FILE], schema, directory)),
+        first_id=1000,
+        rows_max=2**31,
+        bytes_max=2**40,
+        stamp=Timestamp(1),
+        source_url=source,
+        store_url=(directory / "files").as_uri(),
+        scratch_dir=str(directory / "scratch"),
+    )
+
+
+def _rewrite(directory: Path, schema: CollectionSchema, number: int) -> None:
+    scratch = directory / "scratch"
+    scratch.mkdir(exist_ok=True)
+    key = SegmentKey(CollectionID(1), PartitionID(3), SegmentID(4), "plain")
+    layout = insert_log_schema(schema, key)
+    store = open_store((directory / "files").as_uri())
+    with (
+        pq.ParquetFile(directory / "import" / FILE, memory_map=True) as source,
+        insert_log_writer(store, f"plain/{number}.parquet", schema, key, scratch) as writer,
+    ):
+        for batch in source.iter_batches(use_threads=False):
+            rows = batch.cast(schema.arrow_schema)
+            writer.write(with_system_columns(rows, 0, Timestamp(1), layout))
+        writer.finish()
+
+
+def _timed(run: Callable[[int], object], number: int) -> float:
+    began = time.perf_counter()
+    run(number)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--dim", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="elanus-import-"))
+    try:
+        plain, imported = measure(directory, arguments.rows, arguments.dim, arguments.repeats)
+    finally:
+        shutil.rmtree(directory)
+    print(f"plain rewrite  {plain:12,.0f} rows/s")
+    print(f"import         {imported:12,.0f} rows/s")
+    print(f"ratio          {imported / plain:12.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""`elanus import`: Parquet files of this machine into a collection, with a bar, until it is complete.
+
+The server reads only what lies in its import directory. So links to the files are put there for the time of
+the import, in a directory of its own; the files themselves are neither copied nor moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.ids import TaskID
+from elanus.core.imports import ENDED, ImportState, ImportTask
+from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.connector import ConnectorApi
+
+_LOOK_S = 0.2
+_CONNECT_S = 10.0
+_WRITTEN_SHARE = 0.9
+"""Of the bar: where it stands when the rows are committed, and wait to be indexed and served."""
+
+
+class ImportFailed(Exception):
+    """Nothing was imported. The text is for the user."""
+
+
+def import_files(
+    address: str, files: Sequence[Path], database: str, collection: str, partition: str, console: Console
+) -> ImportTask:
+    """Import the files and wait until reads find all of their rows.
+
+    Ctrl-C cancels the import, unless it has committed. Raises `ImportFailed`.
+    """
+    try:
+        return asyncio.run(_import(address, files, database, collection, partition, console))
+    except ElanusError as error:
+        raise ImportFailed(error.message) from None
+
+
+async def _import(
+    address: str, files: Sequence[Path], database: str, collection: str, partition: str, console: Console
+) -> ImportTask:
+    channel = RpcChannel(address)
+    try:
+        await channel.ready(_CONNECT_S)
+        server = channel.client(ConnectorApi)
+        with staged(files, await server.import_directory()) as names:
+            task = await server.start_import(database, collection, partition, names)
+            try:
+                task = await _followed(server, task, console)
+            except asyncio.CancelledError:
+                task = await _cancelled(server, task.task_id)
+    finally:
+        await channel.close()
+    if task.state is ImportState.FAILED:
+        raise ImportFailed(task.reason)
+    return task
+
+
+async def _followed(server: ConnectorApi, task: ImportTask, console: Console) -> ImportTask:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(_said(task), total=1.0)
+        while task.state not in ENDED:
+            await asyncio.sleep(_LOOK_S)
+            task = await server.import_task(task.task_id)
+            progress.update(bar, description=_said(task), completed=_share(task))
+    return task
+
+
+async def _cancelled(server: ConnectorApi, task_id: TaskID) -> ImportTask:
+    """Where the task is after Ctrl-C: failed, or it was too late and its rows are there."""
+    with contextlib.suppress(InvalidParameter):
+        await server.cancel_import(task_id)
+    return await server.import_task(task_id)
+
+
+def _said(task: ImportTask) -> str:
+    match task.state:
+        case ImportState.PENDING:
+            return "waiting for its turn"
+        case ImportState.STARTED:
+            return f"importing into {task.collection}"
+        case ImportState.PERSISTED:
+            return f"{task.rows:,} rows; indexing, loading"
+        case _:
+            return f"{task.rows:,} rows"
+
+
+def _share(task: ImportTask) -> float:
+    match task.state:
+        case ImportState.COMPLETED:
+            return 1.0
+        case ImportState.PERSISTED:
+            return _WRITTEN_SHARE
+        case _:
+            return task.percent / 100 * _WRITTEN_SHARE
+
+
+@contextlib.contextmanager
+def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...]]:
+    """Links to the files in the import directory; their names there. Gone at the end.
+
+    Raises `ImportFailed` when a file is not there, or the directory is not on this machine.
+    """
+    parts = urlsplit(directory_url)
+    root = Path(unquote(parts.path))
+    if parts.scheme != "file" or not root.is_dir():
+        raise ImportFailed(f"the server imports from {directory_url}, which is no directory of this machine")
+    for file in files:
+        if not file.is_file():
+            raise ImportFailed(f"{file}: no such file")
+    own = root / f"cli-{uuid.uuid4().hex[:12]}"
+    own.mkdir()
+    try:
+        names = [f"{number:04}-{_plain(file)}" for number, file in enumerate(files)]
+        for name, file in zip(names, files, strict=True):
+            (own / name).symlink_to(file.resolve())
+        yield tuple(f"{own.name}/{name}" for name in names)
+    finally:
+        shutil.rmtree(own)
+
+
+def _plain(file: Path) -> str:
+    """A name that the server takes whatever the file is called."""
+    return f"{file.stem.replace('.', '_')}.parquet"

@@ -1,0 +1,129 @@
+"""One segment of a snapshot as Arrow batches: what a task of the connector does. Plain Arrow, no Spark.
+
+Row group by row group: the key, the timestamp and the columns that the filter needs are read first; only
+where rows are left, the other columns. Rows later than the snapshot, and rows that a delete up to it
+concerns, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter, compile_filter
+from elanus.storage.binlog import with_commit_ts
+from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
+from elanus.storage.parquet import opened
+from elanus.storage.paths import INSERT_LOG
+from elanus.storage.port import ObjectStore
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRead:
+    """What a task reads. Pickles. ``columns``: in the order wanted; ``delta_logs``: the vchannel's.
+
+    ``filter``: in the filter language, "" for all rows.
+    """
+
+    store_url: str
+    schema: CollectionSchema
+    manifest: SegmentManifest
+    delta_logs: tuple[DeltaLog, ...]
+    read_ts: Timestamp
+    columns: tuple[str, ...]
+    filter: str = ""
+
+
+def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBatch]:
+    """The rows of the snapshot, in the schema's Arrow types, one batch for a row group at most.
+
+    Raises `ObjectMissing` for a file that is gone: the lease of the snapshot has ended.
+    """
+    chosen = compile_filter(read.filter, read.schema)
+    deletes = _Deletes(read, store)
+    for file in read.manifest.insert_logs:
+        with opened(store, file.path, INSERT_LOG) as parquet:
+            for group in range(parquet.num_row_groups):
+                if not _may_match(parquet.metadata.row_group(group), chosen):
+                    continue
+                batch = _row_group(read, parquet, group, chosen, deletes)
+                if batch is not None:
+                    yield batch
+
+
+def _row_group(
+    read: SegmentRead, parquet: pq.ParquetFile, group: int, chosen: BoundFilter, deletes: _Deletes
+) -> pa.RecordBatch | None:
+    key = read.schema.primary_field.name
+    needed = {key, TIMESTAMP_FIELD} | chosen.field_names
+    first = with_commit_ts(parquet.read_row_group(group, columns=sorted(needed)), read.manifest)
+    row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
+    mask = row_ts <= read.read_ts
+    mask &= ~deletes.concern(first.column(key), row_ts)
+    mask &= chosen.evaluate({name: first.column(name) for name in chosen.field_names}, first.num_rows)
+    if not mask.any():
+        return None
+    rest = [name for name in read.columns if name not in needed]
+    table = parquet.read_row_group(group, columns=rest) if rest else None
+    columns = [
+        (first if name in needed else table).column(name).combine_chunks()  # type: ignore[union-attr]
+        for name in read.columns
+    ]
+    fields = [read.schema.arrow_schema.field(name) for name in read.columns]
+    batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def _may_match(group: pq.RowGroupMetaData, chosen: BoundFilter) -> bool:
+    """Whether the statistics of the row group leave room for a row that matches."""
+    if chosen.matches_all:
+        return True
+    bounds: dict[str, tuple[object, object]] = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        stats = column.statistics if column.is_stats_set else None
+        if stats is None or not stats.has_min_max or isinstance(stats.min, float):
+            continue  # the bounds of floats say nothing of NaN
+        bounds[column.path_in_schema] = (stats.min, stats.max)
+    return chosen.may_match(bounds)
+
+
+class _Deletes:
+    """Of each key the latest delete up to the snapshot: it concerns every older row of the key."""
+
+    def __init__(self, read: SegmentRead, store: ObjectStore) -> None:
+        after, until = read.manifest.deletes_from, read.read_ts
+        logs = [log.file for log in read.delta_logs if log.file.ts_max > after and log.file.ts_min <= until]
+        self._keys: pa.ChunkedArray | None = None
+        if not logs:
+            return
+        table = pa.concat_tables([read_delta_log(store, log) for log in logs])
+        ts, partition = pc.field(TIMESTAMP_FIELD), pc.field(PARTITION_COLUMN)
+        wanted = partition.isin([ALL_PARTITIONS, read.manifest.partition_id])
+        table = table.filter((ts > int(after)) & (ts <= int(until)) & wanted)
+        latest = table.group_by(PRIMARY_KEY_COLUMN).aggregate([(TIMESTAMP_FIELD, "max")])
+        if latest.num_rows:
+            self._keys = latest.column(PRIMARY_KEY_COLUMN).combine_chunks()
+            self._ts = latest.column(f"{TIMESTAMP_FIELD}_max").to_numpy()
+
+    def concern(self, keys: pa.ChunkedArray, row_ts: npt.NDArray[np.int64]) -> Mask:
+        """Which rows are deleted. shape (n,)"""
+        if self._keys is None:
+            return np.zeros(len(row_ts), dtype=np.bool_)
+        places = pc.index_in(keys, self._keys)
+        found = pc.is_valid(places).to_numpy()
+        at = pc.fill_null(places, 0).to_numpy()
+        dead: Mask = found & (row_ts < self._ts[at])
+        return dead

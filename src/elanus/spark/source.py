@@ -1,0 +1,192 @@
+"""``spark.read.format("elanus")``: a collection as of one moment, one Spark partition per segment.
+
+`load` takes the snapshot: Spark asks for the schema then, and every action on the DataFrame reads the same
+rows, whatever is written, compacted or dropped meanwhile, until the lease ends. Spark plans in short-lived
+Python processes, so what is kept is small: where the snapshot's object lies.
+
+Filters are not pushed down (`DataSourceReader.pushFilters`): Spark 4.3 keeps what a query pushed with the
+frame, and applies it to the frame's next query too, which then misses rows. The option ``filter`` does it by
+hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from elanus.core import schema as elanus_schema
+from elanus.core.errors import InvalidParameter
+from elanus.core.schema import CollectionSchema
+from elanus.expr import compile_filter
+from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.connector import CollectionSnapshot, ConnectorApi, SnapshotLease
+from elanus.spark.options import ReadOptions, parse_options
+from elanus.spark.segment import SegmentRead, read_segment
+from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectMissing
+from elanus.storage.snapshots import read_snapshot
+
+_ANSWER_S = 120.0
+_TYPES: dict[elanus_schema.DataType, DataType] = {
+    elanus_schema.DataType.BOOL: BooleanType(),
+    elanus_schema.DataType.INT8: ByteType(),
+    elanus_schema.DataType.INT16: ShortType(),
+    elanus_schema.DataType.INT32: IntegerType(),
+    elanus_schema.DataType.INT64: LongType(),
+    elanus_schema.DataType.FLOAT: FloatType(),
+    elanus_schema.DataType.DOUBLE: DoubleType(),
+    elanus_schema.DataType.VARCHAR: StringType(),
+    elanus_schema.DataType.JSON: StringType(),
+    elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),
+    elanus_schema.DataType.BINARY_VECTOR: BinaryType(),
+}
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(ElanusSource)
+
+
+class ElanusSource(DataSource):
+    """The format ``elanus``. Made by Spark."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "elanus"
+
+    def schema(self) -> StructType:
+        """Takes the snapshot, and tells its columns. Raises what the server answers."""
+        options = parse_options(self.options)
+        self.lease = _take_snapshot(options)
+        collection = _read(options, self.lease).schema
+        compile_filter(options.filter, collection)  # what is wrong with it is told here, not by a task
+        return spark_schema(collection, options.columns)
+
+    def reader(self, schema: StructType) -> ElanusReader:
+        options = parse_options(self.options)
+        lease = getattr(self, "lease", None)
+        if lease is None:
+            raise InvalidParameter(
+                "a collection tells its columns itself: give .option('columns'), not .schema()"
+            )
+        return ElanusReader(options, lease, schema)
+
+
+class SegmentPartition(InputPartition):
+    """One segment of the snapshot."""
+
+    def __init__(self, read: SegmentRead) -> None:
+        super().__init__(read)
+
+
+class ElanusReader(DataSourceReader):
+    """Plans in the driver, reads in tasks: it travels to them."""
+
+    def __init__(self, options: ReadOptions, lease: SnapshotLease, schema: StructType) -> None:
+        self._options = options
+        self._lease = lease
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        snapshot = _read(self._options, self._lease)
+        return [
+            SegmentPartition(
+                SegmentRead(
+                    store_url=_store_url(self._options, self._lease),
+                    schema=snapshot.schema,
+                    manifest=manifest,
+                    delta_logs=snapshot.delta_logs.get(manifest.vchannel, ()),
+                    read_ts=snapshot.read_ts,
+                    columns=tuple(self._schema.fieldNames()),
+                    filter=self._options.filter,
+                )
+            )
+            for manifest in snapshot.segments
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task. An empty snapshot has one partition of Spark's own making."""
+        read = partition.value
+        if read is None:
+            return
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        try:
+            for batch in read_segment(read, open_store(read.store_url)):
+                yield as_spark(batch, target)
+        except ObjectMissing as error:
+            raise InvalidParameter(
+                f"{error} is gone from {read.store_url}: the snapshot's lease has ended; load the collection "
+                "again, with a larger lease_s"
+            ) from error
+
+
+def spark_schema(collection: CollectionSchema, columns: tuple[str, ...] = ()) -> StructType:
+    """The collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
+    fields = [collection.field(name) for name in columns] or list(collection.fields)
+    return StructType([StructField(f.name, _TYPES[f.data_type], f.nullable) for f in fields])
+
+
+def as_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """A batch in the Arrow types that Spark exchanges: vectors as lists of variable length."""
+    columns = [_as_type(batch.column(n), field.type) for n, field in enumerate(target)]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _as_type(column: pa.Array, target: pa.DataType) -> pa.Array:
+    if not pa.types.is_fixed_size_list(column.type):
+        return column.cast(target)
+    length = column.type.list_size
+    offsets = pa.array(np.arange(len(column) + 1, dtype=np.int32) * np.int32(length))
+    return pa.ListArray.from_arrays(offsets, column.flatten(), type=target)
+
+
+def _take_snapshot(options: ReadOptions) -> SnapshotLease:
+    async def ask() -> SnapshotLease:
+        channel = RpcChannel(options.address)
+        try:
+            server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
+            lease: SnapshotLease = await server.snapshot(
+                options.database, options.collection, options.partitions, options.lease_ms
+            )
+            return lease
+        finally:
+            await channel.close()
+
+    return asyncio.run(ask())
+
+
+def _read(options: ReadOptions, lease: SnapshotLease) -> CollectionSnapshot:
+    store = open_store(_store_url(options, lease))
+    try:
+        return read_snapshot(store, lease.path, CollectionSnapshot)
+    except ObjectMissing as error:
+        raise InvalidParameter(
+            f"no snapshot {lease.path} in {store.url}: its lease has ended, or the server's object store is "
+            "found elsewhere from here (.option('store', ...))"
+        ) from error
+
+
+def _store_url(options: ReadOptions, lease: SnapshotLease) -> str:
+    return options.store or lease.store_url

@@ -1,0 +1,184 @@
+"""`elanus import`: links in the import directory, a bar, Ctrl-C; over a server that only plays along."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from elanus.cli.app import app
+from elanus.cli.imports import ImportFailed, import_files, staged
+from elanus.core.errors import CollectionNotFound, InvalidParameter
+from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.imports import ImportState, ImportTask
+from elanus.rpc.carrier import ThreadedHandler
+from elanus.rpc.connector import ConnectorApi
+from elanus.server.announce import Announcement, announce
+
+TASK = ImportTask(TaskID(7), CollectionID(4), "docs", PartitionID(5), "_default", (), 1000)
+RUNNING = replace(TASK, state=ImportState.STARTED, percent=50.0)
+QUIET = Console(quiet=True)
+
+
+class FakeConnector:
+    """Each look at the task shows the next of ``states``; the last one stays."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.states = [TASK, RUNNING, replace(TASK, state=ImportState.COMPLETED, rows=5)]
+        self.asked: list[tuple[str, str, str, tuple[str, ...]]] = []
+        self.linked: list[bytes] = []
+        self.looked = threading.Event()
+        self.cancelled = 0
+        self.is_committed = False
+
+    async def import_directory(self) -> str:
+        return self.directory.as_uri()
+
+    async def start_import(
+        self, database: str, collection: str, partition: str, files: tuple[str, ...]
+    ) -> ImportTask:
+        if collection == "nothing":
+            raise CollectionNotFound("collection not found[collection=nothing]")
+        self.asked.append((database, collection, partition, files))
+        self.linked = [(self.directory / file).read_bytes() for file in files]
+        return self.states[0]
+
+    async def import_task(self, task_id: TaskID) -> ImportTask:
+        assert task_id == TASK.task_id
+        self.looked.set()
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    async def cancel_import(self, task_id: TaskID) -> None:
+        self.cancelled += 1
+        if self.is_committed:
+            raise InvalidParameter("import 7 is Persisted: it cannot become Failed")
+        self.states = [replace(TASK, state=ImportState.FAILED, reason="cancelled")]
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> FakeConnector:
+    (tmp_path / "import").mkdir()
+    return FakeConnector(tmp_path / "import")
+
+
+@pytest.fixture
+def address(connector: FakeConnector) -> Iterator[str]:
+    """The interface on a gRPC server that answers in threads, as the Milvus front does."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((ThreadedHandler(ConnectorApi, connector, loop),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(0).wait()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "some rows.v2.parquet"
+    path.write_bytes(b"rows")
+    return path
+
+
+def run(address: str, *files: Path, collection: str = "docs") -> ImportTask:
+    return import_files(address, files, "default", collection, "p", QUIET)
+
+
+def test_files_are_linked_for_the_time_of_the_import(
+    connector: FakeConnector, address: str, file: Path
+) -> None:
+    assert run(address, file, file).rows == 5
+    ((database, collection, partition, names),) = connector.asked
+    assert (database, collection, partition) == ("default", "docs", "p")
+    assert [name.partition("/")[2] for name in names] == [
+        "0000-some rows_v2.parquet",
+        "0001-some rows_v2.parquet",
+    ]
+    assert connector.linked == [b"rows", b"rows"]
+    assert list(connector.directory.iterdir()) == []
+    assert file.exists()
+
+
+def test_a_failed_import_tells_why(connector: FakeConnector, address: str, file: Path) -> None:
+    connector.states = [RUNNING, replace(TASK, state=ImportState.FAILED, reason="row 7 is null")]
+    with pytest.raises(ImportFailed, match="row 7 is null"):
+        run(address, file)
+    assert list(connector.directory.iterdir()) == []
+    with pytest.raises(ImportFailed, match="collection not found"):
+        run(address, file, collection="nothing")
+
+
+def interrupted(connector: FakeConnector) -> threading.Thread:
+    """Ctrl-C as soon as the import is seen to run."""
+
+    def press() -> None:
+        connector.looked.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    return thread
+
+
+def test_ctrl_c_cancels(connector: FakeConnector, address: str, file: Path) -> None:
+    connector.states = [RUNNING]
+    thread = interrupted(connector)
+    with pytest.raises(ImportFailed, match="cancelled"):
+        run(address, file)
+    thread.join()
+    assert connector.cancelled == 1
+    assert list(connector.directory.iterdir()) == []
+
+
+def test_ctrl_c_after_the_commit_comes_too_late(connector: FakeConnector, address: str, file: Path) -> None:
+    connector.states = [replace(TASK, state=ImportState.PERSISTED, rows=5)]
+    connector.is_committed = True
+    thread = interrupted(connector)
+    assert run(address, file).rows == 5
+    thread.join()
+    assert connector.cancelled == 1
+
+
+def test_files_and_directories_that_are_not_here(tmp_path: Path, file: Path) -> None:
+    with (
+        pytest.raises(ImportFailed, match="no directory of this machine"),
+        staged([file], "s3://bucket/import"),
+    ):
+        pass
+    absent = [tmp_path / "absent.parquet"]
+    with (
+        pytest.raises(ImportFailed, match=r"absent.parquet: no such file"),
+        staged(absent, tmp_path.as_uri()),
+    ):
+        pass
+
+
+def test_the_command(connector: FakeConnector, address: str, file: Path, tmp_path: Path) -> None:
+    known = Announcement(version="1", pid=os.getpid(), address=address, observe_url="")
+    announce(tmp_path, known)
+    command = ["import", str(file), "--collection", "docs", "--data-dir", str(tmp_path)]
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, done.stdout) == (0, "5 rows imported into docs\n")
+    connector.states = [replace(TASK, state=ImportState.FAILED, reason="row 7 is null")]
+    failed = CliRunner().invoke(app, command)
+    assert failed.exit_code == 1
+    assert "nothing was imported: row 7 is null" in failed.stderr
+    nobody = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "import")])
+    assert nobody.exit_code == 1
+    assert "no server has announced itself" in nobody.stderr

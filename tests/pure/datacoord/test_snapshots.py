@@ -1,0 +1,157 @@
+"""Snapshots: everything acknowledged before, as of one moment, and its files stay until the lease is over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from data_bench import Bench
+from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
+
+from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
+from elanus.core.ids import SegmentID
+from elanus.core.segments import SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.coord import DataCoord
+from elanus.rpc.connector import CollectionSnapshot, SnapshotLease
+from elanus.storage.snapshots import read_snapshot
+
+HOUR_MS = 3_600_000
+
+
+async def taken(bench: Bench, *partitions: int, lease_ms: int = HOUR_MS) -> SnapshotLease:
+    """A snapshot, with a data node that does as it is ordered."""
+    taking = asyncio.ensure_future(bench.coord.take_snapshot(CID, partitions, lease_ms))  # type: ignore[arg-type]
+    await settle()
+    await bench.report()
+    while not taking.done():
+        await asyncio.sleep(0.1)
+        if bench.node.calls.of("sync"):
+            bench.node.calls.asked.clear()
+            await bench.commit()
+    return await taking
+
+
+def content(bench: Bench, lease: SnapshotLease) -> CollectionSnapshot:
+    assert lease.store_url == bench.store.url
+    return read_snapshot(bench.store, lease.path, CollectionSnapshot)
+
+
+def pinned(coord: DataCoord):  # type: ignore[no-untyped-def]
+    return coord._snapshots.pinned_files()
+
+
+async def test_rows_in_the_log_are_brought_into_files_first(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    growing = await bench.write(10)
+    await bench.report({growing: 10})
+    before = bench.root.stamp()
+    taking = asyncio.ensure_future(coord.take_snapshot(CID, (), HOUR_MS))
+    await asyncio.sleep(1)
+    assert bench.node.calls.of("sync") == [], "its data node has not seen that moment yet"
+    await bench.report({growing: 10})
+    await asyncio.sleep(0.1)
+    assert bench.node.calls.of("sync") == [(bench.vchannel, ())]
+    assert not taking.done()
+    await bench.commit({growing: 10}, delta=binlog("delta_log/1"))
+    snapshot = content(bench, await taking)
+    assert snapshot.read_ts > before
+    assert [(m.segment_id, m.rows) for m in snapshot.segments] == [(growing, 10)]
+    assert [log.file.path for log in snapshot.delta_logs[bench.vchannel]] == ["delta_log/1"]
+    assert (await bench.segment(growing)).state.name == "GROWING", "a snapshot seals nothing"
+    await coord.stop()
+
+
+async def test_a_vchannel_that_is_far_enough_is_left_alone(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    later = replace(await bench.recovery(), ts=Timestamp(2**60))
+    await bench.commit(checkpoint=later)
+    await coord.take_snapshot(CID, (), HOUR_MS)
+    assert bench.node.calls.of("sync") == []
+    await coord.stop()
+
+
+async def test_only_the_partitions_asked_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection(partitions=(DEFAULT, OTHER)))
+    coord = await bench.watched()
+    one, other = await bench.write(5), await bench.write(5, OTHER)
+    await bench.commit({one: 5, other: 5})
+    assert {m.segment_id for m in content(bench, await taken(bench)).segments} == {one, other}
+    assert {m.segment_id for m in content(bench, await taken(bench, OTHER)).segments} == {other}
+    await coord.stop()
+
+
+async def test_a_snapshot_is_never_older_than_the_deletes_folded_into_its_files(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(5)
+    await bench.commit({segment: 5})
+    folded = Timestamp(bench.root.stamp() + 1000)
+    manifest = SegmentManifest(
+        SegmentID(segment), CID, DEFAULT, bench.vchannel, (binlog("a", 5),), (), deletes_from=folded
+    )
+    path = await coord._manifests.put(manifest, "folded")
+    await coord._state.put([replace(await bench.segment(segment), manifest=path)])
+    bench.later(1)
+    lease = await taken(bench)
+    assert lease.read_ts >= folded
+    await coord.stop()
+
+
+async def test_what_a_snapshot_names_is_pinned_until_it_is_released(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(5)
+    await bench.commit({segment: 5}, delta=binlog("delta_log/1"))
+    lease = await taken(bench)
+    snapshot = content(bench, lease)
+    assert await pinned(coord) == snapshot.files | {lease.path}
+    assert "delta_log/1" in snapshot.files
+    coord = await bench.restart()
+    assert await pinned(coord) == snapshot.files | {lease.path}, "pins outlive the role"
+    await coord.release_snapshot(lease.snapshot_id)
+    await coord.release_snapshot(lease.snapshot_id)
+    assert await pinned(coord) == frozenset()
+    assert list(bench.store.list("snapshots")) == []
+    await coord.stop()
+
+
+async def test_a_pin_ends_with_its_lease(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    lease = await taken(bench, lease_ms=60_000)
+    assert lease.expires_ms <= bench.clock.wall_ms() + 60_000
+    await asyncio.sleep(61)
+    assert await pinned(coord) == frozenset()
+    await asyncio.sleep(11)
+    assert coord._state.pins() == ()
+    assert list(bench.store.list("snapshots")) == []
+    await coord.stop()
+
+
+async def test_a_release_that_was_cut_off_holds_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    lease = await taken(bench)
+    bench.store.delete(lease.path)
+    assert await pinned(coord) == frozenset()
+    await coord.stop()
+
+
+async def test_a_snapshot_that_cannot_be_had(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    for lease_ms in (0, -1, 10**12):
+        with pytest.raises(InvalidParameter, match="lease"):
+            await coord.take_snapshot(CID, (), lease_ms)
+    with pytest.raises(Unavailable, match="is the pipeline process up"):
+        await coord.take_snapshot(CID, (), HOUR_MS)
+    await coord.drop_collection(CID)
+    with pytest.raises(CollectionNotFound):
+        await coord.take_snapshot(CID, (), HOUR_MS)
+    assert await pinned(coord) == frozenset()
+    await coord.stop()
