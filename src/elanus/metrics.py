@@ -82,6 +82,13 @@ LATE_MESSAGES = CounterSpec(
 )
 SEGMENTS = GaugeSpec("elanus_segments", "Segments, by state.", ("state",))
 GROWING_BYTES = GaugeSpec("elanus_growing_bytes", "Growing data held in memory.")
+GC_WAITING_BYTES = GaugeSpec(
+    "elanus_gc_waiting_bytes", "Size of dropped segments whose files have not been collected yet."
+)
+GC_RECLAIMED_BYTES = GaugeSpec(
+    "elanus_gc_reclaimed_bytes",
+    "Bytes that garbage collection deleted since the data coordinator started.",
+)
 LOG_BYTES = GaugeSpec("elanus_log_bytes", "Size of the message log on disk.")
 WRITES_HELD_BACK = CounterSpec(
     "elanus_writes_held_back_total", "Writes slowed or refused by back-pressure.", ("action",)
@@ -112,6 +119,8 @@ SPECS: tuple[Spec, ...] = (
     LATE_MESSAGES,
     SEGMENTS,
     GROWING_BYTES,
+    GC_WAITING_BYTES,
+    GC_RECLAIMED_BYTES,
     LOG_BYTES,
     WRITES_HELD_BACK,
     PIPELINE_UP,
@@ -140,6 +149,8 @@ class Metrics:
         self.late_messages = LATE_MESSAGES.create(registry)
         self.segments = SEGMENTS.create(registry)
         self.growing_bytes = GROWING_BYTES.create(registry)
+        self.gc_waiting_bytes = GC_WAITING_BYTES.create(registry)
+        self.gc_reclaimed_bytes = GC_RECLAIMED_BYTES.create(registry)
         self.log_bytes = LOG_BYTES.create(registry)
         self.writes_held_back = WRITES_HELD_BACK.create(registry)
         self.pipeline_up = PIPELINE_UP.create(registry)

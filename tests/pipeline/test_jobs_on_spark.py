@@ -14,6 +14,7 @@ import tasks
 
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import InvalidParameter
+from elanus.core.gc import SweepRules, Verdict, digests
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.jobs import JobKind, JobState
 from elanus.core.messages import InsertMessage, Message, TimeTick, UpsertMessage
@@ -21,6 +22,7 @@ from elanus.core.packs import ORIGIN
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.datanode.sweeps import SparkSweeps
 from elanus.index.build import load
 from elanus.index.search_params import resolve_search
 from elanus.index.spec import resolve_index
@@ -33,9 +35,11 @@ from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.session import PipelineSession
+from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.objects import open_store
+from elanus.storage.paths import INSERT_LOG, insert_log_path
 from elanus.storage.port import CorruptObject
 
 pytestmark = pytest.mark.jvm
@@ -290,3 +294,28 @@ def test_a_flush_does_not_wait_for_a_running_build(
         runner.close()
 
     asyncio.run(run())
+
+
+def test_a_sweep_on_spark_deletes_what_may_go(session: PipelineSession, tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    paths = [insert_log_path(COLLECTION, PARTITION, SegmentID(1), f"a{n}-x") for n in range(1, 6)]
+    for path in paths:
+        store.put(path, b"12345")
+    rules = SweepRules(digests(paths[:1]), attempts_below=4, modified_before_ms=4e12, unnumbered_before_ms=0)
+    runner = JobRunner(session)
+
+    async def run() -> list[SweepOutcome]:
+        sweeps = SparkSweeps(runner, store.url)
+        return [await sweeps.sweep(SweepOrder(INSERT_LOG, rules, delete), "test") for delete in (False, True)]
+
+    dry, real = asyncio.run(run())
+    assert dry == real
+    assert {f.verdict: f.objects for f in real.findings} == {
+        Verdict.NAMED: 1,
+        Verdict.SUPERSEDED: 2,
+        Verdict.OPEN: 2,
+    }
+    assert {info.path for info in store.list("")} == {paths[0], paths[3], paths[4]}
+    entries = runner.book.entries()
+    assert [(e.kind, e.state, e.rows) for e in entries] == [(JobKind.GC, JobState.FINISHED, 2)] * 2
+    runner.close()

@@ -22,6 +22,7 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
 from elanus.rpc.datacoord import FlushOutcome, Quota, QuotaRequest, RecoveryInfo, VchannelRecovery
+from elanus.rpc.gc import IndexReferences
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.rootcoord import TickReport
 
@@ -238,6 +239,7 @@ class FakeIndexCoord:
         self.changes = Changes(1)
         self.defined: list[Index] = []
         self.files: list[IndexFile] = []
+        self.references = IndexReferences((), {}, 0)
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
         self.calls.note("drop_collection", collection_id)
@@ -258,6 +260,10 @@ class FakeIndexCoord:
         self.calls.note("index_files", collection_id)
         return tuple(self.files)
 
+    async def index_references(self) -> IndexReferences:
+        self.calls.note("index_references")
+        return self.references
+
     async def wait_change(self, since: int, timeout_s: float) -> int:
         self.calls.check("wait_change")
         return await self.changes.wait(since, timeout_s)
@@ -266,6 +272,7 @@ class FakeIndexCoord:
 class FakeQueryCoord:
     def __init__(self) -> None:
         self.calls = Calls()
+        self.reading: tuple[SegmentID, ...] = ()
         self.statuses: list[Any] = []
         self.held: tuple[Any, ...] = ()
 
@@ -280,6 +287,10 @@ class FakeQueryCoord:
     async def loads(self) -> tuple[Any, ...]:
         self.calls.note("loads")
         return tuple(self.statuses)
+
+    async def held_segments(self) -> tuple[SegmentID, ...]:
+        self.calls.note("held_segments")
+        return self.reading
 
     async def serving(self, collection_id: CollectionID) -> tuple[Any, ...]:
         self.calls.note("serving", collection_id)

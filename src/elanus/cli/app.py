@@ -191,6 +191,27 @@ def import_(
 
 
 @app.command()
+def gc(
+    data_dir: DataDir = None,
+    url: Url = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Delete nothing; tell what would go, and what stays until when.")
+    ] = False,
+) -> None:
+    """Collect garbage now, on a running server on this machine, and tell what went."""
+    from elanus.cli import gc, remote
+
+    try:
+        done = gc.run(_observe_url(data_dir, url), dry=dry_run)
+    except remote.NoAnswer as error:
+        _fail(str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        _fail("not waited for: the server goes on with it", EXIT_FAILED)
+    if not done:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
 def demo(
     data_dir: Annotated[
         Path | None,

@@ -38,6 +38,13 @@ def cancel_job(base_url: str, job_id: str) -> None:
     _ask(request, CHANGE_TIMEOUT_S)
 
 
+def collect_garbage(base_url: str, *, dry: bool) -> None:
+    """Begin a round of garbage collection. Raises `NoAnswer`."""
+    what = "dry-run" if dry else "run"
+    request = urllib.request.Request(f"{base_url}/gc/{what}", method="POST", headers={REQUEST_HEADER: "cli"})
+    _ask(request, TIMEOUT_S)
+
+
 def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:
     if not request.full_url.startswith(("http://", "https://")):
         raise NoAnswer(f"{request.full_url}: an address begins with http:// or https://")

@@ -17,6 +17,7 @@ from elanus.cli.remote import NoAnswer
 from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
+    GarbageStatus,
     JobStatus,
     PipelineStatus,
     RoleStatus,
@@ -44,6 +45,7 @@ def _render(status: Status) -> Iterator[RenderableType]:
     yield f"elanus {status.version}, up {duration(status.uptime_s * 1000)}"
     yield _roles(status.roles)
     yield _pipeline(status.pipeline)
+    yield _garbage(status.garbage)
     yield _channels(status.channels)
     yield _collections(status.collections) if status.collections else "no collections"
     yield _jobs(status.jobs) if status.jobs else "no pipeline jobs"
@@ -61,6 +63,12 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     where = f"pid {pipeline.pid}" if pipeline.pid else "not running"
     style = "" if pipeline.pid else "red"
     return Text(f"pipeline: {pipeline.state}, {where}, {pipeline.restarts} restarts", style)
+
+
+def _garbage(garbage: GarbageStatus) -> Text:
+    waiting, reclaimed = size(garbage.waiting_bytes), size(garbage.reclaimed_bytes)
+    text = f"garbage collection: {garbage.state}, {reclaimed} reclaimed, {waiting} dropped and still there"
+    return Text(f"{text}; last round: {garbage.error}" if garbage.error else text)
 
 
 def _channels(channels: Sequence[ChannelStatus]) -> Table:

@@ -43,7 +43,8 @@
     ├── JobNotFound                  1100   1   the ledger knows no such job, or no longer
     ├── NotCancellable               1100   1   the job has ended, or its kind is not cancelled
     ├── Cancelled                       5   1   somebody cancelled the job
-    └── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
+    ├── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
+    └── NodeReplaced                    5   1   a node comes back after a later one has taken its place
 
 ``code`` is what clients since 2.3 read, ``legacy_code`` what older ones read
 (``common.ErrorCode``). ``retriable`` says whether the same request may succeed later unchanged.
@@ -245,6 +246,15 @@ class CommitRefused(ElanusError):
     """A pipeline commit whose checkpoint, epoch or segments are not what they should be.
 
     It changes nothing. A job that ran twice or woke up late meets it; no client does.
+    """
+
+    code = 5
+
+
+class NodeReplaced(ElanusError):
+    """A node that was taken for dead, and has a successor, registers again.
+
+    Else the two would take the place from one another for ever. It ends; no client meets this.
     """
 
     code = 5

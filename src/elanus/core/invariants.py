@@ -28,6 +28,9 @@ INVARIANTS: Mapping[str, str] = {
     "CKPT2": "A checkpoint never lies beyond what the log is sure to keep.",
     "DDL1": "What was dropped is not found again, and answers nothing.",
     "DUR1": "An acknowledged write is in the log, whole, and stays there until binlogs hold it.",
+    "GC1": "No manifest in force names a missing object.",
+    "GC2": "Files of what was dropped stay until its tolerance has passed.",
+    "GC3": "When faults end, objects that nothing refers to go.",
     "LIVE1": "When faults end, loads, flushes and reads come to their end.",
     "LIVE2": "No role loses a background task to an error nobody handles.",
 }

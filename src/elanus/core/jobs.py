@@ -22,6 +22,7 @@ class JobKind(StrEnum):
     FLUSH = "flush"
     INDEX_BUILD = "index build"
     IMPORT = "import"
+    GC = "garbage collection"
 
 
 LASTING: dict[JobKind, str] = {

@@ -16,7 +16,7 @@ import structlog
 from elanus.core.catalog import Collection
 from elanus.core.change import Changes
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError
+from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError, NodeReplaced
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
@@ -24,6 +24,7 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.collecting import Collector, CollectorDesks, GcPorts, GcSchedule
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.imports import ImportDesks, Imports, ImportSetup
@@ -47,6 +48,7 @@ from elanus.rpc.datacoord import (
     VchannelRecovery,
 )
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
@@ -58,13 +60,12 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class DataPolicy:
-    """``trim_interval_s``: how often what is in binlogs is let go from the log; ``commit_deadline_s``:
-    how long after its opening an attempt may commit."""
+    """``trim_interval_s``: how often what is in binlogs is let go from the log."""
 
     quota: QuotaPolicy
     flush: FlushPolicy
     trim_interval_s: float
-    commit_deadline_s: float
+    gc: GcSchedule
 
 
 class DataCoord:
@@ -83,6 +84,7 @@ class DataCoord:
         rootcoord: RootCoordApi,
         proxies: Mapping[NodeID, ProxyApi],
         dial: Callable[[str], DataNodeApi],
+        gc: GcPorts,
         policy: DataPolicy,
         imports: ImportSetup,
         ledger: JobLedger,
@@ -96,7 +98,7 @@ class DataCoord:
         self._policy = policy
         self._desk = QuotaDesk(state, rootcoord, policy.quota)
         self._flushing = Flushing(state, self._desk, rootcoord, proxies, policy.flush)
-        self._attempts = Attempts(rootcoord, clock, policy.commit_deadline_s)
+        self._attempts = Attempts(rootcoord, clock, policy.gc.policy.commit_deadline_s)
         self._commits = Commits(state, manifests, log, self._desk, self._attempts)
         self._changes = Changes(clock.wall_ms())
         self._lock = asyncio.Lock()
@@ -105,7 +107,15 @@ class DataCoord:
             desks, rootcoord, clock, self._lock, self._changes.happened, self._spawn, imports
         )
         self._snapshots = Snapshots(state, manifests, rootcoord, clock, self._lock, self, self._spawn)
+        self._collector = Collector(
+            CollectorDesks(state, manifests, self._attempts, self._lock, self._snapshots.pinned_files),
+            rootcoord,
+            gc,
+            clock,
+            policy.gc,
+        )
         self._epoch = 0
+        self._datanode_id = NodeID(0)
         self._ticks: dict[str, Timestamp] = {}
         """Up to where the data node has seen each vchannel, by its own word."""
         self._datanode: DataNodeApi | None = None
@@ -119,6 +129,7 @@ class DataCoord:
         self._imports.start()
         self._spawn(self._ledger.keep())
         self._snapshots.start()
+        self._spawn(self._collector.run())
 
     async def stop(self) -> None:
         for task in tuple(self._background):
@@ -311,8 +322,14 @@ class DataCoord:
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
         """A new owner of all vchannels: whoever owned them before can commit no more."""
         async with self._lock:
+            if node_id < self._datanode_id:
+                raise NodeReplaced(
+                    f"data node {node_id} has been replaced by {self._datanode_id}: it must end"
+                )
+            self._datanode_id = node_id
             self._epoch = await self._rootcoord.alloc_ids(1)
             self._datanode = self._dial(address)
+            self._collector.node_registered(address)
             self._attempts.close_all()
             self._ticks.clear()
             self._imports.node_registered(address)
@@ -420,6 +437,14 @@ class DataCoord:
             return False
         await self._order(self._datanode, self._epoch, vchannel, ())
         return True
+
+    # garbage
+
+    async def collect_garbage(self, delete: bool) -> None:
+        self._collector.request(delete=delete)
+
+    async def gc_status(self) -> GcStatus:
+        return self._collector.status()
 
     # the log's beginning
 

@@ -19,7 +19,7 @@ import structlog
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CommitRefused, ElanusError
+from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.packs import Pack, PackAssembler
@@ -142,10 +142,13 @@ class DataNode:
     # the role's life
 
     async def run(self) -> None:
-        """Serve until cancelled, registering again whenever something went wrong."""
+        """Serve until cancelled, or replaced; register again whenever something went wrong."""
         while True:
             try:
                 await self._serve()
+            except NodeReplaced as error:
+                _log.error("this node ends", error=error.message)
+                return
             except (ElanusError, CorruptLog, TrimmedLog, JobFailed, JobCancelled, OSError) as error:
                 _log.warning("registering again", error=f"{type(error).__name__}: {error}")
             await asyncio.sleep(_RETRY_PAUSE_S)

@@ -9,7 +9,7 @@ that failed is tried again before it counts as failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -31,6 +31,7 @@ from elanus.core.world import Clock
 from elanus.index import resolve_index
 from elanus.indexcoord.state import Build, IndexState
 from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.gc import IndexReferences
 from elanus.rpc.indexcoord import BuildState, IndexStatus
 from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
 from elanus.rpc.invalidation import Invalidations
@@ -42,6 +43,7 @@ _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
 _ATTEMPTS_MAX = 3
+_UNFINISHED = (BuildState.UNISSUED, BuildState.IN_PROGRESS)
 _log = structlog.get_logger("indexcoord")
 
 
@@ -78,6 +80,8 @@ class IndexCoord:
         self._policy = policy
         self._changes = Changes(clock.wall_ms())
         self._defining = asyncio.Lock()
+        self._numbering = asyncio.Lock()
+        """A build is known from the moment its id is taken: else its files would be taken for garbage."""
         self._wake = asyncio.Event()
         self._node: IndexNodeApi | None = None
         self._node_id = NodeID(0)
@@ -175,6 +179,16 @@ class IndexCoord:
         builds = {s: [self._state.build(index.index_id, s) for index in indexes] for s in segment_ids}
         return tuple(s for s in segment_ids if any(b is None or b.state not in ended for b in builds[s]))
 
+    async def index_references(self) -> IndexReferences:
+        async with self._numbering:
+            builds_below = await self._rootcoord.alloc_ids(1)
+            builds = self._state.builds()
+        return IndexReferences(
+            tuple(b.file.path for b in builds if b.file is not None),
+            {b.build_id: b.version for b in builds if b.state in _UNFINISHED},
+            builds_below,
+        )
+
     async def wait_change(self, since: int, timeout_s: float) -> int:
         return await self._changes.wait(since, timeout_s)
 
@@ -218,13 +232,17 @@ class IndexCoord:
                 recovery = await self._datacoord.recovery_info(collection_id)
             except CollectionNotFound:
                 continue
+            await self._remove(
+                self._state.builds_beside(collection_id, {m.segment_id for m in recovery.flushed})
+            )
             for index in self._state.indexes(collection_id):
                 for manifest in recovery.flushed:
                     await self._ensure_build(index, manifest)
-        await self._remove_leftovers()
+        await self._remove(self._state.leftovers())
 
-    async def _remove_leftovers(self) -> None:
-        for build in self._state.leftovers():
+    async def _remove(self, builds: Iterable[Build]) -> None:
+        """Files first: a build that is still recorded is removed again."""
+        for build in builds:
             running = self._running.get(build.build_id)
             if running is not None:
                 running.cancel()
@@ -236,7 +254,18 @@ class IndexCoord:
     async def _ensure_build(self, index: Index, manifest: SegmentManifest) -> None:
         build = self._state.build(index.index_id, manifest.segment_id)
         if build is None:
-            small = manifest.rows < self._policy.rows_min
+            build = await self._new_build(index, manifest)
+        pending = build.state in _UNFINISHED
+        if pending and build.build_id not in self._running and self._node is not None:
+            task = asyncio.create_task(
+                self._run_build(index, build, manifest), name=f"build {build.build_id}"
+            )
+            self._running[build.build_id] = task
+            task.add_done_callback(lambda ended: self._build_ended(build.build_id, ended))
+
+    async def _new_build(self, index: Index, manifest: SegmentManifest) -> Build:
+        small = manifest.rows < self._policy.rows_min
+        async with self._numbering:
             build = Build(
                 BuildID(await self._rootcoord.alloc_ids(1)),
                 index.index_id,
@@ -247,14 +276,8 @@ class IndexCoord:
                 state=BuildState.FINISHED if small else BuildState.UNISSUED,
             )
             await self._state.put_build(build)
-            self._changes.happened()
-        pending = build.state in (BuildState.UNISSUED, BuildState.IN_PROGRESS)
-        if pending and build.build_id not in self._running and self._node is not None:
-            task = asyncio.create_task(
-                self._run_build(index, build, manifest), name=f"build {build.build_id}"
-            )
-            self._running[build.build_id] = task
-            task.add_done_callback(lambda ended: self._build_ended(build.build_id, ended))
+        self._changes.happened()
+        return build
 
     def _build_ended(self, build_id: BuildID, task: asyncio.Task[None]) -> None:
         self._running.pop(build_id, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -90,3 +90,11 @@ class IndexState:
     def leftovers(self) -> tuple[Build, ...]:
         """Builds of indexes that no longer exist."""
         return tuple(b for b in self._builds.values() if b.index_id not in self._indexes)
+
+    def builds_beside(self, collection_id: CollectionID, flushed: Set[SegmentID]) -> tuple[Build, ...]:
+        """Builds of a collection's segments that are flushed no longer: they were dropped."""
+        return tuple(
+            b
+            for b in self._builds.values()
+            if b.collection_id == collection_id and b.segment_id not in flushed
+        )

@@ -33,8 +33,9 @@ def default_limits(slots: int) -> dict[JobKind, int]:
     """Flushes may fill all slots; index builds run one at a time, each with all processors.
 
     One import at a time fills all slots too, with tasks of a few seconds, between which a flush has its turn.
+    A sweep for garbage is one task.
     """
-    return {JobKind.FLUSH: slots, JobKind.INDEX_BUILD: 1, JobKind.IMPORT: 1}
+    return {JobKind.FLUSH: slots, JobKind.INDEX_BUILD: 1, JobKind.IMPORT: 1, JobKind.GC: 1}
 
 
 class JobRunner:

@@ -28,7 +28,13 @@ Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
 _OWN_ERRORS = (ElanusError, CorruptLog, TrimmedLog, CorruptObject, ObjectExists, ObjectMissing)
-_LIBRARIES = ("elanus.pipeline.flush", "elanus.pipeline.index_build", "elanus.pipeline.import_job", "pandas")
+_LIBRARIES = (
+    "elanus.pipeline.flush",
+    "elanus.pipeline.index_build",
+    "elanus.pipeline.import_job",
+    "elanus.pipeline.sweep",
+    "pandas",
+)
 """pandas: pyarrow imports it when it first converts an array, in case that is one of pandas."""
 
 

@@ -112,6 +112,11 @@ class QueryCoord:
             found.append(LoadStatus(loader.collection_id, loader.load.whole, percentages))
         return tuple(found)
 
+    async def held_segments(self) -> tuple[SegmentID, ...]:
+        fleet = self._peers.fleet
+        answers = await asyncio.gather(*(fleet.node(node_id).status() for node_id in fleet.alive()))
+        return tuple({segment_id for status in answers for segment_id in status.held})
+
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]:
         return tuple(
             (node_id, serving)

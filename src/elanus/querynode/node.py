@@ -25,6 +25,7 @@ from elanus.querynode.collection import Blocks, Collection
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.flights import Flights
 from elanus.querynode.follower import Follower
+from elanus.querynode.held import HeldSegments
 from elanus.querynode.invariants import check_collection
 from elanus.querynode.memory import return_free_memory, when_gone
 from elanus.querynode.query import count, query
@@ -91,6 +92,7 @@ class QueryNode:
         self._collections: dict[CollectionID, Collection] = {}
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = Flights()
+        self._held = HeldSegments()
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._returning_memory = False
@@ -172,15 +174,17 @@ class QueryNode:
 
     async def _load(self, collection: Collection, request: LoadSegment) -> None:
         collection.check_loadable(request)
-        segment = await self._offload(
-            load_sealed,
-            request,
-            collection.schema,
-            collection.specs,
-            self._store,
-            self._delta_logs,
-            self._scratch,
-        )
+        with self._held.loading(request.manifest.segment_id):
+            segment = await self._offload(
+                load_sealed,
+                request,
+                collection.schema,
+                collection.specs,
+                self._store,
+                self._delta_logs,
+                self._scratch,
+            )
+            self._held.keep(segment.segment_id, segment.blocks)
         collection.stage(segment, request)
 
     async def announce(self, change: SealedSegmentsChange) -> None:
@@ -232,7 +236,7 @@ class QueryNode:
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
         status = node_status(self._node_id, self._collections, followed)
-        return replace(status, capacity_bytes=self._capacity_bytes)
+        return replace(status, capacity_bytes=self._capacity_bytes, held=self._held())
 
     # reads
 

@@ -13,6 +13,7 @@ from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 
 
@@ -172,7 +173,11 @@ class DataCoordApi(Protocol):
         """Returns the change counter as soon as it is larger than ``since``, or after the timeout."""
         ...
 
-    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration: ...
+    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
+        """Own all vchannels from now on. Ids of nodes grow with the time of their start: raises
+        `NodeReplaced` for one older than the node that is registered."""
+        ...
+
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None: ...
     async def open_attempts(self, epoch: int, count: int) -> int:
         """The first of ``count`` consecutive numbers for tries of jobs that are about to write files.
@@ -186,6 +191,12 @@ class DataCoordApi(Protocol):
         should be. However it is answered, the attempt has ended."""
         ...
 
+    async def collect_garbage(self, delete: bool) -> None:
+        """Begin a round of garbage collection, after the one that runs; without ``delete`` one that only
+        tells what would go. Returns at once, `gc_status` tells how it goes."""
+        ...
+
+    async def gc_status(self) -> GcStatus: ...
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         """The data node has read the drop message: the vchannel and its segments are marked dropped."""
         ...

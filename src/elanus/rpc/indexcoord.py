@@ -11,6 +11,7 @@ from elanus.core.catalog import Index
 from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile
+from elanus.rpc.gc import IndexReferences
 
 
 class BuildState(StrEnum):
@@ -55,6 +56,10 @@ class IndexCoordApi(Protocol):
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
     ) -> tuple[SegmentID, ...]:
         """Of these segments, those that still wait for an index of the collection."""
+        ...
+
+    async def index_references(self) -> IndexReferences:
+        """Every index file in use, and which builds may still bring one: one moment of the metadata."""
         ...
 
     async def wait_change(self, since: int, timeout_s: float) -> int: ...

@@ -35,6 +35,11 @@ class QueryCoordApi(Protocol):
         """Everything that is loaded or loading."""
         ...
 
+    async def held_segments(self) -> tuple[SegmentID, ...]:
+        """Sealed segments that some query node may still read files of. Raises `Unavailable` when not every
+        node can be asked."""
+        ...
+
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]: ...
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
         """The channels of the replicas that can be read. Raises `CollectionNotLoaded`."""

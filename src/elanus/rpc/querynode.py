@@ -145,7 +145,8 @@ class QueryNodeStatus:
     ``leads``: the vchannels whose growing rows it serves. ``query_channels``: those it follows.
     ``capacity_bytes``: the memory it may fill with segments, 0 when nobody said; ``used_bytes``: what all
     copies of segments take, those that wait for a version included.
-    ``failures``: vchannels whose following ended in an error, with its text.
+    ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
+    are in memory for any reason; a read that began under an older version holds what it reads.
     """
 
     node_id: NodeID
@@ -160,6 +161,7 @@ class QueryNodeStatus:
     query_channels: Mapping[CollectionID, str] = field(default_factory=dict)
     capacity_bytes: int = 0
     used_bytes: int = 0
+    held: tuple[SegmentID, ...] = ()
 
 
 class QueryNodeApi(Protocol):

@@ -9,12 +9,15 @@
     GET  /jobs/{id}               JSON, one job
     POST /jobs/{id}/cancel        end a running job; loopback only
     POST /roles/{role}/restart    restart one role inside the process; loopback only
+    GET  /gc                      JSON, garbage collection: the round that runs, and the last one
+    POST /gc/run                  begin a round of it; loopback only
+    POST /gc/dry-run              the same, deleting nothing
 
 It stands apart from the Milvus port, so that neither a flood of searches nor a hung role keeps it
 from answering. It is the standard library's WSGI server with a thread per request: a few requests a
 minute do not pay for a framework's memory.
 
-Restarting a role and cancelling a job change the server, so they are answered only to a caller on this
+What changes the server (restarting a role, cancelling a job, garbage) is answered only to a caller on this
 machine who sends the header ``X-Elanus-Request``: a web page that the user happens to have open can
 make the browser post to loopback, but not with a header of its own.
 """
@@ -37,6 +40,7 @@ import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from elanus.core.errors import ElanusError, InvalidParameter, JobNotFound, NotCancellable
+from elanus.rpc.gc import GcStatus
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
 from elanus.server.status import REQUEST_HEADER, JobStatus, RoleStatus, Status
@@ -51,6 +55,7 @@ _STOP_POLL_S = 0.1
 """How often the port looks whether it is to close."""
 _RESTART = re.compile(r"/roles/([a-z0-9-]+)/restart")
 _CANCEL = re.compile(r"/jobs/([\w-]+)/cancel")
+_GC = re.compile(r"/gc/(run|dry-run)")
 _JOB = re.compile(r"/jobs/([\w-]+)")
 
 
@@ -77,6 +82,12 @@ class Observed(Protocol):
 
     def job(self, job_id: str) -> JobStatus:
         """Raises `JobNotFound`."""
+        ...
+
+    def garbage(self) -> GcStatus: ...
+
+    def collect_garbage(self, *, delete: bool) -> None:
+        """Begin a round; `garbage` tells how it goes."""
         ...
 
     def cancel_job(self, job_id: str) -> None:
@@ -143,16 +154,22 @@ class ObservePort:
             return self._change(
                 lambda: self._observed.cancel_job(job_id), {"cancelled": job_id}, method, environ
             )
+        if collect := _GC.fullmatch(path):
+            delete = collect[1] == "run"
+            return self._change(
+                lambda: self._observed.collect_garbage(delete=delete), {"begun": collect[1]}, method, environ
+            )
         answers: dict[str, Callable[[], _Answer]] = {
             "/healthz": self._healthz,
             "/status": lambda: (HTTPStatus.OK, self._observed.status()),
             "/jobs": lambda: (HTTPStatus.OK, self._observed.jobs()),
+            "/gc": lambda: (HTTPStatus.OK, self._observed.garbage()),
         }
         if job := _JOB.fullmatch(path):
             job_id = job[1]
             answers[path] = lambda: (HTTPStatus.OK, self._observed.job(job_id))
         if path not in answers:
-            return HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /status, /jobs"}
+            return HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /status, /jobs, /gc"}
         if method != "GET":
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{path} answers GET"}
         return answers[path]()

@@ -16,11 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import NotReady
+from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import SystemClock
+from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
@@ -47,6 +49,7 @@ from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.connector import SnapshotApi
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.gc import SweeperApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
@@ -73,6 +76,7 @@ _OTHER_PROXIES = 100
 _OFFLOAD_THREADS = 4
 _SYNC_BYTES = 256 * _MB
 _TRIM_INTERVAL_S = 10.0
+_GC_SETTLE_S = 5.0
 _DISK_LOOK_S = 1.0
 
 
@@ -235,7 +239,7 @@ class Online:
                 SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s), _SYNC_BYTES
             ),
             trim_interval_s=_TRIM_INTERVAL_S,
-            commit_deadline_s=self._settings.gc.commit_deadline_s,
+            gc=self._gc_schedule(),
         )
         return DataCoord(
             DataState(self.meta),
@@ -245,6 +249,12 @@ class Online:
             self.root,
             self._proxies,
             lambda address: self.dial(address).client(DataNodeApi),
+            GcPorts(
+                self.index,
+                self.query,
+                lambda address: self.dial(address).client(SweeperApi, timeout_s=None),
+                self.offload,
+            ),
             policy,
             self._import_setup(),
             self._job_ledger(),
@@ -267,6 +277,16 @@ class Online:
             LedgerPolicy(settings.jobs_max, settings.jobs_age_max_s),
             self._job_ended,
         )
+
+    def _gc_schedule(self) -> GcSchedule:
+        settings = self._settings.gc
+        policy = GcPolicy(
+            settings.drop_tolerance_s,
+            settings.missing_tolerance_s,
+            settings.commit_deadline_s,
+            settings.record_retention_s,
+        )
+        return GcSchedule(policy, settings.enabled, settings.interval_s, _GC_SETTLE_S)
 
     def _build_indexcoord(self) -> IndexCoord:
         return IndexCoord(

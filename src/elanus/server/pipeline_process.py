@@ -21,12 +21,14 @@ from elanus.core.ids import NodeID
 from elanus.datanode.flushes import SparkFlushes
 from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.datanode.sweeps import SparkSweeps
 from elanus.indexnode.node import IndexNode
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.gc import SweeperApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
@@ -139,6 +141,7 @@ class _Pipeline:
                 (DataNodeApi, datanode),
                 (ImportNodeApi, imports),
                 (IndexNodeApi, indexnode),
+                (SweeperApi, SparkSweeps(runner, self._paths.store_url)),
                 (PipelineApi, self),
             ],
         )

@@ -19,6 +19,7 @@ from elanus.core.jobs import JobKind, JobState
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import lag_ms
 from elanus.metrics import Metrics
+from elanus.rpc.gc import GcStatus
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.querycoord import LoadStatus
 from elanus.server.job_status import job_status
@@ -27,6 +28,7 @@ from elanus.server.online import Online
 from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
+    GarbageStatus,
     JobStatus,
     PipelineStatus,
     RoleStatus,
@@ -77,6 +79,12 @@ class Report:
     def job(self, job_id: str) -> JobStatus:
         return job_status(self._ask(self._online.ledger.job(job_id)), self._now_s())
 
+    def garbage(self) -> GcStatus:
+        return self._ask(self._online.data.gc_status())
+
+    def collect_garbage(self, *, delete: bool) -> None:
+        self._ask(self._online.data.collect_garbage(delete))
+
     def cancel_job(self, job_id: str) -> None:
         self._ask(self._online.ledger.cancel_job(job_id), _CANCEL_S)
 
@@ -105,6 +113,7 @@ class Report:
             collections=await self._collections(segments),
             jobs=[*[job for job in jobs if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(answers=await self._pipeline_answers()),
+            garbage=_garbage(await self._online.data.gc_status()),
         )
 
     async def _jobs(self) -> list[JobStatus]:
@@ -178,11 +187,19 @@ class Report:
         for state in SegmentState:
             if state.name.lower() in states or state in _SHOWN_STATES:
                 metrics.segments.labels(state.name.lower()).set(states[state.name.lower()])
+        garbage = await self._online.data.gc_status()
+        metrics.gc_waiting_bytes.set(garbage.waiting_bytes)
+        metrics.gc_reclaimed_bytes.set(garbage.reclaimed_bytes)
         metrics.growing_bytes.set(self._online.growing_bytes())
         metrics.log_bytes.set(self._online.log.size_bytes())
 
 
 _SHOWN_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING, SegmentState.FLUSHED)
+
+
+def _garbage(status: GcStatus) -> GarbageStatus:
+    error = status.last.error if status.last else ""
+    return GarbageStatus(status.state.value, status.waiting_bytes, status.reclaimed_bytes, error)
 
 
 def _percent(load: LoadStatus | None) -> int | None:

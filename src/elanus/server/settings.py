@@ -105,10 +105,33 @@ class DatacoordSettings(Section):
 
 
 class GcSettings(Section):
-    """Files of jobs that never committed."""
+    """Garbage collection: files of what was dropped or superseded, and of jobs that never committed."""
 
+    enabled: bool = True
+    """Whether it runs by itself. `elanus gc` runs it in any case."""
+    interval_s: float = Field(default=3600, gt=0)
+    """How often it runs."""
+    drop_tolerance_s: float = Field(default=86_400, ge=0)
+    """How long files of dropped segments (by a drop of their partition or collection, or because
+    compaction replaced them) are kept. Segments that a query node still reads are kept longer."""
+    missing_tolerance_s: float = Field(default=86_400, ge=0)
+    """How long objects that nothing refers to are kept: superseded manifests, and what jobs left that
+    failed or ran twice. With 0 they go as soon as no job can commit them any more."""
     commit_deadline_s: float = Field(default=21_600, gt=0)
-    """How long a job may take from its beginning to its commit, which is refused afterwards."""
+    """How long a job may take from its beginning to its commit, which is refused afterwards. Shorter than
+    `missing_tolerance_s`, unless that is 0."""
+    record_retention_s: float = Field(default=604_800, ge=0)
+    """How long the metadata keeps the records of dropped segments whose files are gone."""
+
+    @model_validator(mode="after")
+    def _deadline_within_tolerance(self) -> Self:
+        if 0 < self.missing_tolerance_s <= self.commit_deadline_s:
+            raise ValueError(
+                f"missing_tolerance_s ({self.missing_tolerance_s:g}) is not above commit_deadline_s "
+                f"({self.commit_deadline_s:g}): files could be taken from jobs that may still commit them; "
+                "raise the one, or lower the other"
+            )
+        return self
 
 
 class LogSettings(Section):

@@ -86,6 +86,17 @@ class PipelineStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class GarbageStatus:
+    """Garbage collection. ``waiting_bytes`` belong to dropped segments whose files are still there;
+    ``reclaimed_bytes`` since the data coordinator started. ``error``: why the last round was cut off."""
+
+    state: str = "idle"
+    waiting_bytes: int = 0
+    reclaimed_bytes: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything ``/status`` answers."""
 
@@ -96,3 +107,4 @@ class Status:
     collections: Sequence[CollectionStatus]
     jobs: Sequence[JobStatus]
     pipeline: PipelineStatus
+    garbage: GarbageStatus = GarbageStatus()

@@ -43,6 +43,7 @@ REPEATABLE = frozenset(
         "announce",
         "forget_deletes",
         "recovery_info",
+        "sweep",
         "alloc_timestamp",
         "assign_quota",
     }

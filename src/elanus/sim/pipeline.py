@@ -24,8 +24,10 @@ from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
+from elanus.pipeline.sweep import SweptStore, sweep
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import FlushReason
+from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import BuildIndex
 from elanus.sim.chance import Chance
@@ -38,6 +40,7 @@ T = TypeVar("T")
 
 _USUAL_S = 0.8
 _HEARTBEAT_S = 5.0
+_DELETIONS_BEFORE_DEATH = 2
 _DATANODE_POLICY = DataNodePolicy(
     report_ms=200, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000, range_size_max_bytes=40_000
 )
@@ -152,3 +155,43 @@ class PipelineProcess(DataNode):
             except ElanusError:
                 pass  # not reached: the next beat says it again
             await asyncio.sleep(_HEARTBEAT_S)
+
+
+class Sweeps:
+    """Implements `elanus.rpc.gc.SweeperApi` for one life."""
+
+    def __init__(self, life: Life, store: ObjectStore, chance: Chance) -> None:
+        self._life = life
+        self._store = store
+        self._chance = chance
+        self._delays = chance.delays(f"sweeps of {life.name}", _USUAL_S / 2)
+
+    async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
+        """Raises `Internal`, half-way."""
+        slow = self._chance.meets(FaultKind.JOB_SLOW)
+        await self._pass(self._delays.next_s() + (slow.amount if slow else 0.0))
+        store: SweptStore = self._store
+        if self._chance.meets(FaultKind.JOB_FAILED):
+            store = _Dying(self._store)
+        outcome = sweep(order, store)
+        await self._pass(self._delays.next_s())
+        return outcome
+
+    async def _pass(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._life.gate()
+
+
+class _Dying:
+    """The part of a store that a sweep uses; after some deletions it fails."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.list = store.list
+        self._store = store
+        self._left = _DELETIONS_BEFORE_DEATH
+
+    def delete(self, path: str) -> None:
+        if not self._left:
+            raise Internal("the sweep died half-way")
+        self._left -= 1
+        self._store.delete(path)

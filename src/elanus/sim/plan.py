@@ -34,6 +34,7 @@ STRUCK = (
     "load_segment",
     "register_datanode",
     "release",
+    "sweep",
     "watch_channels",
     "watch_vchannel",
     "write",

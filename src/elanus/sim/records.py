@@ -30,6 +30,11 @@ class Records:
         self.segments: dict[SegmentID, SegmentInfo] = {}
         self.vchannels: dict[str, Vchannel] = {}
 
+    @staticmethod
+    def is_ours(operation: Put | Delete) -> bool:
+        """Whether it is about a segment or a vchannel."""
+        return operation.key.startswith((_SEGMENTS, _VCHANNELS))
+
     def observe(self, operation: Put | Delete) -> None:
         """Raises `InvariantBroken`."""
         if isinstance(operation, Delete):

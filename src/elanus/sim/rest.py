@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.invariants import InvariantBroken
@@ -25,7 +25,7 @@ class Rest:
         self._system = system
         self._judge = judge
         self._client = client
-        self._unfinished: list[SegmentInfo] = []
+        self._unfinished: Sequence[SegmentInfo | str] = ()
 
     async def come(self) -> None:
         """Raises `InvariantBroken`, `LIVE1` where something does not come to its end."""
@@ -41,6 +41,8 @@ class Rest:
         self._judge.check_all_kept()
         self._judge.check_dropped_partitions()
         check_files(self._system.records, self._system.truth, self._system.store)
+        self._system.garbage.check_present()
+        await self._in_time("garbage is collected", self._until(self._is_tidy), "GC3")
 
     async def _read_all(self) -> None:
         for name in COLLECTIONS:
@@ -56,13 +58,13 @@ class Rest:
         while not await holds():
             await asyncio.sleep(_LOOK_S)
 
-    async def _in_time(self, what: str, work: Awaitable[None]) -> None:
+    async def _in_time(self, what: str, work: Awaitable[None], invariant: str = "LIVE1") -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await work
         except TimeoutError:
             state = f"{self._system.waiting_for()}; {self._unfinished}"
-            raise InvariantBroken("LIVE1", f"not in {TIMEOUT_S:g} s: {what}; {state}") from None
+            raise InvariantBroken(invariant, f"not in {TIMEOUT_S:g} s: {what}; {state}") from None
 
     async def _is_flushed(self) -> bool:
         self._unfinished = [s for s in self._live_segments() if s.state not in _DONE and self._has_rows(s)]
@@ -76,6 +78,10 @@ class Rest:
     def _live_segments(self) -> list[SegmentInfo]:
         live = {v.collection_id for v in self._system.records.vchannels.values() if not v.dropping}
         return [s for s in self._system.records.segments.values() if s.collection_id in live]
+
+    async def _is_tidy(self) -> bool:
+        self._unfinished = self._system.garbage.garbage(self._system.clocks["datacoord"].wall_ms())
+        return not self._unfinished
 
     async def _is_handed_off(self) -> bool:
         node = self._system.query_node()

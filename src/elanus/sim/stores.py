@@ -25,7 +25,6 @@ from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
 
 MetaObserver = Callable[[Put | Delete], None]
 _USUAL_S = 0.002
-_EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class SimMeta:
@@ -111,9 +110,13 @@ class MemoryStore:
 
     url = "memory:"
 
-    def __init__(self, chance: Chance) -> None:
+    def __init__(
+        self, chance: Chance, wall_ms: Callable[[], int], observe_delete: Callable[[str], None]
+    ) -> None:
         self._chance = chance
-        self._objects: dict[str, pa.Buffer] = {}
+        self._wall_ms = wall_ms
+        self._observe_delete = observe_delete
+        self._objects: dict[str, tuple[pa.Buffer, datetime]] = {}
 
     def check(self) -> None:
         """Memory can always be used."""
@@ -123,7 +126,8 @@ class MemoryStore:
             raise ObjectExists(path)
         if self._chance.meets(FaultKind.STORE_FULL):
             raise DiskFull(f"no room left while writing {path}; free disk space, then retry")
-        self._objects[path] = pa.py_buffer(bytes(data))
+        modified = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
+        self._objects[path] = (pa.py_buffer(bytes(data)), modified)
 
     def put_file(self, path: str, source: Path) -> None:
         self.put(path, source.read_bytes())
@@ -132,8 +136,12 @@ class MemoryStore:
     def get(self, path: str) -> pa.Buffer:
         if self._chance.meets(FaultKind.STORE_AWAY):
             raise Unavailable(f"{path} cannot be read now: the object store does not answer")
+        return self.peek(path)
+
+    def peek(self, path: str) -> pa.Buffer:
+        """As `get`, for who judges: nothing goes wrong."""
         try:
-            return self._objects[path]
+            return self._objects[path][0]
         except KeyError:
             raise ObjectMissing(path) from None
 
@@ -146,7 +154,7 @@ class MemoryStore:
         return file
 
     def head(self, path: str) -> ObjectInfo:
-        return ObjectInfo(path, self.get(path).size, _EPOCH)
+        return ObjectInfo(path, self.peek(path).size, self._objects[path][1])
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         for path in tuple(self._objects):
@@ -154,4 +162,6 @@ class MemoryStore:
                 yield self.head(path)
 
     def delete(self, path: str) -> None:
+        if path in self._objects:
+            self._observe_delete(path)
         self._objects.pop(path, None)

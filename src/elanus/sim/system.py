@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from elanus.core.errors import ElanusError, NotReady
+from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
+from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
@@ -25,6 +27,7 @@ from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
+from elanus.meta.port import Delete, Put
 from elanus.proxy.measures import NoMeasures
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.querycoord.coord import QueryCoord
@@ -36,6 +39,7 @@ from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.gc import SweeperApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
@@ -47,12 +51,13 @@ from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.import_served import ServedImports
 from elanus.server.reads import CurrentReads
 from elanus.sim.chance import Chance
+from elanus.sim.garbage import GarbageJudge
 from elanus.sim.life import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.moment import ReadsOfMoments
 from elanus.sim.net import Handle, Network, client
-from elanus.sim.pipeline import Jobs, PipelineProcess
+from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
 from elanus.sim.plan import PIPELINE, ROLES
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore, SimMeta
@@ -77,11 +82,14 @@ _PROXY_POLICY = ProxyPolicy(
     call_timeout_s=READ_TIMEOUT_S,
     quota_rows=10,
 )
+GC_POLICY = GcPolicy(
+    drop_tolerance_s=3.0, missing_tolerance_s=0.0, commit_deadline_s=2.5, record_retention_s=12.0
+)
 _DATA_POLICY = DataPolicy(
     quota=QuotaPolicy(segment_size_max_bytes=3200, expiration_ms=2000),
     flush=FlushPolicy(SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0), 12_000),
     trim_interval_s=5.0,
-    commit_deadline_s=30.0,
+    gc=GcSchedule(GC_POLICY, enabled=True, interval_s=4.0, settle_s=2.0),
 )
 _INDEX_ROWS_MIN = 8
 """Small segments go without an index here too, and the others are exchanged for an indexed copy."""
@@ -96,7 +104,7 @@ class System:
     """Made and used on one virtual loop. ``scratch``: a directory for files on their way."""
 
     def __init__(self, chance: Chance, trace: Trace, scratch: Path) -> None:
-        self.clocks = {role: VirtualClock() for role in ("rootcoord", "datacoord", "indexcoord")}
+        self.clocks = {role: VirtualClock() for role in ("rootcoord", "datacoord", "indexcoord", "objects")}
         self.trace = trace
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._chance = chance
@@ -106,8 +114,11 @@ class System:
         self.truth = Truth(trace.note)
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
         self.records = Records(self.log.durable_end, trace)
-        self.meta = SimMeta(chance, self._guarded(self.records.observe))
-        self.store = MemoryStore(chance)
+        self.meta = SimMeta(chance, self._guarded(self._observe_records))
+        self.store = MemoryStore(
+            chance, self.clocks["objects"].wall_ms, self._guarded(lambda path: self.garbage.deleted(path))
+        )
+        self.garbage = GarbageJudge(self.records, self.store, self.stamp, GC_POLICY)
         self.handles = {name: Handle(name, self.network) for name in ROLES}
         self.outside = Life("clients", is_outside=True)
         self.roles_of_clients = Coordinators(
@@ -122,6 +133,7 @@ class System:
         self._beating: list[asyncio.Task[None]] = []
         self._oracle: TimestampOracle | None = None
         self._datanodes: dict[str, Handle] = {}
+        self._sweepers: dict[str, Handle] = {}
         self._born = 0
         self._verbs: dict[str, Verbs] = {}
         self._ready = {name: asyncio.Event() for name in (*ROLES, PIPELINE)}
@@ -144,6 +156,11 @@ class System:
                 self.fail(error)
 
         return watch
+
+    def _observe_records(self, operation: Put | Delete) -> None:
+        self.records.observe(operation)
+        if self.records.is_ours(operation):
+            self.garbage.check_present()
 
     def broken_supervisors(self) -> list[BaseException]:
         done = [s for s in self._supervisors if s.done() and not s.cancelled()]
@@ -278,6 +295,8 @@ class System:
             handle = Handle(life.name, self.network)
             handle.up(node, life)
             self._datanodes[life.name] = handle
+            self._sweepers[life.name] = Handle(f"sweeper of {life.name}", self.network)
+            self._sweepers[life.name].up(Sweeps(life, self.store, self._chance), life)
             running = asyncio.ensure_future(node.run())
             self._beating.append(asyncio.ensure_future(node.register_again_and_again()))
             self._ready[PIPELINE].set()
@@ -352,6 +371,12 @@ class System:
             self._root(life),
             self._proxies(life),
             lambda address: client(life, self._datanodes[address], DataNodeApi),
+            GcPorts(
+                self._index(life),
+                self._query(life),
+                lambda address: client(life, self._sweepers[address], SweeperApi),
+                self._offload,
+            ),
             _DATA_POLICY,
             ImportSetup(
                 lambda address: client(life, self._datanodes[address], ImportNodeApi),

@@ -9,12 +9,19 @@
     manifests/<collection>/<segment>/<name>.json
     snapshots/<collection>/<name>.json
 
+The manifest of a vchannel's delta logs has the vchannel's name in place of the segment. Names of files
+that an attempt wrote begin with its number (`elanus.core.attempts.stamped`).
+
 Because a name is never used twice, a job that ran twice or woke up late cannot touch the files of
 another attempt: what no manifest names is garbage, whoever wrote it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from elanus.core.attempts import number_in
+from elanus.core.gc import ObjectName
 from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
 
 FORMAT_VERSION = 1
@@ -25,6 +32,7 @@ DELTA_LOG = "delta_log"
 INDEX_FILES = "index_files"
 MANIFESTS = "manifests"
 SNAPSHOTS = "snapshots"
+PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS)
 
 
 def insert_log_path(collection: CollectionID, partition: PartitionID, segment: SegmentID, name: str) -> str:
@@ -59,3 +67,23 @@ def checked_path(path: str) -> str:
 
 def snapshot_path(collection: CollectionID, name: str) -> str:
     return f"{SNAPSHOTS}/{collection}/{name}.json"
+
+
+def parse(path: str) -> ObjectName | None:
+    """What a path says, None for one that no function above makes."""
+    prefix, *parts = path.split("/")
+    if not parts:
+        return None
+    name, *ids = reversed(parts)
+    if prefix in (INSERT_LOG, STATS_LOG) and len(ids) == 3 and _are_ids(ids):
+        return ObjectName(ids[0], number_in(name))
+    if prefix in (DELTA_LOG, MANIFESTS) and len(ids) == 2 and _are_ids(ids[1:]):
+        return ObjectName(ids[0], number_in(name))
+    if prefix == INDEX_FILES and len(ids) == 4 and _are_ids(ids):
+        segment, _, version, build = ids
+        return ObjectName(segment, build_id=int(build), version=int(version))
+    return None
+
+
+def _are_ids(parts: Sequence[str]) -> bool:
+    return all(part.isascii() and part.isdigit() for part in parts)

@@ -15,7 +15,10 @@ from typer.testing import CliRunner, Result
 from elanus import __version__
 from elanus.cli.app import app
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable
+from elanus.core.gc import Verdict
+from elanus.core.ids import SegmentID
 from elanus.metrics import Metrics
+from elanus.rpc.gc import Finding, GcReport, GcState, GcStatus, PinnedSegment
 from elanus.server.announce import Announcement, announce
 from elanus.server.observe import Health, ObservePort
 from elanus.server.settings import MetricsSettings, Settings
@@ -71,6 +74,11 @@ STATUS = Status(
 
 
 class FakeServer:
+    broken = False
+
+    def __init__(self) -> None:
+        self.rounds: list[GcReport] = []
+
     def health(self) -> Health:
         return Health(True, STATUS.roles)
 
@@ -89,6 +97,17 @@ class FakeServer:
             if job.job_id == job_id:
                 return job
         raise JobNotFound(f"no job {job_id}")
+
+    def garbage(self) -> GcStatus:
+        report = None if not self.rounds else self.rounds[-1]
+        return GcStatus(GcState.IDLE, (), len(self.rounds), 0, 0, report)
+
+    def collect_garbage(self, *, delete: bool) -> None:
+        gone = Finding("insert_log", Verdict.DROPPED, 2, 3_000_000, ("insert_log/1/2/7/a1-x.parquet",))
+        stays = Finding("insert_log", Verdict.NAMED, 9, 9_000, ("insert_log/1/2/8/a2-x.parquet",))
+        pinned = PinnedSegment(SegmentID(99), 5, 1000, 0, 86_400_000, "a query node")
+        error = "the pipeline is down" if self.broken else ""
+        self.rounds.append(GcReport(0, 1500, delete, "elanus gc", (gone, stays), (pinned,), 1, 0, error))
 
     def cancel_job(self, job_id: str) -> None:
         if self.job(job_id).ended:
@@ -231,3 +250,27 @@ def test_a_job_is_cancelled_or_the_command_says_why_not(running: Path) -> None:
     assert (refused.exit_code, "job 40 has ended" in refused.stderr) == (1, True)
     unknown = elanus("jobs", "cancel", "7", "--data-dir", str(running))
     assert (unknown.exit_code, "no job 7" in unknown.stderr) == (1, True)
+
+
+def test_gc_tells_what_went_and_what_stays_until_when(running: Path) -> None:
+    result = elanus("gc", "--data-dir", running)
+    assert result.exit_code == 0, result.output
+    for expected in ("Deleted", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):
+        assert expected in result.output
+    for expected in ("99", "1970-01-02 00:00:00 UTC", "a query node"):
+        assert expected in result.output
+    assert "a2-x" not in result.output
+
+
+def test_gc_dry_run_says_what_would_go(running: Path) -> None:
+    result = elanus("gc", "--dry-run", "--data-dir", running)
+    assert result.exit_code == 0
+    assert "Would be deleted" in result.output
+    assert "3.0 MB in 2 objects could be reclaimed" in result.output
+
+
+def test_gc_that_was_cut_off_fails(running: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeServer, "broken", True)
+    result = elanus("gc", "--data-dir", running)
+    assert result.exit_code == 1
+    assert "not finished: the pipeline is down" in result.output

@@ -7,17 +7,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fakes import CID, DEFAULT, Calls, FakeProxy, FakeRoot, binlog, collection, inline
+from fakes import (
+    CID,
+    DEFAULT,
+    Calls,
+    FakeIndexCoord,
+    FakeProxy,
+    FakeQueryCoord,
+    FakeRoot,
+    binlog,
+    collection,
+    inline,
+)
 from virtual_time import VirtualClock
 
 from elanus.core.catalog import Checkpoint, Collection
-from elanus.core.errors import ElanusError
+from elanus.core.errors import ElanusError, Internal
+from elanus.core.gc import GcPolicy
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.jobs import JobEntry
 from elanus.core.sealing import SealPolicy
 from elanus.core.segments import BinlogFile, SegmentInfo
 from elanus.core.timestamps import Timestamp, compose, physical_ms
+from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.coord import DataCoord, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
@@ -27,16 +40,20 @@ from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.log.memory import MemoryLog
 from elanus.meta.memory import MemoryMeta
+from elanus.pipeline.sweep import sweep
 from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
 from elanus.rpc.datanode import FlushReason
+from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.rpc.imports import ImportOrder, ImportOutcome
 from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectStore
 
 MAX_ROWS = 1000
 ROW_BYTES = 16 + 8 + 8 + 8  # of `fakes.schema`
 SYNC_BYTES = 10_000
 EXPIRATION_MS = 2000
 COMMIT_DEADLINE_S = 600
+GC_INTERVAL_S, GC_SETTLE_S = 100, 5
 
 
 class FakeNode:
@@ -92,6 +109,32 @@ class FakePipeline:
         self.calls.note("cancel_job", job_id)
 
 
+class Sweeper:
+    """Sweeps here and now; or dies after some deletions, or waits, when told to."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.list = store.list
+        self.store = store
+        self.orders: list[SweepOrder] = []
+        self.deletions_left = 10**9
+        self.errors: list[Exception] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
+        self.orders.append(order)
+        await self.go_on.wait()
+        if self.errors:
+            raise self.errors.pop()
+        return sweep(order, self)
+
+    def delete(self, path: str) -> None:
+        if not self.deletions_left:
+            raise Internal("the job died")
+        self.deletions_left -= 1
+        self.store.delete(path)
+
+
 class Bench:
     """``meta``, ``log`` and the object store outlive the role; `start` makes a new instance of it."""
 
@@ -106,6 +149,11 @@ class Bench:
         self.nodes: list[FakeNode] = []
         self.importers: list[FakeImporter] = []
         self.served = True
+        self.index = FakeIndexCoord()
+        self.query = FakeQueryCoord()
+        self.sweeper = Sweeper(self.store)
+        self.gc_policy = GcPolicy(3600, 7200, COMMIT_DEADLINE_S, 10_000)
+        self.gc_enabled = False
         self.epoch = 0
         self.ended: list[JobEntry] = []
         self.pipelines: dict[str, FakePipeline] = {}
@@ -123,11 +171,12 @@ class Bench:
             self.root,  # type: ignore[arg-type]
             self.proxies,
             dial,
+            GcPorts(self.index, self.query, lambda address: self.sweeper, inline),  # type: ignore[arg-type]
             DataPolicy(
                 quota=QuotaPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
                 flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
                 trim_interval_s=10,
-                commit_deadline_s=COMMIT_DEADLINE_S,
+                gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
             ),
             ImportSetup(self._dial_import, self._is_served, ImportPolicy(tasks_max=3, retention_ms=60_000)),
             self.ledger(),

@@ -382,3 +382,47 @@ async def test_a_collection_that_datacoord_does_not_know_stops_nobody(tmp_path: 
     await bench.flushed(segment(1))
     assert len(await bench.files()) == 1
     await coord.stop()
+
+
+# what is in use
+
+
+async def test_builds_and_files_of_dropped_segments_go(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    await bench.node()
+    await bench.flushed(segment(1), segment(2))
+    assert len(bench.stored()) == 2
+    await bench.flushed(segment(2))
+    await settle()
+    assert (set(bench.builds()), bench.stored()) == ({2}, await bench.files())
+    assert len(bench.stored()) == 1
+    await bench.coord.stop()
+
+
+async def test_a_build_that_runs_for_a_dropped_segment_is_given_up(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    node.go_on.clear()
+    await bench.flushed(segment(1))
+    await bench.flushed()
+    await settle()
+    assert (node.at_once, bench.builds()) == (0, {})
+    await bench.coord.stop()
+
+
+async def test_references_name_files_in_use_and_builds_that_may_bring_one(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    await bench.flushed(segment(1))
+    node.go_on.clear()
+    await bench.flushed(segment(1), segment(2), segment(3, rows=1))
+    references = await bench.coord.index_references()
+    running = bench.builds()[segment(2).segment_id]
+    assert set(references.files) == bench.stored()
+    assert references.unfinished == {running.build_id: 1}
+    assert references.builds_below > max(b.build_id for b in bench.builds().values())
+    node.go_on.set()
+    await settle()
+    references = await bench.coord.index_references()
+    assert (len(references.files), references.unfinished) == (2, {})
+    await bench.coord.stop()

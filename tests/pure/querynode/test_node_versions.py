@@ -301,3 +301,19 @@ async def test_a_collection_serves_no_read_before_its_first_version(world: World
     await world.announce()
     assert world.node.service_time(COLLECTION) == Timestamp(world.tick_ts)
     assert world.keys() == [1]
+
+
+@scenario()
+async def test_a_read_holds_the_segments_of_the_version_it_began_under(world: World) -> None:
+    """Their files stay on the object store: what is large and seldom wanted is read from there."""
+    segment_id = await flushed(world, 1, 2, 3)
+    assert (await world.node.status()).held == ()
+    await world.node.load_segment(world.segment_request(segment_id))
+    assert (await world.node.status()).held == (segment_id,)
+    await world.announce([segment_id])
+    read = world.snapshot
+    await world.announce(offline=[segment_id])
+    assert (await world.node.status()).held == (segment_id,)
+    del read
+    gc.collect()
+    assert (await world.node.status()).held == ()

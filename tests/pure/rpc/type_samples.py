@@ -25,6 +25,7 @@ def sample(of: Any, seed: int = 1) -> Any:
         int: 2**62 + seed,
         float: seed + 0.5,
         str: f"text {seed} ü",
+        bytes: f"bytes {seed}".encode(),
         type(None): None,
     }
     return plain[of]

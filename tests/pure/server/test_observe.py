@@ -13,6 +13,7 @@ import pytest
 
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable, NotReady
 from elanus.metrics import Metrics
+from elanus.rpc.gc import GcState, GcStatus
 from elanus.server.observe import Health, ObservePort
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
@@ -48,6 +49,12 @@ class FakeServer:
         if job_id != "flush-1":
             raise JobNotFound(f"no job {job_id}")
         return JobStatus(job_id, "flush", "running", "size", "", 0.0, 0, 0)
+
+    def garbage(self) -> GcStatus:
+        return GcStatus(GcState.IDLE, (), 3, 100, 200, None)
+
+    def collect_garbage(self, *, delete: bool) -> None:
+        self.restarted.append(f"gc {delete}")
 
     def cancel_job(self, job_id: str) -> None:
         if job_id == "flush-1":
@@ -177,3 +184,15 @@ def test_the_port_is_free_again_after_close(server: FakeServer, metrics: Metrics
         assert ask(second.url + "/healthz")[0] == 200
     finally:
         second.close()
+
+
+@pytest.mark.parametrize(("path", "delete"), [("run", True), ("dry-run", False)])
+def test_a_round_of_garbage_collection_is_begun_from_this_machine(
+    server: FakeServer, port: ObservePort, path: str, delete: bool
+) -> None:
+    status, _ = ask(f"{port.url}/gc/{path}", "POST", **{REQUEST_HEADER: "test"})
+    assert (status, server.restarted) == (200, [f"gc {delete}"])
+    assert ask(f"{port.url}/gc/{path}", "POST")[0] == 403
+    assert ask(f"{port.url}/gc/{path}", "GET")[0] == 405
+    status, body = ask(f"{port.url}/gc", "GET")
+    assert (status, json.loads(body)["waiting_bytes"]) == (200, 100)

@@ -14,11 +14,15 @@ from typing import Any
 
 import pytest
 
+from elanus.core import gc as gc_rules
 from elanus.core import packs, ticks
+from elanus.core.attempts import OpenAttempts
 from elanus.core.catalog import Checkpoint
 from elanus.core.quota import OpenSegment
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
+from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.collecting import Collector
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.coord import DataCoord
 from elanus.datacoord.flushing import Flushing
@@ -353,6 +357,46 @@ def early_tick_not_guarded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxy, "_asked_tick", unguarded)
 
 
+def files_of_open_attempts_taken(patch: pytest.MonkeyPatch) -> None:
+    """Garbage collection takes what nothing refers to, whoever may still commit it."""
+    patch.setattr(Attempts, "closed_below", lambda self, fresh: fresh)
+
+
+def commit_after_its_deadline(patch: pytest.MonkeyPatch) -> None:
+    """An attempt may commit however long it took."""
+    patch.setattr(OpenAttempts, "check", lambda self, number, now_s: None)
+
+
+def drop_tolerance_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Files of what was dropped go at once."""
+    patch.setattr(gc_rules, "expires_ms", lambda dropped, policy: 0)
+    patch.setattr("elanus.datacoord.references.expires_ms", lambda dropped, policy: 0)
+
+
+def attempts_looked_up_after_references(patch: pytest.MonkeyPatch) -> None:
+    """What is in use is read first, and only then which attempts have ended."""
+    moment = Collector._moment
+
+    async def torn(self: Collector) -> Any:
+        seen = await moment(self)
+        await asyncio.sleep(3.0)
+        later = await moment(self)
+        return replace(seen, attempts_below=later.attempts_below, wall_ms=later.wall_ms)
+
+    patch.setattr(Collector, "_moment", torn)
+
+
+def superseded_files_kept(patch: pytest.MonkeyPatch) -> None:
+    """Only what was dropped is collected."""
+    judge = gc_rules.verdict
+
+    def kind(name: Any, modified_ms: float, rules: Any) -> Any:
+        found = judge(name, modified_ms, rules)
+        return gc_rules.Verdict.YOUNG if found is gc_rules.Verdict.SUPERSEDED else found
+
+    patch.setattr("elanus.pipeline.sweep.verdict", kind)
+
+
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
@@ -390,6 +434,11 @@ BUGS = (
     Bug("drop not told", drop_not_told, frozenset({"DDL1"})),
     Bug("notices not waited for", notices_not_waited_for, frozenset({"LIVE1"})),
     Bug("early tick not guarded", early_tick_not_guarded, frozenset({"LIVE2"})),
+    Bug("files of open attempts taken", files_of_open_attempts_taken, frozenset({"GC1"})),
+    Bug("commit after its deadline", commit_after_its_deadline, frozenset({"GC1"})),
+    Bug("drop tolerance ignored", drop_tolerance_ignored, frozenset({"GC2"})),
+    Bug("attempts looked up late", attempts_looked_up_after_references, frozenset({"GC1"})),
+    Bug("superseded files kept", superseded_files_kept, frozenset({"GC3"})),
 )
 
 

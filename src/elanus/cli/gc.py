@@ -1,0 +1,105 @@
+"""`elanus gc`: a round of garbage collection on a running server, with progress, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.progress import Progress
+from rich.table import Table
+
+from elanus.cli import remote
+from elanus.cli.status import duration, size
+from elanus.rpc.gc import Finding, GcReport, GcStatus, PinnedSegment
+from elanus.storage.paths import PREFIXES
+
+_LOOK_S = 0.3
+_PINNED_SHOWN_MAX = 50
+_EXAMPLES_SHOWN_MAX = 3
+
+
+def run(base_url: str, *, dry: bool, console: Console | None = None) -> bool:
+    """Have the server do a round, wait for its end, show it. Whether it came to its end.
+
+    Raises `NoAnswer`.
+    """
+    console = console or Console()
+    before = _status(base_url).rounds
+    remote.collect_garbage(base_url, dry=dry)
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("waiting", total=len(PREFIXES))
+        while (status := _status(base_url)).rounds == before or _is_another(status.last, dry=dry):
+            progress.update(bar, description=status.state.value, completed=len(status.swept))
+            time.sleep(_LOOK_S)
+    if status.last is None:
+        raise remote.NoAnswer("the server has forgotten the round: its data coordinator was restarted")
+    for part in render(status.last):
+        console.print(part)
+    return not status.last.error
+
+
+def _is_another(report: GcReport | None, *, dry: bool) -> bool:
+    """Whether it is the end of a round that had begun before."""
+    return report is not None and report.deleted is dry
+
+
+def _status(base_url: str) -> GcStatus:
+    try:
+        return msgspec.json.decode(remote.get(f"{base_url}/gc"), type=GcStatus)
+    except msgspec.DecodeError as error:
+        raise remote.NoAnswer(f"the answer is not of this release: {error}") from None
+
+
+def render(report: GcReport) -> Iterator[RenderableType]:
+    """What goes and why, what stays and until when."""
+    gone = [f for f in report.findings if f.verdict.goes]
+    if gone:
+        yield _findings("Deleted" if report.deleted else "Would be deleted", gone)
+    stays = [f for f in report.findings if not f.verdict.goes]
+    if stays:
+        yield _findings("Stays", stays)
+    if report.pinned:
+        yield _pinned(report.pinned)
+    objects, count_bytes = sum(f.objects for f in gone), sum(f.bytes for f in gone)
+    verb = "reclaimed" if report.deleted else "could be reclaimed"
+    yield f"{size(count_bytes)} in {objects:,} objects {verb}, {duration(report.took_ms)}"
+    if report.error:
+        yield f"not finished: {report.error}; the next round goes on"
+
+
+def _findings(title: str, findings: Sequence[Finding]) -> Table:
+    table = Table("where", "why", title=title, title_justify="left")
+    table.add_column("objects", justify="right")
+    table.add_column("size", justify="right")
+    table.add_column("such as")
+    for found in sorted(findings, key=lambda f: (f.prefix, f.verdict)):
+        examples = "\n".join(found.examples[:_EXAMPLES_SHOWN_MAX]) if found.verdict.goes else ""
+        table.add_row(found.prefix, found.verdict.value, f"{found.objects:,}", size(found.bytes), examples)
+    return table
+
+
+def _pinned(pinned: Sequence[PinnedSegment]) -> Table:
+    more = f", {_PINNED_SHOWN_MAX} of {len(pinned)}" if len(pinned) > _PINNED_SHOWN_MAX else ""
+    table = Table(
+        "segment", "collection", title=f"Dropped segments whose files stay{more}", title_justify="left"
+    )
+    table.add_column("size", justify="right")
+    for name in ("dropped", "at least until", "read by"):
+        table.add_column(name)
+    for segment in sorted(pinned, key=lambda p: p.until_ms)[:_PINNED_SHOWN_MAX]:
+        table.add_row(
+            str(segment.segment_id),
+            str(segment.collection_id),
+            size(segment.bytes),
+            _time(segment.dropped_ms),
+            _time(segment.until_ms),
+            segment.read_by,
+        )
+    return table
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

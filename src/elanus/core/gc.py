@@ -1,0 +1,195 @@
+"""Garbage collection: which objects of the store may go, and why. Pure rules; nothing here deletes.
+
+An object stays when something refers to it, and when something may still come to refer to it. The
+second is the hard part, and no question of age: jobs write files long before they commit, clocks are
+wrong, and a listing is old when it ends. So attempts are numbered (`elanus.core.attempts`): what carries a
+number below that of every open attempt, and is not referred to *now*, will never be referred to. A verdict
+once true stays true; a collector that died half-way is followed by one that goes on, and one that wakes up
+late does no harm. The order in which objects are listed and references are read does not matter either.
+
+Tolerances come on top, for people: how long what was dropped, and what nothing refers to, is kept all the
+same. Objects modified in the future are young. What carries no number (written by another release, or by
+hand) has only its age, and is kept for the longer of the tolerance and the commit deadline. What has no
+name that Elanus gives is not ours to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.attempts import NO_ATTEMPT
+from elanus.core.ids import BuildID, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
+
+_DIGEST = np.dtype("<u8")
+
+
+class Verdict(StrEnum):
+    """Why an object stays, or goes. The texts are for people."""
+
+    NAMED = "in use"
+    PINNED = "dropped, still within drop_tolerance or being read"
+    OPEN = "its job may still commit it"
+    YOUNG = "within missing_tolerance"
+    FOREIGN = "not a name that Elanus gives"
+    DROPPED = "dropped"
+    SUPERSEDED = "nothing refers to it"
+
+    @property
+    def goes(self) -> bool:
+        return self in (Verdict.DROPPED, Verdict.SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """What an object's path says. ``owner``: the segment's id, or the vchannel's name for its deletes;
+    ``build_id`` and ``version`` are those of an index file, else 0."""
+
+    owner: str
+    attempt: int = NO_ATTEMPT
+    build_id: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRules:
+    """Everything that decides about the objects below one prefix, as of one moment.
+
+    ``named``: `digests` of the paths that something refers to; those stay. ``kept`` and ``gone``: owners
+    all of whose other objects stay, or go. ``attempts_below``: no attempt with a lower number commits any
+    more;
+    ``builds_below``: no index build has this id or a higher one; ``unfinished``: builds that may still
+    finish, with the lowest version that counts. Times are UTC milliseconds.
+    """
+
+    named: bytes
+    kept: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    attempts_below: int = NO_ATTEMPT
+    builds_below: int = 0
+    unfinished: Mapping[BuildID, int] = field(default_factory=dict)
+    modified_before_ms: float = 0
+    unnumbered_before_ms: float = 0
+
+
+def verdict(name: ObjectName | None, modified_ms: float, rules: SweepRules) -> Verdict:
+    """What becomes of an object that is not named. ``name`` None: its path is not one that Elanus gives."""
+    if name is None:
+        return Verdict.FOREIGN
+    if name.owner in rules.kept:
+        return Verdict.PINNED
+    if name.build_id:
+        if _may_finish(name, rules):
+            return Verdict.OPEN
+        numbered = True
+    elif name.owner in rules.gone:
+        return Verdict.DROPPED
+    else:
+        numbered = name.attempt != NO_ATTEMPT
+        if numbered and name.attempt >= rules.attempts_below:
+            return Verdict.OPEN
+    before_ms = rules.modified_before_ms if numbered else rules.unnumbered_before_ms
+    return Verdict.SUPERSEDED if modified_ms < before_ms else Verdict.YOUNG
+
+
+def _may_finish(name: ObjectName, rules: SweepRules) -> bool:
+    if name.build_id >= rules.builds_below:
+        return True
+    counts_from = rules.unfinished.get(BuildID(name.build_id))
+    return counts_from is not None and name.version >= counts_from
+
+
+# what refers to objects
+
+
+def digests(paths: Iterable[str]) -> bytes:
+    """The paths as sorted 64-bit digests: eight bytes each, however many there are.
+
+    Two paths with one digest keep a file too many; never is one taken that is referred to.
+    """
+    return np.unique(_digests(paths)).tobytes()
+
+
+class NamedPaths:
+    """Looks paths up in what `digests` made."""
+
+    def __init__(self, named: bytes) -> None:
+        self._sorted = np.frombuffer(named, _DIGEST)
+
+    def of(self, paths: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """For each path whether it is among them."""
+        wanted = _digests(paths)
+        if not len(self._sorted):
+            return np.zeros(len(wanted), np.bool_)
+        at = np.searchsorted(self._sorted, wanted)
+        found: npt.NDArray[np.bool_] = self._sorted[np.minimum(at, len(self._sorted) - 1)] == wanted
+        return found
+
+
+def _digests(paths: Iterable[str]) -> npt.NDArray[np.uint64]:
+    joined = b"".join(blake2b(path.encode(), digest_size=_DIGEST.itemsize).digest() for path in paths)
+    return np.frombuffer(joined, _DIGEST)
+
+
+# what was dropped
+
+
+@dataclass(frozen=True, slots=True)
+class GcPolicy:
+    """How long what may go is kept all the same, in seconds.
+
+    ``drop_tolerance_s``: files of dropped segments. ``missing_tolerance_s``: objects nothing refers to.
+    ``commit_deadline_s``: how long an attempt may take to commit. ``record_retention_s``: records of
+    dropped segments whose files are gone.
+    """
+
+    drop_tolerance_s: float
+    missing_tolerance_s: float
+    commit_deadline_s: float
+    record_retention_s: float
+
+    def modified_before_ms(self, now_ms: float) -> float:
+        return now_ms - self.missing_tolerance_s * 1000
+
+    def unnumbered_before_ms(self, now_ms: float) -> float:
+        return now_ms - max(self.missing_tolerance_s, self.commit_deadline_s) * 1000
+
+
+def keeps_files(info: SegmentInfo) -> bool:
+    """Whether a dropped segment's files have still to go."""
+    return info.state is SegmentState.DROPPED and bool(info.manifest)
+
+
+def expires_ms(dropped: Timestamp, policy: GcPolicy) -> float:
+    """Until when what was dropped then is kept."""
+    return physical_ms(dropped) + policy.drop_tolerance_s * 1000
+
+
+def may_reclaim(info: SegmentInfo, now: Timestamp, policy: GcPolicy, held: frozenset[SegmentID]) -> bool:
+    """Whether the files of a segment may go. ``held``: segments that some query node still reads."""
+    expired = physical_ms(now) >= expires_ms(info.dropped, policy)
+    return keeps_files(info) and expired and info.segment_id not in held
+
+
+def reads_through(dropped: Timestamp, checkpoint_ts: Timestamp | None) -> bool:
+    """Whether no reader of the log meets rows of a segment that was dropped then any more.
+
+    ``checkpoint_ts``: of its vchannel, None when that is dropped.
+    """
+    return checkpoint_ts is None or checkpoint_ts >= dropped
+
+
+def may_forget(info: SegmentInfo, checkpoint_ts: Timestamp | None, now: Timestamp, policy: GcPolicy) -> bool:
+    """Whether the record of a dropped segment may go: its files are gone, the log's readers need not be
+    told to skip it any more, and its story is old."""
+    if info.state is not SegmentState.DROPPED or info.manifest or info.dropped == NO_TIMESTAMP:
+        return False
+    age_ms = physical_ms(now) - physical_ms(info.dropped)
+    return age_ms >= policy.record_retention_s * 1000 and reads_through(info.dropped, checkpoint_ts)

@@ -1,0 +1,267 @@
+"""Garbage collection, as datacoord leads it: what may go is decided here, jobs carry it out.
+
+A round takes one moment of the metadata, asks indexcoord which index files and querycoord which segments are
+in use, and has every prefix of the object store swept by these rules (`elanus.core.gc`). When all of it is
+done the records say so: those of dropped segments lose their manifest and are small from then on, and
+after `record_retention_s` they go. A round that died half-way has recorded nothing; the next one sweeps
+again what is left. One round runs at a time; whatever it finds stays true, so one that was given up and
+goes on elsewhere does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from elanus.core.errors import ElanusError, Unavailable
+from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
+from elanus.core.segments import SegmentInfo
+from elanus.core.world import Clock
+from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.manifests import Manifests, Offload
+from elanus.datacoord.references import Moment, References
+from elanus.datacoord.state import DataState, Vchannel
+from elanus.rpc.gc import Finding, GcReport, GcState, GcStatus, SweeperApi, SweepOrder, SweepOutcome
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.rootcoord import RootCoordApi
+
+_RETRY_S = 30.0
+_REPLACED_GRACE_S = 3.0
+_SWEEP_TRIES_MAX = 8
+_SWEEP_PAUSE_S = 1.0
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class GcSchedule:
+    """``settle_s``: how long after this role's start nothing is collected. What its predecessor had under
+    way in the metadata is over by then."""
+
+    policy: GcPolicy
+    enabled: bool
+    interval_s: float
+    settle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GcPorts:
+    """Whom the collector asks. ``dial`` makes a client of the sweeper at a data node's address, whose calls
+    may take as long as they need."""
+
+    index: IndexCoordApi
+    query: QueryCoordApi
+    dial: Callable[[str], SweeperApi]
+    offload: Offload
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorDesks:
+    """The role's own: ``lock``, under which what decides about objects is read at one moment, and
+    ``pinned_files``, which readers outside the system hold."""
+
+    state: DataState
+    manifests: Manifests
+    attempts: Attempts
+    lock: asyncio.Lock
+    pinned_files: Callable[[], Awaitable[frozenset[str]]]
+
+
+class Collector:
+    def __init__(
+        self,
+        desks: CollectorDesks,
+        rootcoord: RootCoordApi,
+        ports: GcPorts,
+        clock: Clock,
+        schedule: GcSchedule,
+    ) -> None:
+        self._state = desks.state
+        self._attempts = desks.attempts
+        self._lock = desks.lock
+        self._pinned_files = desks.pinned_files
+        self._rootcoord = rootcoord
+        self._ports = ports
+        self._clock = clock
+        self._schedule = schedule
+        self._references = References(desks.manifests, ports.offload)
+        self._started_s = clock.monotonic_s()
+        self._sweeper: SweeperApi | None = None
+        self._call: asyncio.Task[SweepOutcome] | None = None
+        self._wanted: bool | None = None
+        self._wake = asyncio.Event()
+        self._stage = GcState.IDLE
+        self._swept: tuple[str, ...] = ()
+        self._rounds = 0
+        self._reclaimed_bytes = 0
+        self._last: GcReport | None = None
+
+    # what others ask
+
+    def node_registered(self, address: str) -> None:
+        """Another process has Spark from now on. What the last one sweeps counts all the same if it comes to
+        its end, but a process that is gone is not waited for for ever."""
+        self._sweeper = self._ports.dial(address)
+        if self._call is not None:
+            asyncio.get_running_loop().call_later(_REPLACED_GRACE_S, self._call.cancel)
+
+    def request(self, *, delete: bool) -> None:
+        """A round as soon as can be; without ``delete`` one that only tells what would go."""
+        self._wanted = bool(self._wanted) or delete
+        self._wake.set()
+
+    def status(self) -> GcStatus:
+        waiting = sum(s.size_bytes for s in self._state.segments() if keeps_files(s))
+        return GcStatus(self._stage, self._swept, self._rounds, waiting, self._reclaimed_bytes, self._last)
+
+    # rounds
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        pause_s = self._schedule.interval_s
+        while True:
+            wanted = await self._next(pause_s)
+            if wanted is None and not self._schedule.enabled:
+                continue
+            report = await self._round(wanted)
+            pause_s = self._schedule.interval_s
+            if report.error and wanted is None:
+                pause_s = min(_RETRY_S, pause_s)
+
+    async def _next(self, pause_s: float) -> bool | None:
+        """Waits until a round is due. Whether it is to delete, when somebody has asked for it."""
+        try:
+            await asyncio.wait_for(self._wake.wait(), pause_s)
+        except TimeoutError:
+            return None
+        self._wake.clear()
+        wanted, self._wanted = self._wanted, None
+        return wanted
+
+    async def _round(self, wanted: bool | None) -> GcReport:
+        cause = "interval" if wanted is None else "elanus gc" if wanted else "elanus gc --dry-run"
+        delete = wanted is not False
+        began_ms, began_s = self._clock.wall_ms(), self._clock.monotonic_s()
+        report = GcReport(began_ms, 0, delete, cause, (), (), 0, 0)
+        try:
+            report = await self._collect(report)
+        except ElanusError as error:
+            _log.warning("garbage collection cut off; it goes on later", error=error.message)
+            report = replace(report, error=error.message)
+        except Exception as error:  # noqa: BLE001 - without another round nothing is ever reclaimed
+            _log.exception("garbage collection failed; it is tried again")
+            report = replace(report, error=f"{type(error).__name__}: {error}")
+        finally:
+            self._stage, self._swept = GcState.IDLE, ()
+        self._rounds += 1
+        self._reclaimed_bytes += report.reclaimed_bytes
+        self._last = replace(report, took_ms=int((self._clock.monotonic_s() - began_s) * 1000))
+        return self._last
+
+    async def _collect(self, report: GcReport) -> GcReport:
+        self._stage = GcState.LOOKING
+        await self._settled()
+        policy = self._schedule.policy
+        moment = await self._moment()
+        # After the moment: what is dropped by then nobody is told to load, or to pin, any more.
+        pinned = await self._pinned_files()
+        held = frozenset(await self._ports.query.held_segments())
+        index = await self._ports.index.index_references()
+        rules = await self._references.rules(moment, index, policy, held, pinned)
+        report = replace(report, pinned=moment.pinned(policy, held))
+        self._stage = GcState.SWEEPING
+        findings: list[Finding] = []
+        for prefix, prefix_rules in rules.items():
+            outcome = await self._sweep(prefix, prefix_rules, report)
+            findings += outcome.findings
+            self._swept = (*self._swept, prefix)
+        report = replace(report, findings=tuple(findings))
+        if not report.deleted:
+            return report
+        self._stage = GcState.RECORDING
+        reclaimed, ended = moment.reclaimable(policy, held), moment.ended_vchannels(policy)
+        await self._record(reclaimed, ended)
+        forgotten = await self._forget()
+        return replace(report, segments_reclaimed=len(reclaimed), records_forgotten=forgotten)
+
+    async def _settled(self) -> None:
+        left_s = self._started_s + self._schedule.settle_s - self._clock.monotonic_s()
+        if left_s > 0:
+            await asyncio.sleep(left_s)
+
+    async def _moment(self) -> Moment:
+        async with self._lock:
+            fresh = await self._rootcoord.alloc_ids(1)
+            now = await self._rootcoord.alloc_timestamp(1)
+            return Moment(
+                now,
+                self._clock.wall_ms(),
+                self._attempts.closed_below(fresh),
+                tuple(self._state.segments()),
+                tuple(self._state.vchannels()),
+                tuple(self._state.dropped_vchannels()),
+            )
+
+    async def _sweep(self, prefix: str, rules: SweepRules, report: GcReport) -> SweepOutcome:
+        """Asks again whoever is registered then, when a data node is lost meanwhile: rules stay true."""
+        for _ in range(_SWEEP_TRIES_MAX - 1):
+            try:
+                return await self._try_to_sweep(prefix, rules, report)
+            except Unavailable as error:
+                _log.info("sweep cut off; trying again", prefix=prefix, error=error.message)
+                await asyncio.sleep(_SWEEP_PAUSE_S)
+        return await self._try_to_sweep(prefix, rules, report)
+
+    async def _try_to_sweep(self, prefix: str, rules: SweepRules, report: GcReport) -> SweepOutcome:
+        if self._sweeper is None:
+            raise Unavailable("no data node is registered: nothing can be swept until the pipeline is up")
+        work: Coroutine[Any, Any, SweepOutcome] = self._sweeper.sweep(
+            SweepOrder(prefix, rules, report.deleted), report.cause
+        )
+        call = self._call = asyncio.ensure_future(work)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if this is not None and this.cancelling():
+                call.cancel()
+                raise
+            raise Unavailable(f"the data node that swept {prefix} has been replaced") from None
+        finally:
+            self._call = None
+
+    # records
+
+    async def _record(self, reclaimed: Sequence[SegmentInfo], ended: Sequence[Vchannel]) -> None:
+        """Their files are gone: the records need not point to them, and are small."""
+        async with self._lock:
+            segments = [
+                replace(known, manifest="", size_bytes=0)
+                for s in reclaimed
+                if (known := self._state.find_segment(s.segment_id)) is not None and keeps_files(known)
+            ]
+            vchannels = [replace(v, deltas="") for v in ended if v.deltas]
+            await self._state.put(segments, vchannels)
+
+    async def _forget(self) -> int:
+        """Remove records that tell nobody anything any more. How many."""
+        async with self._lock:
+            now = await self._rootcoord.alloc_timestamp(1)
+            policy = self._schedule.policy
+            checkpoints = {v.vchannel: v.checkpoint.ts for v in self._state.vchannels()}
+            old = [
+                s.segment_id
+                for s in self._state.segments()
+                if may_forget(s, checkpoints.get(s.vchannel), now, policy)
+            ]
+            forgotten = set(old)
+            left = {s.vchannel for s in self._state.segments() if s.segment_id not in forgotten}
+            vchannels = [
+                v.vchannel for v in self._state.dropped_vchannels() if not v.deltas and v.vchannel not in left
+            ]
+            await self._state.forget(old, vchannels)
+            return len(old)

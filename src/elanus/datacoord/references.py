@@ -1,0 +1,130 @@
+"""What is in use and what was dropped, at one moment of the metadata: the rules of a sweep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
+from elanus.core.ids import SegmentID
+from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.timestamps import Timestamp, physical_ms
+from elanus.datacoord.manifests import Manifests, Offload
+from elanus.datacoord.state import Vchannel
+from elanus.rpc.gc import IndexReferences, PinnedSegment
+from elanus.storage.paths import DELTA_LOG, INDEX_FILES, INSERT_LOG, MANIFESTS, PREFIXES, STATS_LOG
+from elanus.storage.port import CorruptObject, ObjectMissing
+
+_READS_AT_ONCE = 64
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The metadata at ``now``: ``attempts_below`` as `elanus.core.gc.SweepRules` has it, ``wall_ms`` by the
+    clock that stamps objects."""
+
+    now: Timestamp
+    wall_ms: float
+    attempts_below: int
+    segments: Sequence[SegmentInfo]
+    vchannels: Sequence[Vchannel]
+    dropped_vchannels: Sequence[Vchannel]
+
+    def reclaimable(self, policy: GcPolicy, held: frozenset[SegmentID]) -> list[SegmentInfo]:
+        """Dropped segments whose files may go."""
+        return [s for s in self.segments if may_reclaim(s, self.now, policy, held)]
+
+    def ended_vchannels(self, policy: GcPolicy) -> list[Vchannel]:
+        """Dropped vchannels whose delta logs may go."""
+        now_ms = physical_ms(self.now)
+        return [v for v in self.dropped_vchannels if now_ms >= expires_ms(v.dropped, policy)]
+
+    def pinned(self, policy: GcPolicy, held: frozenset[SegmentID]) -> tuple[PinnedSegment, ...]:
+        """Dropped segments whose files stay, and until when."""
+        gone = {s.segment_id for s in self.reclaimable(policy, held)}
+        return tuple(
+            PinnedSegment(
+                s.segment_id,
+                s.collection_id,
+                s.size_bytes,
+                physical_ms(s.dropped),
+                int(expires_ms(s.dropped, policy)),
+                "a query node" if s.segment_id in held else "",
+            )
+            for s in self.segments
+            if keeps_files(s) and s.segment_id not in gone
+        )
+
+
+class References:
+    """Reads the manifests in force. Nothing here takes the role's lock: a moment does not change."""
+
+    def __init__(self, manifests: Manifests, offload: Offload) -> None:
+        self._manifests = manifests
+        self._offload = offload
+
+    async def rules(
+        self,
+        moment: Moment,
+        index: IndexReferences,
+        policy: GcPolicy,
+        held: frozenset[SegmentID],
+        pinned: frozenset[str],
+    ) -> dict[str, SweepRules]:
+        """Per prefix, what may go there. ``pinned``: paths that stay, whoever was dropped."""
+        gone = {str(s.segment_id) for s in moment.reclaimable(policy, held)}
+        gone |= {v.vchannel for v in moment.ended_vchannels(policy)}
+        owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
+        owners |= {v.vchannel for v in moment.dropped_vchannels}
+        named, unreadable = await self._named(moment)
+        named[INDEX_FILES] = list(index.files)
+        for path in pinned:
+            named.setdefault(path.partition("/")[0], []).append(path)
+        kept = frozenset(owners - gone | unreadable)
+        return {
+            prefix: SweepRules(
+                named=await self._offload(digests, paths),
+                kept=kept if prefix != INDEX_FILES else frozenset(),
+                gone=frozenset(gone) if prefix != INDEX_FILES else frozenset(),
+                attempts_below=moment.attempts_below,
+                builds_below=index.builds_below,
+                unfinished=index.unfinished,
+                modified_before_ms=policy.modified_before_ms(moment.wall_ms),
+                unnumbered_before_ms=policy.unnumbered_before_ms(moment.wall_ms),
+            )
+            for prefix, paths in named.items()
+            if prefix in PREFIXES
+        }
+
+    async def _named(self, moment: Moment) -> tuple[dict[str, list[str]], set[str]]:
+        """The paths in use, per prefix; and the owners of manifests that cannot be read."""
+        named: dict[str, list[str]] = {INSERT_LOG: [], STATS_LOG: [], DELTA_LOG: [], MANIFESTS: []}
+        unreadable: set[str] = set()
+        live = [s for s in moment.segments if s.manifest and s.state is not SegmentState.DROPPED]
+        for first in range(0, len(live), _READS_AT_ONCE):
+            some = live[first : first + _READS_AT_ONCE]
+            for info, manifest in zip(some, await asyncio.gather(*map(self._read, some)), strict=True):
+                named[MANIFESTS].append(info.manifest)
+                if manifest is None:
+                    unreadable.add(str(info.segment_id))
+                else:
+                    named[INSERT_LOG] += (file.path for file in manifest.insert_logs)
+                    named[STATS_LOG] += manifest.stats_logs
+        for vchannel in moment.vchannels:
+            if vchannel.deltas:
+                named[MANIFESTS].append(vchannel.deltas)
+                logs = await self._manifests.of_vchannel(vchannel)
+                named[DELTA_LOG] += (log.file.path for log in logs)
+        return named, unreadable
+
+    async def _read(self, info: SegmentInfo) -> SegmentManifest | None:
+        try:
+            return await self._manifests.of_segment(info)
+        except (ObjectMissing, CorruptObject, OSError) as error:
+            _log.error("a manifest cannot be read; its segment's files are all kept", manifest=info.manifest)
+            _log.debug("why the manifest cannot be read", error=str(error))
+            return None

@@ -1,0 +1,99 @@
+"""The garbage collection job: list the objects below a prefix, and delete what the rules let go.
+
+One Spark task per prefix. A listing may have millions of objects, so it is looked at in batches, and what is
+in use comes as digests, eight bytes a path: memory stays flat. Rules are absolute (numbers and points in
+time, no ages), so a task that ran twice, or woke up hours later, deletes nothing that its first run was
+not allowed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from elanus.core.gc import NamedPaths, SweepRules, Verdict, verdict
+from elanus.core.jobs import JobKind
+from elanus.pipeline.port import Job, JobOutput
+from elanus.rpc.gc import Finding, SweepOrder, SweepOutcome
+from elanus.storage.objects import open_store
+from elanus.storage.paths import parse
+from elanus.storage.port import ObjectInfo
+
+_BATCH = 4096
+_EXAMPLES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """One prefix to sweep. Pickles."""
+
+    order: SweepOrder
+    store_url: str
+
+
+class SweptStore(Protocol):
+    """What a sweep needs of an object store."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]: ...
+    def delete(self, path: str) -> None: ...
+
+
+def sweep_job(orders: Sequence[SweepOrder], store_url: str) -> Job[SweepPlan, SweepOutcome]:
+    """A job over these prefixes. What it counts as output is what it deleted, or would have."""
+    plans = tuple(SweepPlan(order, store_url) for order in orders)
+    return Job(JobKind.GC, tuple(order.prefix for order in orders), sweep_task, plans, _output)
+
+
+def _output(outcomes: Sequence[SweepOutcome]) -> JobOutput:
+    gone = [f for outcome in outcomes for f in outcome.findings if f.verdict.goes]
+    return JobOutput((), sum(f.objects for f in gone), sum(f.bytes for f in gone))
+
+
+def sweep_task(plan: SweepPlan) -> SweepOutcome:
+    """What runs in the Python worker."""
+    return sweep(plan.order, open_store(plan.store_url))
+
+
+def sweep(order: SweepOrder, store: SweptStore) -> SweepOutcome:
+    """Needs no Spark. An object that is gone already counts as deleted."""
+    named = NamedPaths(order.rules.named)
+    tallies: dict[Verdict, _Tally] = {}
+    for batch in _batches(store.list(order.prefix)):
+        in_use = named.of([info.path for info in batch])
+        for info, is_named in zip(batch, in_use.tolist(), strict=True):
+            found = Verdict.NAMED if is_named else _verdict(info, order.rules)
+            if found.goes and order.delete:
+                store.delete(info.path)
+            tallies.setdefault(found, _Tally()).add(info)
+    findings = (tally.finding(order.prefix, found) for found, tally in tallies.items())
+    return SweepOutcome(order.prefix, tuple(findings))
+
+
+def _verdict(info: ObjectInfo, rules: SweepRules) -> Verdict:
+    return verdict(parse(info.path), info.modified.timestamp() * 1000, rules)
+
+
+def _batches(listing: Iterable[ObjectInfo]) -> Iterator[list[ObjectInfo]]:
+    objects = iter(listing)
+    while batch := list(islice(objects, _BATCH)):
+        yield batch
+
+
+class _Tally:
+    """Objects with one verdict: how many, how large, and the first few by name."""
+
+    def __init__(self) -> None:
+        self._objects = 0
+        self._bytes = 0
+        self._examples: list[str] = []
+
+    def add(self, info: ObjectInfo) -> None:
+        self._objects += 1
+        self._bytes += info.size_bytes
+        if len(self._examples) < _EXAMPLES_MAX:
+            self._examples.append(info.path)
+
+    def finding(self, prefix: str, verdict: Verdict) -> Finding:
+        return Finding(prefix, verdict, self._objects, self._bytes, tuple(self._examples))

@@ -1,0 +1,120 @@
+"""Garbage collection judged: no object goes that is referred to, or before its time; and none stays for ever.
+
+Fed by the object store (what is deleted) and by the metadata store (what is referred to). What it knows of
+references it reads from the records itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from elanus.core.errors import ElanusError
+from elanus.core.gc import GcPolicy, expires_ms, keeps_files
+from elanus.core.ids import SegmentID
+from elanus.core.invariants import InvariantBroken
+from elanus.core.segments import DeltaLog, SegmentInfo, SegmentState
+from elanus.core.timestamps import Timestamp, physical_ms
+from elanus.datacoord.state import Vchannel
+from elanus.sim.records import Records
+from elanus.sim.stores import MemoryStore
+from elanus.storage.manifests import read_manifest
+from elanus.storage.paths import parse
+
+
+class GarbageJudge:
+    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none."""
+
+    def __init__(
+        self, records: Records, store: MemoryStore, stamp: Callable[[], Timestamp], policy: GcPolicy
+    ) -> None:
+        self._policy = policy
+        self._records = records
+        self._store = store
+        self._stamp = stamp
+        self._named: dict[str, frozenset[str]] = {}
+        """Per manifest, what it names and itself: manifests never change."""
+
+    def deleted(self, path: str) -> None:
+        """An object is about to go. Raises `InvariantBroken`."""
+        for manifest, named in self._in_force():
+            if path in named:
+                raise InvariantBroken("GC1", f"{path} is deleted, {manifest} is in force")
+        name = parse(path)
+        owner = None if name is None else self._dropped(name.owner)
+        if owner is None or path not in self._files_of(owner):
+            return
+        try:
+            now = self._stamp()
+        except ElanusError:
+            return
+        if physical_ms(now) < expires_ms(owner.dropped, self._policy):
+            raise InvariantBroken("GC2", f"{path} is deleted, its owner was dropped at {owner.dropped}")
+
+    def check_present(self) -> None:
+        """Everything that is referred to is there. Raises `InvariantBroken`."""
+        there = {info.path for info in self._store.list("")}
+        for manifest, named in self._in_force():
+            if missing := named - there:
+                raise InvariantBroken("GC1", f"{manifest} is in force, and names {sorted(missing)}")
+
+    def garbage(self, now_ms: float) -> list[str]:
+        """Objects that nothing refers to any more, without those that seem to come from the future."""
+        wanted = {path for _, named in self._in_force() for path in named}
+        left = []
+        for info in self._store.list(""):
+            name = parse(info.path)
+            if name is not None and name.build_id:
+                continue  # what is in use of these indexcoord knows
+            if info.path in wanted or info.modified.timestamp() * 1000 >= now_ms:
+                continue
+            if name is None or self._dropped(name.owner) is None:
+                left.append(info.path)
+        return left
+
+    def _dropped(self, owner: str) -> SegmentInfo | Vchannel | None:
+        """What was dropped and still has its files recorded."""
+        vchannel = self._records.vchannels.get(owner)
+        if vchannel is not None:
+            return vchannel if vchannel.dropped and vchannel.deltas else None
+        if not owner.isdigit():
+            return None
+        info = self._records.segments.get(SegmentID(int(owner)))
+        return info if info is not None and keeps_files(info) else None
+
+    def _in_force(self) -> list[tuple[str, frozenset[str]]]:
+        live = [
+            s.manifest
+            for s in self._records.segments.values()
+            if s.manifest and s.state is not SegmentState.DROPPED
+        ]
+        deltas = [v.deltas for v in self._records.vchannels.values() if v.deltas and not v.dropped]
+        return [(m, self._names(m, self._of_segment)) for m in live] + [
+            (m, self._names(m, self._of_deltas)) for m in deltas
+        ]
+
+    def _files_of(self, owner: SegmentInfo | Vchannel) -> frozenset[str]:
+        if isinstance(owner, Vchannel):
+            return self._names(owner.deltas, self._of_deltas)
+        return self._names(owner.manifest, self._of_segment)
+
+    def _names(self, manifest: str, read: Callable[[str], frozenset[str]]) -> frozenset[str]:
+        if manifest not in self._named:
+            self._named[manifest] = read(manifest) | {manifest}
+        return self._named[manifest]
+
+    def _of_segment(self, path: str) -> frozenset[str]:
+        manifest = read_manifest(_Peeking(self._store), path)  # type: ignore[arg-type]
+        return frozenset({*(f.path for f in manifest.insert_logs), *manifest.stats_logs})
+
+    def _of_deltas(self, path: str) -> frozenset[str]:
+        logs = msgspec.json.decode(self._store.peek(path), type=tuple[DeltaLog, ...])
+        return frozenset(log.file.path for log in logs)
+
+
+class _Peeking:
+    """The part of a store that reading a manifest needs, undisturbed by faults."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.get = store.peek
