@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from harness import Server, until
 from pymilvus import MilvusClient
 
 from elanus.devcluster.nats import Nats
+from elanus.devcluster.spark import Spark
 from elanus.devcluster.swift import Swift
 from elanus.storage.objects import open_store
 
@@ -44,11 +45,20 @@ def rows(vectors: np.ndarray, first: int = 0) -> list[dict[str, object]]:
     return [{"id": first + n, "vector": vector.tolist()} for n, vector in enumerate(vectors)]
 
 
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Spark]:
+    cluster = Spark(tmp_path / "cluster")
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
 @pytest.mark.jvm
-def test_rows_go_through_nats_and_spark_into_s3_and_back(
-    new_server: NewServer, nats_server: Nats, s3_server: Swift
+def test_rows_go_through_nats_and_a_spark_cluster_into_s3_and_back(
+    new_server: NewServer, nats_server: Nats, s3_server: Swift, spark: Spark
 ) -> None:
-    server = new_server(settings(nats_server, s3_server)).start().wait_for_spark()
+    on_services = {**settings(nats_server, s3_server), "pipeline.spark_master": spark.master}
+    server = new_server(on_services).start().wait_for_spark()
     client = server.client()
     client.create_collection("rows", dimension=DIM, metric_type="L2", consistency_level="Strong")
     vectors = np.random.default_rng(1).random((ROWS, DIM), dtype=np.float32)

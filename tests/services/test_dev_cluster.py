@@ -147,7 +147,7 @@ def test_a_paused_service_stands_still_and_goes_on(tmp_path: Path) -> None:
 def test_the_command_stops_what_it_started_and_leaves_no_files(
     command: Callable[..., Command], ending: signal.Signals
 ) -> None:
-    running = command().wait_ready()
+    running = command("--with", "etcd,nats,s3").wait_ready()
     assert set(running.addresses) == {"etcd", "nats", "s3"}
     assert listening(running.addresses["etcd"])
     assert listening(running.addresses["nats"])

@@ -270,7 +270,7 @@ def dev_cluster(
     ] = None,
     services: Annotated[
         str, typer.Option("--with", help="The services to start, with commas between.")
-    ] = "etcd,nats,s3",
+    ] = "etcd,nats,s3,spark",
 ) -> None:
     """Start the services of a cluster on this machine, until it is interrupted."""
     from elanus.devcluster.command import run

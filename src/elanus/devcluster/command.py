@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.process import ServiceFailed
+from elanus.devcluster.spark import Spark
 from elanus.devcluster.swift import Swift
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,7 +39,7 @@ class Service(Protocol):
 
 
 SERVICES: Mapping[str, Callable[[Path], Service]] = MappingProxyType(
-    {"etcd": Etcd, "nats": Nats, "s3": Swift}
+    {"etcd": Etcd, "nats": Nats, "s3": Swift, "spark": Spark}
 )
 
 
