@@ -33,11 +33,11 @@ class LogFollower(Protocol):
 
 
 def log_url(settings: Settings, paths: Paths) -> str:
-    return settings.log.url or paths.log_url
+    return settings.log.url or paths.local_log_url
 
 
 def store_url(settings: Settings, paths: Paths) -> str:
-    return settings.storage.url or paths.store_url
+    return settings.storage.url or paths.local_store_url
 
 
 async def open_log(settings: Settings, paths: Paths) -> Log:

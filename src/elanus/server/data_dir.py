@@ -41,7 +41,7 @@ class Paths:
         return self.root / "log"
 
     @property
-    def log_url(self) -> str:
+    def local_log_url(self) -> str:
         return self.log.as_uri()
 
     @property
@@ -49,7 +49,7 @@ class Paths:
         return self.root / "scratch"
 
     @property
-    def store_url(self) -> str:
+    def local_store_url(self) -> str:
         return (self.root / "files").as_uri()
 
     def import_url(self, configured: str) -> str:

@@ -141,7 +141,7 @@ class _Pipeline:
                 (DataNodeApi, datanode),
                 (ImportNodeApi, imports),
                 (IndexNodeApi, indexnode),
-                (SweeperApi, SparkSweeps(runner, self._paths.store_url)),
+                (SweeperApi, SparkSweeps(runner, objects)),
                 (PipelineApi, self),
             ],
         )
