@@ -93,3 +93,10 @@ def test_a_list_of_a_million_keys_is_never_looped_over(key: DataType) -> None:
     assert named == KEYS
     assert sum(int(np.count_nonzero(block.deleted_ts == 9)) for block in segment.blocks) == KEYS
     assert calls < CALLS_MAX
+
+
+def test_a_filter_of_many_keys_is_not_kept_and_others_are() -> None:
+    plans = Plans(schema())
+    many = f"pk in [{','.join(map(str, range(100_000)))}]"
+    assert plans.filter(many, {}) is not plans.filter(many, {})
+    assert plans.filter("pk in [1]", {}) is plans.filter("pk in [1]", {})
