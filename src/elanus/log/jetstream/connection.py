@@ -81,10 +81,6 @@ class NatsConnection:
         return self
 
     @property
-    def client(self) -> Client:
-        return self._client
-
-    @property
     def payload_max_bytes(self) -> int:
         """What the server takes in one message, headers included."""
         return self._client.max_payload

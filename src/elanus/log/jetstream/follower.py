@@ -130,7 +130,7 @@ class StreamFollower(ABC):
         if self._following is not None:
             await asyncio.gather(self._following, return_exceptions=True)
 
-    async def bounds(self) -> tuple[int, int]:
+    async def _bounds(self) -> tuple[int, int]:
         """The first and the last sequence that the stream holds. Raises `Interrupted`, `Done`."""
         while True:
             try:
@@ -176,7 +176,7 @@ class StreamFollower(ABC):
                 await self._pull(consumer, f"{subject}.{pull}", inbox)
 
     async def _create(self, consumer: str) -> None:
-        first, last = await self.bounds()
+        first, last = await self._bounds()
         self.last_seen = last
         if self.next_sequence < first and first > 1:
             raise Done(
