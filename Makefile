@@ -51,6 +51,10 @@ histories: $(VENV)/.dev  ## Check what clients see under kills for linearizabili
 	HISTORY_DISASTERS=$(or $(HISTORY_DISASTERS),50) HISTORY_SEEDS=$(or $(HISTORY_SEEDS),1,2,3) \
 		$(BIN)/python -m pytest tests/e2e/test_histories.py $(ARGS)
 
+.PHONY: faults
+faults: $(VENV)/.dev  ## Strike every job at every step and write the fault matrix to docs/reliability.md
+	$(BIN)/python tests/pure/faults/report.py
+
 .PHONY: docs
 docs: $(VENV)/.demo  ## Write the pages that are made from the code
 	$(BIN)/elanus docs docs

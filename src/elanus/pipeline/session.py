@@ -36,6 +36,8 @@ from elanus.pipeline.worker import Guarded, TaskFailure, process_id
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
+AUTO = "auto"
+"""Of a setting: what Spark, or this process, finds by itself."""
 SLOTS_MIN = 2
 """Tasks at a time on one machine, at least: one long task must leave room for a short one."""
 _JVM_EXIT_TIMEOUT_S = 30
@@ -58,7 +60,8 @@ logger.gateway.level = error
 class SparkSettings:
     """``master``: Spark's URL; ``local[*]`` means as many slots as processors, at least `SLOTS_MIN`.
 
-    ``conf`` overrides any Spark setting, the ones made here too.
+    ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker) and ``executor_python``
+    (this one, unless told) are for clusters. ``conf`` overrides any Spark setting, the ones made here too.
     """
 
     master: str = "local[*]"
@@ -66,6 +69,10 @@ class SparkSettings:
     driver_memory_mb: int = 1024
     java: JavaPreference = "auto"
     ui: bool = False
+    driver_host: str = AUTO
+    executor_memory_mb: int = 1024
+    executor_cores: int = 0
+    executor_python: str = AUTO
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -102,7 +109,8 @@ class PipelineSession:
         log_settings.write_text(_LOG_SETTINGS)
         os.environ["JAVA_HOME"] = str(java_home(scratch, settings.java))
         os.environ["SPARK_HOME"] = str(Path(sys.modules["pyspark"].__path__[0]))
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        own = settings.is_local or settings.executor_python == AUTO
+        os.environ["PYSPARK_PYTHON"] = sys.executable if own else settings.executor_python
         if settings.is_local:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # A line for every remote call would drown everything else in the process's log.
@@ -175,9 +183,17 @@ class PipelineSession:
         self._context.cancelJobGroup(group)
 
     def is_alive(self) -> bool:
-        """Whether the JVM still runs. Once it is gone only a new process helps."""
+        """Whether the JVM still runs, with its session. Once it is gone only a new process helps.
+
+        The session ends alone when the cluster's master removes it.
+        """
         gateway = self._context._gateway
-        return gateway is not None and gateway.proc.poll() is None
+        if gateway is None or gateway.proc.poll() is not None:
+            return False
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            return False
 
     def stop(self) -> None:
         """End the session and the JVM, if that still runs."""
@@ -199,6 +215,7 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
         "spark.ui.enabled": str(settings.ui).lower(),
+        "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "elanus.pipeline.daemon",
@@ -209,6 +226,12 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
     if settings.is_local:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
         conf["spark.driver.extraJavaOptions"] += f" {_QUICK_JVM}"
+    else:
+        conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
+        if settings.executor_cores:
+            conf["spark.executor.cores"] = str(settings.executor_cores)
+        if settings.driver_host != AUTO:
+            conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = settings.driver_host
     if settings.master == "local[*]":
         conf["spark.master"] = f"local[{max(SLOTS_MIN, os.cpu_count() or 1)}]"
     return conf | dict(settings.conf)

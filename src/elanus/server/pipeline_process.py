@@ -113,7 +113,14 @@ class _Pipeline:
     def _start_spark(self) -> PipelineSession:
         pipeline = self._settings.pipeline
         settings = SparkSettings(
-            master=pipeline.spark_master, driver_memory_mb=pipeline.driver_memory_mb, java=pipeline.java
+            master=pipeline.spark_master,
+            driver_memory_mb=pipeline.driver_memory_mb,
+            java=pipeline.java,
+            ui=pipeline.spark_ui,
+            driver_host=pipeline.driver_host,
+            executor_memory_mb=pipeline.executor_memory_mb,
+            executor_cores=pipeline.executor_cores,
+            executor_python=pipeline.executor_python,
         )
         session = PipelineSession.start(settings, self._paths.scratch)
         session.warm_up()

@@ -221,7 +221,22 @@ class PipelineSettings(Section):
     """Whether the pipeline process is started. Without it nothing is flushed or indexed: rows stay in
     the log and in memory until back-pressure stops the writes."""
     spark_master: str = Field(default="local[*]", min_length=1)
-    """Where Spark runs its tasks."""
+    """Where Spark runs its tasks: `local[*]` in the pipeline process's own JVM, `spark://HOST:PORT` on a
+    cluster, whose machines must see the data directory under the same path (docs/spark-cluster.md)."""
+    driver_host: Host = "auto"
+    """The address at which a cluster's executors reach the pipeline process; `auto` lets Spark choose.
+    With `local[*]` it is always loopback."""
+    executor_memory_mb: int = Field(default=1024, ge=512, le=1_048_576)
+    """The heap of each executor of a cluster. Vectors do not pass through it; the tasks' own memory comes on
+    top."""
+    executor_cores: int = Field(default=0, ge=0, le=1024)
+    """Tasks that each executor of a cluster runs at a time; 0 stands for all cores that a worker offers."""
+    executor_python: str = Field(default="auto", min_length=1)
+    """The Python of a cluster's executors, with Elanus installed; `auto` stands for the path of the server's
+    own."""
+    spark_ui: bool = False
+    """Whether Spark's own web interface is opened, on a free port of loopback or `driver_host`. Job entries
+    then link to it."""
     driver_memory_mb: int = Field(default=1024, ge=512, le=1_048_576)
     """The heap of Spark's driver. Vectors do not pass through it."""
     java: Literal["auto", "system", "bundled"] = "auto"
