@@ -1,7 +1,7 @@
 """What must hold on a query node between any two steps of its loop.
 
 ``VIS2`` a row is served exactly once: a version names one copy of each segment, and no growing segment
-beside its sealed copy. ``TT1`` a service time is the lowest tick of its vchannels. ``DEL2`` a delete
+beside its sealed copy. ``TT3`` a service time is the lowest tick of its vchannels. ``DEL2`` a delete
 concerns older rows only.
 """
 
@@ -39,8 +39,8 @@ def _check_time(collection: Collection) -> None:
     counting = (c for c in collection.channels.values() if c.joined or c.vchannel in collection.leads)
     ticks = [channel.tick for channel in counting]
     served = collection.snapshot.service_ts
-    assert collection.clock.time == served, f"TT1: clock {collection.clock.time}, snapshot {served}"
-    assert served in (NO_TIMESTAMP, min(ticks, default=served)), f"TT1: {served} of ticks {ticks}"
+    assert collection.clock.time == served, f"TT3: clock {collection.clock.time}, snapshot {served}"
+    assert served in (NO_TIMESTAMP, min(ticks, default=served)), f"TT3: {served} of ticks {ticks}"
 
 
 def _check_block(block: Block) -> None:

@@ -6,6 +6,7 @@ disturbs the rest as little as can be. A stream is seeded by a string through SH
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -32,6 +33,7 @@ class Chance:
         self._now_s = now_s
         self._tell = tell
         self._waiting: dict[FaultKind, dict[str, deque[Fault]]] = {}
+        self._next_s: dict[FaultKind, float] = {}
         for fault in scenario.faults:
             if fault.kind not in AT_ONCE:
                 self.arm(fault)
@@ -39,6 +41,7 @@ class Chance:
     def arm(self, fault: Fault) -> None:
         """One more, later than those of its kind and target."""
         self._waiting.setdefault(fault.kind, {}).setdefault(fault.target, deque()).append(fault)
+        self._next_s[fault.kind] = min(fault.at_s, self._next_s.get(fault.kind, math.inf))
 
     def stream(self, purpose: str) -> random.Random:
         return random.Random(f"{self._seed}/{purpose}")
@@ -48,16 +51,17 @@ class Chance:
 
     def quiet(self) -> None:
         """From now on nothing lies in wait."""
-        self._waiting.clear()
+        self._next_s.clear()
 
     def meets(self, kind: FaultKind, target: str = "") -> Fault | None:
         """The fault of that kind whose moment has come, for any target or for this one. It strikes once."""
-        waiting = self._waiting.get(kind)
-        if waiting is None:
+        if self._now_s() < self._next_s.get(kind, math.inf):
             return None
+        waiting = self._waiting[kind]
         for queue in (waiting.get(""), waiting.get(target)):
             if queue and queue[0].at_s <= self._now_s():
                 fault = queue.popleft()
+                self._next_s[kind] = min((q[0].at_s for q in waiting.values() if q), default=math.inf)
                 self._tell(fault)
                 return fault
         return None

@@ -46,7 +46,7 @@ OPERATIONS: Mapping[str, float] = {
     "upsert": 12,
     "delete": 10,
     "delete_where": 3,
-    "flush": 4,
+    "flush": 3,
     "count": 13,
     "query": 12,
     "query_where": 5,
@@ -117,7 +117,7 @@ class Profile:
 
     clients: int = 4
     work_s: float = 54.0
-    pause_s: float = 0.66
+    pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
 

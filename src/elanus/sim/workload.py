@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.consistency import WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
+from elanus.core.consistency import WIRE_BOUNDED, WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
 from elanus.core.errors import CollectionNotFound, ElanusError, IndexNotFound, Internal, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.invariants import InvariantBroken
@@ -160,7 +160,8 @@ class Client:
         answer = Answer(cached.collection_id, result.ts, bound, _pairs(result))
         keys, values = [key for key, _ in answer.rows], [value for _, value in answer.rows]
         self._judge.check_rows(cached, result.ts, keys, values, bound)
-        self._answers.setdefault(name, deque(maxlen=_REMEMBERED)).append(answer)
+        if result.ts > WIRE_BOUNDED:  # else nothing is served yet, and the number is a wish, not a moment
+            self._answers.setdefault(name, deque(maxlen=_REMEMBERED)).append(answer)
         return f"{len(answer.rows)} rows{'' if bound is None else f' below {bound}'} at {result.ts}"
 
     async def _query_again(self, name: str) -> str:

@@ -28,7 +28,14 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.storage.parquet import BinlogWriter, file_metadata, opened, rows_per_group, worth_threads
+from elanus.storage.parquet import (
+    ROW_GROUP_BYTES,
+    BinlogWriter,
+    file_metadata,
+    opened,
+    rows_per_group,
+    worth_threads,
+)
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import CorruptObject, ObjectStore
 
@@ -150,12 +157,18 @@ def read_vectors(store: ObjectStore, source: Files, name: str) -> Matrix:
             if matrix is None:
                 matrix = _empty_matrix(parquet.schema_arrow.field(name), sum(f.rows for f in files))
             for group in range(parquet.num_row_groups):
-                for chunk in parquet.read_row_group(group, columns=[name]).column(0).chunks:
+                for chunk in _column_of_group(parquet, group, name).chunks:
                     matrix[filled : filled + len(chunk)] = vectors_of(chunk)
                     filled += len(chunk)
     assert matrix is not None  # there is at least one file
-    pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB that nobody needs now
+    if matrix.nbytes >= ROW_GROUP_BYTES:
+        pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB that nobody needs now
     return matrix
+
+
+def _column_of_group(parquet: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:
+    """One column is one thread's work."""
+    return parquet.read_row_group(group, columns=[name], use_threads=False).column(0)
 
 
 def vectors_of(column: pa.Array) -> Matrix:

@@ -33,7 +33,7 @@ from elanus.proxy.queues import DmQueue
 from elanus.proxy.writes import LogWriter
 from elanus.querynode.collection import Collection
 from elanus.querynode.deletes import DeleteBuffer
-from elanus.querynode.node import QueryNode
+from elanus.querynode.waiting import ServiceClock
 from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.lifecycle import Lifecycle
@@ -238,13 +238,13 @@ def merged_blocks_lose_deletes(patch: pytest.MonkeyPatch) -> None:
 
 
 def service_time_ahead(patch: pytest.MonkeyPatch) -> None:
-    """A query node says that it has come a second further than it has."""
-    served = QueryNode.service_time
+    """A query node says that it has come half a second further than it has."""
+    advance = ServiceClock.advance
 
-    def ahead(self: QueryNode, collection_id: Any) -> Timestamp:
-        return Timestamp(served(self, collection_id) + (1000 << LOGICAL_BITS))
+    def ahead(self: ServiceClock, ts: Timestamp) -> None:
+        advance(self, Timestamp(ts + (500 << LOGICAL_BITS)))
 
-    patch.setattr(QueryNode, "service_time", ahead)
+    patch.setattr(ServiceClock, "advance", ahead)
 
 
 def timestamp_given_twice(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ _PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 @pytest.fixture(scope="module")
 def hunts(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Hunt]]]:
     """Those of the bugs that are asked for in this session, all under way."""
-    asked = [item.callspec.params["bug"] for item in request.session.items if hasattr(item, "callspec")]
+    specs = [item.callspec for item in request.session.items if hasattr(item, "callspec")]
+    asked = [spec.params.get("bug") for spec in specs]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         yield {bug.name: pool.submit(hunt, bug.name) for bug in asked if isinstance(bug, Bug)}
         pool.shutdown(cancel_futures=True)
