@@ -53,7 +53,7 @@ from elanus.sim.workload import Client, rows_of, schema_of
 _SETTLE_S = 1.0
 _SOON_S = 0.1
 _INDENT = "    "
-_TOLD = ("is up", "CRASH", "POWER LOST", "STALL", "goes on")
+_TOLD = ("CRASH", "POWER LOST", "STALL", "goes on")
 
 
 def run_script(script: str) -> str:
@@ -75,7 +75,7 @@ def _quiet() -> Iterator[None]:
 
 
 class _Trace(Trace):
-    """``tell`` hears of deaths and starts."""
+    """``tell`` hears of deaths, and of zombies."""
 
     def __init__(self, now_s: Callable[[], float], tell: Callable[[str], None]) -> None:
         super().__init__(now_s)

@@ -109,6 +109,7 @@ class Lifecycle(Definitions):
 
     async def drop_collection(self, database: str, name: str) -> None:
         async with self._ddl_lock:
+            await self._finish_drops()
             collection = self._catalog.collection(database, name)
             if collection.name != name:
                 raise InvalidParameter(f"cannot drop the collection via alias = {name}")
@@ -212,6 +213,12 @@ class Lifecycle(Definitions):
                     await self._catalog.remove(collection)
                     self._announcer.unuse(collection.vchannels, self._catalog.everything())
 
+    async def _finish_drops(self) -> None:
+        """Before anybody is told that a collection is not found: it must be so for everybody."""
+        if self._unfinished:
+            for collection in tuple(self._catalog.dropped()):
+                await self._finish(collection.collection_id)
+
     async def _finish(self, collection_id: CollectionID) -> None:
         """Everything here may be done any number of times."""
         collection = self._catalog.record(collection_id)
@@ -223,6 +230,7 @@ class Lifecycle(Definitions):
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
                 )
             await self._let_go(collection_id)
+            await self._invalidate(collection)
             return
         await self._peers.data.watch_channels(collection)
         segments = await self._peers.data.segments(collection_id)

@@ -151,7 +151,7 @@ class VirtualClock:
         self._steps_ms += milliseconds
 
     def wall_ms(self) -> int:
-        return START_WALL_MS + self._steps_ms + int(self.monotonic_s() * 1000)
+        return START_WALL_MS + self._steps_ms + round(self.monotonic_s() * 1000)
 
     def monotonic_s(self) -> float:
         return asyncio.get_running_loop().time()

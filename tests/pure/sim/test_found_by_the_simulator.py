@@ -1,0 +1,25 @@
+"""Scenarios that the simulator found and cut down, kept for good."""
+
+from __future__ import annotations
+
+from elanus.sim.run import run
+from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
+
+
+def test_a_drop_that_was_cut_off_is_finished_before_the_collection_is_said_to_be_gone() -> None:
+    """The log was full when the drop was to be announced, so the client asked again, and was told that there
+    is no such collection, while a proxy that had it in its cache still answered."""
+    scenario = Scenario(
+        seed=511,
+        work_s=17.945223670799525,
+        operations=(
+            Operation(16.848654890760113, 2, "renew_collection", "beta", 167),
+            Operation(17.945223670799525, 1, "query_where", "beta", 96),
+        ),
+        faults=(
+            Fault(16.60410187555591, FaultKind.LOG_FULL),
+            Fault(16.78973994192876, FaultKind.DELAY_ANSWER, "", 0.774058),
+        ),
+        power_cut=False,
+    )
+    assert run(scenario).broken == ""
