@@ -71,6 +71,19 @@ def test_every_reader_sees_one_order_from_its_position_on(with_channels: WithCha
     with_channels(use)
 
 
+def test_the_end_is_where_the_next_message_comes(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        for _ in range(3):
+            end = await channels.end(CHANNEL)
+            assert await channels.publish(CHANNEL, b"x") == end
+        await channels.remove(CHANNEL)
+        with pytest.raises(ChannelLost):
+            await channels.end(CHANNEL)
+
+    with_channels(use)
+
+
 def test_a_reader_waits_for_what_is_not_there_yet(with_channels: WithChannels) -> None:
     async def use(channels: QueryChannels) -> None:
         await channels.create(CHANNEL)

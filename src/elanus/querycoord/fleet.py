@@ -8,6 +8,7 @@ channels, which carry versions in order with the reads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -103,14 +104,10 @@ class ChannelFleet:
         return node
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
+        """The seek position is the channel's end: only reads stand between the last version and it."""
         if info.channel:
-            try:
-                reader = await self._channels.open_reader(info.channel, info.seek_position)
-            except ChannelLost:
-                pass
-            else:
-                await reader.close()
-                return info
+            with contextlib.suppress(ChannelLost):
+                return replace(info, seek_position=await self._channels.end(info.channel))
         name = f"query-{info.collection_id}-{info.replica}-{uuid.uuid4().hex[:8]}"
         await self._channels.create(name)
         return replace(info, channel=name, seek_position=0)

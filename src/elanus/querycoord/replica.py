@@ -216,9 +216,10 @@ class Replica:
         statuses: Mapping[NodeID, QueryNodeStatus],
     ) -> None:
         """One new version, when anything is to change, told to every node that it names."""
-        info = await self._fleet.open_channel(self.info)
+        opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
-            await self._fleet.join(info, statuses[node_id])
+            await self._fleet.join(opened, statuses[node_id])
+        info = self.info if opened.channel == self.info.channel else opened
         offline = {
             s: n for s, n in info.sealed.items() if layout.segments.get(s) != n or s not in layout.segments
         }

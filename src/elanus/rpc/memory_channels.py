@@ -54,6 +54,9 @@ class MemoryChannels:
         found.tell()
         return found.published
 
+    async def end(self, channel: str) -> int:
+        return self._found(channel).published + 1
+
     async def open_reader(self, channel: str, start: int) -> ChannelReader:
         return _Reader(self._found(channel), start)
 

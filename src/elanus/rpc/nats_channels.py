@@ -91,6 +91,10 @@ class NatsChannels:
                 await self._check(channel)
                 await self._wait(deadline_s, interruption)
 
+    async def end(self, channel: str) -> int:
+        _, last = await self._check(channel)
+        return last + 1
+
     async def open_reader(self, channel: str, start: int) -> ChannelReader:
         first, _ = await self._check(channel)
         reader = _Reader(self._connection, self._stream(channel), start or max(1, first), channel)

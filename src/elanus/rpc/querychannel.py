@@ -154,6 +154,10 @@ class QueryChannels(Protocol):
         """Returns the position it got, once the broker has it. Raises `ChannelLost`, `Unavailable`."""
         ...
 
+    async def end(self, channel: str) -> int:
+        """The position that the next message gets. Raises `ChannelLost`, `Unavailable`."""
+        ...
+
     async def open_reader(self, channel: str, start: int) -> ChannelReader:
         """Read from position ``start`` on; positions begin at 1, 0 means from the first still kept.
 
