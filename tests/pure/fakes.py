@@ -7,7 +7,7 @@ commits come from the builders at the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
+from elanus.core.nodes import Nodes
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
@@ -102,12 +103,6 @@ class FakeRoot:
         self.calls.note("list_collections", database)
         return tuple(self.collections.values())
 
-    async def register_proxy(self, node_id: NodeID) -> None:
-        self.calls.note("register_proxy", node_id)
-
-    async def unregister_proxy(self, node_id: NodeID) -> None:
-        self.calls.note("unregister_proxy", node_id)
-
     async def update_channel_time_tick(self, report: TickReport) -> None:
         self.calls.note("update_channel_time_tick", report)
 
@@ -117,6 +112,63 @@ class FakeRoot:
     async def ticks(self) -> Mapping[str, Timestamp]:
         self.calls.note("ticks")
         return {p: self.stamp() for c in self.collections.values() for p in pchannels_of(c)}
+
+
+class FakeNodes(Nodes[Any]):
+    """The nodes of a role, who come and go as they are told. ``registered`` shows at the next refresh."""
+
+    def __init__(self, nodes: Mapping[NodeID, Any] | None = None) -> None:
+        self.nodes = dict(nodes or {})
+        self.registered: dict[NodeID, Any] = {}
+        self.calls = Calls()
+        self._listeners: list[Callable[[], None]] = []
+
+    def __getitem__(self, node_id: NodeID) -> Any:
+        return self.nodes[node_id]
+
+    def __iter__(self) -> Iterator[NodeID]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    async def refresh(self) -> None:
+        self.calls.note("refresh")
+        if self.registered:
+            self.nodes |= self.registered
+            self.registered.clear()
+            self._tell()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def join(self, node_id: NodeID, node: Any) -> None:
+        self.nodes[node_id] = node
+        self._tell()
+
+    def leave(self, node_id: NodeID) -> None:
+        del self.nodes[node_id]
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+class FakeLease:
+    """Holds until it is told otherwise."""
+
+    def __init__(self, node_id: int = 1) -> None:
+        self.node_id = NodeID(node_id)
+        self.calls = Calls()
+        self.given_up = ""
+
+    async def confirm(self) -> None:
+        self.calls.note("confirm")
+
+    def give_up(self, why: str) -> None:
+        self.given_up = why
 
 
 class FakeProxy:

@@ -6,6 +6,7 @@
     ├── NotReady                        1   1   a role is still starting, or is restarting
     ├── Unavailable                     2   1   a peer cannot be reached; a retry may help
     │   └── LeaseLost                   2   1   a node was taken for dead, or may have been; it joins again
+    │       └── NoSession               2   1   a coordinator does not know the node that calls it
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
@@ -85,6 +86,10 @@ class ChannelLost(Unavailable):
 
 class LeaseLost(Unavailable):
     """What was asked of a node was not acknowledged; whether it had its effect is not known."""
+
+
+class NoSession(LeaseLost):
+    """The calling node is not, or no longer, among those that have registered."""
 
 
 class DeadlineExceeded(ElanusError):

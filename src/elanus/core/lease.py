@@ -19,6 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from elanus.core.ids import NodeID
 
 DRIFT = 0.02
 """The part of a lease's time that its holder gives away, for clocks of different speed."""
@@ -26,6 +29,21 @@ RENEWALS_PER_TERM = 3
 """How often a lease is renewed in the time it lasts: two renewals may fail before it is in danger."""
 GAP_MAX_S = 0.5
 """The most that passes for a lease table between two looks at it."""
+
+
+class Lease(Protocol):
+    """A node's registration, as the role that lives by it sees it (`elanus.meta.session.Session`)."""
+
+    @property
+    def node_id(self) -> NodeID: ...
+
+    async def confirm(self) -> None:
+        """Returns when nobody has taken this node for dead before now. Raises `LeaseLost`."""
+        ...
+
+    def give_up(self, why: str) -> None:
+        """Others no longer count on this node: it has to join again."""
+        ...
 
 
 class HeldLease:

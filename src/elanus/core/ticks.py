@@ -63,6 +63,10 @@ class TickBarrier:
     def leave(self, node_id: NodeID) -> None:
         self._reports.pop(node_id, None)
 
+    def has_reported(self, node_id: NodeID) -> bool:
+        """Whether ticks count on this source already."""
+        return self._reports.get(node_id) is not None
+
     def report(self, node_id: NodeID, default: Timestamp, channels: Mapping[str, Timestamp]) -> bool:
         """Take a report; False when the source is unknown: its lease is over and it must join again."""
         if node_id not in self._reports:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+_HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
+"""On Linux. Elsewhere the monotonic clock is what there is."""
+
 
 class Clock(Protocol):
     def wall_ms(self) -> int:
@@ -24,3 +27,7 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+    def elapsed_s(self) -> float:
+        """As `monotonic_s`, and the time that the machine sleeps passes too: for leases that others end."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()

@@ -8,7 +8,7 @@ moves a vchannel's checkpoint or a segment's manifest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import structlog
@@ -20,6 +20,7 @@ from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError, N
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
+from elanus.core.nodes import Nodes
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
@@ -82,7 +83,7 @@ class DataCoord:
         log: Log,
         clock: Clock,
         rootcoord: RootCoordApi,
-        proxies: Mapping[NodeID, ProxyApi],
+        proxies: Nodes[ProxyApi],
         dial: Callable[[str], DataNodeApi],
         gc: GcPorts,
         policy: DataPolicy,

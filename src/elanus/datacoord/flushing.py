@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from elanus.core.errors import ElanusError
-from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.nodes import Nodes
 from elanus.core.sealing import SealPolicy, may_flush, seal_cause
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
@@ -46,7 +47,7 @@ class Flushing:
         state: DataState,
         desk: QuotaDesk,
         rootcoord: RootCoordApi,
-        proxies: Mapping[NodeID, ProxyApi],
+        proxies: Nodes[ProxyApi],
         policy: FlushPolicy,
     ) -> None:
         self._state = state
@@ -82,6 +83,7 @@ class Flushing:
         """Whether every proxy has given its quota back. Waits no longer than quota would take to expire."""
         try:
             async with asyncio.timeout(_GIVE_BACK_WAIT_S):
+                await self._proxies.refresh()
                 await asyncio.gather(*(p.give_back_quota(collection_id) for p in self._proxies.values()))
         except (ElanusError, TimeoutError) as error:
             _log.warning("quota not given back; its expiry is waited for", error=str(error))

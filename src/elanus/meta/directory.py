@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from elanus.core.ids import NodeID
+from elanus.core.nodes import Nodes
 from elanus.meta.port import MetaStore
 from elanus.meta.session import SessionInfo, exclusive_key, prefix_of
 from elanus.meta.view import View
@@ -15,7 +16,7 @@ from elanus.meta.view import View
 Api = TypeVar("Api")
 
 
-class Directory(Mapping[NodeID, Api], Generic[Api]):
+class Directory(Nodes[Api]):
     """Always up to date between `start` and `stop`, a little behind the sessions.
 
     ``connect`` makes a client of a node. It is called once for every session.

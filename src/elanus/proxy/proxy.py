@@ -14,8 +14,9 @@ from typing import TypeVar
 
 import structlog
 
-from elanus.core.errors import DeadlineExceeded, ElanusError, NotReady
-from elanus.core.ids import CollectionID, NodeID
+from elanus.core.errors import DeadlineExceeded, ElanusError, NoSession, NotReady
+from elanus.core.ids import CollectionID
+from elanus.core.lease import Lease
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
@@ -66,12 +67,14 @@ class Coordinators:
 class Proxy:
     """Implements `elanus.rpc.proxy.ProxyApi`.
 
+    ``lease``: what it does counts as long as that holds. When it is lost, the proxy is stopped, and another
+    takes its place under a new id.
     ``stamp`` allocates a fresh timestamp at once, from any thread.
     """
 
     def __init__(
         self,
-        node_id: NodeID,
+        lease: Lease,
         coordinators: Coordinators,
         nodes: Nodes,
         log: Log,
@@ -80,7 +83,8 @@ class Proxy:
         policy: ProxyPolicy,
         measures: Measures,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = lease.node_id
+        self._lease = lease
         self.coordinators = coordinators
         self.stamp = stamp
         self.measures = measures
@@ -92,7 +96,7 @@ class Proxy:
         self.dm_queue = DmQueue(stamp, policy.tasks_max)
         self.dq_queue = DqQueue(policy.tasks_max)
         self._assigner = SegmentAssigner(coordinators.data, policy.quota_rows)
-        self.writer = LogWriter(log, self.dm_queue, self._assigner, offload)
+        self.writer = LogWriter(log, self.dm_queue, self._assigner, offload, lease)
         self.ids = IdBatch(lambda count: self.call(coordinators.root.alloc_ids(count)))
         self.reader = Reader(
             nodes,
@@ -109,21 +113,16 @@ class Proxy:
 
     async def start(self) -> None:
         """Join the tick barrier; only after the first report is accepted may anything be written."""
-        await self.coordinators.root.register_proxy(self.node_id)
         await self.coordinators.root.update_channel_time_tick(await self.report_tick())
         self._ticker = asyncio.create_task(self._tick(), name="proxy ticker")
 
     async def stop(self) -> None:
-        """Leave the tick barrier, after the last write: one that came later would be late, and be ignored."""
+        """Returns after the last write. Only then may its session end: what came later would be late."""
         await asyncio.gather(self.dd_queue.close(_STOP_PATIENCE_S), self.dm_queue.close(_STOP_PATIENCE_S))
         tasks = [*self._asked, *([self._ticker] if self._ticker else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        try:
-            await self.coordinators.root.unregister_proxy(self.node_id)
-        except ElanusError as error:
-            _log.warning("left without saying so", error=error.message)
 
     # from gRPC threads
 
@@ -174,6 +173,8 @@ class Proxy:
             await asyncio.sleep(self._policy.tick_interval_ms / 1000)
             try:
                 await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+            except NoSession as error:
+                self._lease.give_up(error.message)
             except Exception as error:  # noqa: BLE001 - without reports no tick passes, and no read either
                 _log.warning("time tick not reported", error=f"{type(error).__name__}: {error}")
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from elanus.core.channels import pchannel_of, shard_of_keys
 from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.lease import Lease
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -70,11 +71,14 @@ def _by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[tuple[str, np.nd
 class LogWriter:
     """What a write task works with."""
 
-    def __init__(self, log: Log, queue: DmQueue, assigner: SegmentAssigner, offload: Offload) -> None:
+    def __init__(
+        self, log: Log, queue: DmQueue, assigner: SegmentAssigner, offload: Offload, lease: Lease
+    ) -> None:
         self._log = log
         self._queue = queue
         self._assigner = assigner
         self._offload = offload
+        self._lease = lease
 
     async def place(self, write: RowWrite, ts: Timestamp) -> list[WriteMessage]:
         """The messages of a row write: one per vchannel, segment and portion of bounded size."""
@@ -104,13 +108,19 @@ class LogWriter:
         return messages
 
     async def append(self, task_id: TaskID, messages: Sequence[WriteMessage], size_bytes: int) -> None:
-        """Append to the log in the queue's order; returns when everything is durable."""
+        """Append to the log in the queue's order; returns when everything is durable, and counts.
+
+        The lease is looked at after the append. If it held until then, no tick had left this proxy out
+        before the entries stood in the log. Raises `LeaseLost` when it may not have: the entries may be late,
+        which every reader then ignores.
+        """
         entries = await self._encoded(messages, size_bytes)
         await self._queue.turn(task_id)
         appends = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
         await asyncio.sleep(0)  # each append has now taken its place in the log's queue
         self._queue.handed_over(task_id)
         await asyncio.gather(*appends)
+        await self._lease.confirm()
 
     async def _encoded(self, messages: Sequence[WriteMessage], size_bytes: int) -> dict[str, list[NewEntry]]:
         if size_bytes >= _OFFLOAD_BYTES:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from elanus.core.errors import ElanusError
-from elanus.core.ids import NodeID
+from elanus.core.errors import ElanusError, NoSession
+from elanus.core.lease import Lease
+from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore, Put
@@ -39,25 +40,27 @@ _log = structlog.get_logger("rootcoord")
 class RootCoord(Names, Lifecycle):
     """Implements `elanus.rpc.rootcoord.RootCoordApi`.
 
-    ``oracle`` starts and stops with it. ``proxies`` finds the handle of a registered proxy.
-    ``pchannels_max``: how many physical channels the collections share.
+    ``lease``: its own, as the active one. ``oracle`` starts and stops with it. ``proxies``: those
+    that have a session. ``pchannels_max``: how many physical channels the collections share.
     """
 
     def __init__(
         self,
+        lease: Lease,
         meta: MetaStore,
         log: Log,
         oracle: TimestampOracle,
         datacoord: DataCoordApi,
         indexcoord: IndexCoordApi,
         querycoord: QueryCoordApi,
-        proxies: Mapping[NodeID, ProxyApi],
+        proxies: Nodes[ProxyApi],
         *,
         pchannels_max: int,
     ) -> None:
+        self._lease = lease
         self._meta = meta
         self._proxies = proxies
-        self._sync = TimeSync(log)
+        self._sync = TimeSync(log, proxies)
         super().__init__(
             Catalog(meta),
             IdAllocator(meta),
@@ -78,8 +81,8 @@ class RootCoord(Names, Lifecycle):
             await self._catalog.put_database(DEFAULT_DATABASE)
         for collection in self._catalog.everything():
             await self._announcer.use(collection.vchannels)
-        for node_id, proxy in self._proxies.items():
-            self._sync.join(node_id, proxy)
+        await self._proxies.refresh()
+        self._sync.follow()
         self._invalidations.tell_everything()
         self._tidier = asyncio.create_task(self._tidy_loop(), name="rootcoord tidy")
 
@@ -110,22 +113,22 @@ class RootCoord(Names, Lifecycle):
     # services
 
     async def alloc_timestamp(self, count: int) -> Timestamp:
-        return self._oracle.allocate(count)
+        """The lease is looked at after the timestamp was taken: no other oracle was at work before that."""
+        ts = self._oracle.allocate(count)
+        await self._lease.confirm()
+        return ts
 
     async def alloc_ids(self, count: int) -> int:
         return await self._ids.allocate(count)
 
-    async def register_proxy(self, node_id: NodeID) -> None:
-        self._sync.join(node_id, self._proxies[node_id])
-
-    async def unregister_proxy(self, node_id: NodeID) -> None:
-        self._sync.leave(node_id)
-
     async def update_channel_time_tick(self, report: TickReport) -> None:
+        """A first report is accepted only by a root coordinator that is still the active one while it knows
+        the proxy: so the next one, which reads the sessions later, knows it as well."""
+        if not self._sync.has_reported(report.node_id):
+            await self._proxies.refresh()
+            await self._lease.confirm()
         if not self._sync.take(report):
-            # This root coordinator is newer than the proxy's registration.
-            await self.register_proxy(report.node_id)
-            self._sync.take(report)
+            raise NoSession(f"proxy {report.node_id} has no session: it has to join again under a new id")
         await self._sync.write_ticks()
 
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:

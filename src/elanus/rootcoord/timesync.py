@@ -9,13 +9,14 @@ the same time share one round of reports.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
+from elanus.core.nodes import Nodes
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
@@ -34,11 +35,15 @@ _log = structlog.get_logger("rootcoord")
 
 
 class TimeSync:
-    def __init__(self, log: Log) -> None:
+    """``proxies``: every one of them takes part, from when it is there until it is not."""
+
+    def __init__(self, log: Log, proxies: Nodes[ProxyApi]) -> None:
         self._log = log
         self._epoch = 0
         self._barrier = TickBarrier()
-        self._proxies: dict[NodeID, ProxyApi] = {}
+        self._proxies = proxies
+        self._joined: set[NodeID] = set()
+        self._end_following: Callable[[], None] = lambda: None
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
         self._round: asyncio.Task[None] | None = None
@@ -49,8 +54,23 @@ class TimeSync:
         """``epoch`` is this root coordinator's: readers ignore ticks of older ones that come after it."""
         self._epoch = epoch
 
+    def follow(self) -> None:
+        """From now on the sources of writes are the proxies that are there. One whose lease is over is not:
+        what it still writes it must not acknowledge, and ticks go on without it."""
+        self._look()
+        self._end_following = self._proxies.on_change(self._look)
+
+    def _look(self) -> None:
+        there = set(self._proxies)
+        for node_id in self._joined - there:
+            self._barrier.leave(node_id)
+        for node_id in there - self._joined:
+            self._barrier.join(node_id)
+        self._joined = there
+
     async def stop(self) -> None:
         """No tick is written any more."""
+        self._end_following()
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)
@@ -78,19 +98,14 @@ class TimeSync:
     def unuse(self, pchannels: Iterable[str]) -> None:
         self._in_use.difference_update(pchannels)
 
-    def join(self, node_id: NodeID, proxy: ProxyApi) -> None:
-        self._barrier.join(node_id)
-        self._proxies[node_id] = proxy
-
-    def leave(self, node_id: NodeID) -> None:
-        self._barrier.leave(node_id)
-        self._proxies.pop(node_id, None)
-
     def begin_ddl(self, ts: Timestamp) -> None:
         self._barrier.begin_ddl(ts)
 
     def end_ddl(self, ts: Timestamp) -> None:
         self._barrier.end_ddl(ts)
+
+    def has_reported(self, node_id: NodeID) -> bool:
+        return self._barrier.has_reported(node_id)
 
     def take(self, report: TickReport) -> bool:
         """False: the source is not (or no longer) one of ours."""

@@ -44,12 +44,13 @@ class RootCoordApi(Protocol):
         """The first of ``count`` consecutive ids, unique over the life of the system."""
         ...
 
-    async def register_proxy(self, node_id: NodeID) -> None:
-        """From now on no tick passes without this proxy's report."""
+    async def update_channel_time_tick(self, report: TickReport) -> None:
+        """Once a proxy's first report is accepted, no tick passes what it has not reported as finished.
+
+        Raises `NoSession` when the proxy has no session: it has to join again under a new id.
+        """
         ...
 
-    async def unregister_proxy(self, node_id: NodeID) -> None: ...
-    async def update_channel_time_tick(self, report: TickReport) -> None: ...
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """Collect the proxies' reports at once and write ticks, until those of the pchannels in use reach
         ``at_least``. Bounded by the caller: an unfinished older write keeps it waiting."""

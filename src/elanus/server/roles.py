@@ -1,4 +1,9 @@
-"""The roles of the online process: how each is made, started, and restarted alone.
+"""The roles of a process: how each joins, is made, started, and restarted alone.
+
+A role lives by a session (`elanus.meta.session`): it registers, and a coordinator also waits for its turn to
+be the active one; then it is made anew. When the session is lost, others have gone on without the role: the
+instance is stopped, what it has under way gets no answer but an error, and it joins again under a new id. The
+process goes on.
 
 A role is reached through its `LocalRole`, never directly, so a new instance can take the old one's place
 while its peers wait for a moment. What a role knows it reads back from the metadata and the log.
@@ -7,14 +12,18 @@ while its peers wait for a moment. What a role knows it reads back from the meta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.ids import NodeID
+from elanus.meta.session import Session
 from elanus.rpc.local import LocalRole
 
+_PAUSE_S = 0.2
 _log = structlog.get_logger("server")
 
 
@@ -23,50 +32,111 @@ class Role(Protocol):
     async def stop(self) -> None: ...
 
 
+@dataclass(slots=True)
+class _Hosted:
+    """A role of this process. ``session`` and ``instance`` are there while it runs."""
+
+    handle: LocalRole
+    join: Callable[[], Awaitable[Session]]
+    build: Callable[[Session], Role]
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    session: Session | None = None
+    instance: Role | None = None
+    watch: asyncio.Task[None] | None = None
+
+
 class RoleHost:
     """Starts roles in order, stops them in the opposite one, restarts each alone."""
 
     def __init__(self) -> None:
-        self._builders: dict[str, Callable[[], Role]] = {}
-        self._handles: dict[str, LocalRole] = {}
-        self._running: dict[str, Role] = {}
-        self._changing = asyncio.Lock()
+        self._hosted: dict[str, _Hosted] = {}
+        self._returning: set[asyncio.Task[None]] = set()
 
-    def add(self, handle: LocalRole, build: Callable[[], Role]) -> None:
-        self._handles[handle.name] = handle
-        self._builders[handle.name] = build
+    def add(
+        self, handle: LocalRole, join: Callable[[], Awaitable[Session]], build: Callable[[Session], Role]
+    ) -> None:
+        """``join`` registers the role, or waits until it is elected."""
+        self._hosted[handle.name] = _Hosted(handle, join, build)
 
     def names(self) -> tuple[str, ...]:
-        return tuple(self._builders)
+        return tuple(self._hosted)
 
     def is_running(self, name: str) -> bool:
-        return name in self._running
+        return self._hosted[name].instance is not None
+
+    def node_id(self, name: str) -> NodeID:
+        """0 while the role does not run."""
+        session = self._hosted[name].session
+        return session.node_id if session is not None else NodeID(0)
 
     async def start(self) -> None:
-        for name in self._builders:
-            await self._start(name)
+        """Raises what starting a role raises."""
+        for hosted in self._hosted.values():
+            async with hosted.changing:
+                await self._start(hosted)
+
+    async def start_when_possible(self) -> None:
+        """As `start`, for a process whose peers may come later: a role that cannot start tries again."""
+        for hosted in self._hosted.values():
+            await self._come_back(hosted)
 
     async def stop(self) -> None:
-        for name in reversed(tuple(self._running)):
-            await self._stop(name)
+        for returning in tuple(self._returning):
+            returning.cancel()
+        await asyncio.gather(*self._returning, return_exceptions=True)
+        for hosted in reversed(tuple(self._hosted.values())):
+            await self._stop(hosted)
 
     async def restart(self, name: str) -> None:
         """Raises `InvalidParameter` for a role that is not hosted here."""
-        if name not in self._builders:
-            raise InvalidParameter(f"no role {name!r} here: there are {', '.join(self._builders)}")
-        async with self._changing:
+        if name not in self._hosted:
+            raise InvalidParameter(f"no role {name!r} here: there are {', '.join(self._hosted)}")
+        hosted = self._hosted[name]
+        async with hosted.changing:
             _log.warning("restarting a role", role=name)
-            await self._stop(name)
-            await self._start(name)
+            await self._stop(hosted)
+            await self._start(hosted)
 
-    async def _start(self, name: str) -> None:
-        role = self._builders[name]()
-        await role.start()
-        self._running[name] = role
-        self._handles[name].up(role)
+    async def _come_back(self, hosted: _Hosted) -> None:
+        """Stop what is left of the role, and start it as soon as that succeeds."""
+        while True:
+            try:
+                async with hosted.changing:
+                    await self._stop(hosted)
+                    await self._start(hosted)
+                return
+            except ElanusError as error:
+                _log.warning("role not started yet", role=hosted.handle.name, error=error.message)
+            except Exception:  # noqa: BLE001 - whatever it is, a role that is gone is worse
+                _log.exception("role does not start", role=hosted.handle.name)
+            await asyncio.sleep(_PAUSE_S)
 
-    async def _stop(self, name: str) -> None:
-        self._handles[name].down()
-        role = self._running.pop(name, None)
-        if role is not None:
-            await role.stop()
+    async def _when_lost(self, hosted: _Hosted, session: Session) -> None:
+        await session.lost.wait()
+        returning = asyncio.create_task(self._come_back(hosted), name=f"return of {hosted.handle.name}")
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)
+
+    async def _start(self, hosted: _Hosted) -> None:
+        session = await hosted.join()
+        try:
+            instance = hosted.build(session)
+            await instance.start()
+        except BaseException:
+            await session.close()
+            raise
+        hosted.session, hosted.instance = session, instance
+        hosted.watch = asyncio.create_task(self._when_lost(hosted, session))
+        hosted.handle.up(instance)
+
+    async def _stop(self, hosted: _Hosted) -> None:
+        """The session ends last: until then others count on the role."""
+        instance, session = hosted.instance, hosted.session
+        hosted.instance = hosted.session = None
+        hosted.handle.down()
+        if hosted.watch is not None:
+            hosted.watch.cancel()
+        if instance is not None:
+            await instance.stop()
+        if session is not None:
+            await session.close()

@@ -214,6 +214,15 @@ class QuerynodeSettings(Section):
     """Threads that one index search may use; 0 stands for the number of processors."""
 
 
+class SessionSettings(Section):
+    """How nodes know of each other: each has a session in the metadata, under a lease."""
+
+    ttl_s: int = Field(default=5, ge=2, le=60)
+    """How long a node that does not renew its session counts as alive. After that ticks go on without
+    it, and another coordinator takes its place; what it still does is not acknowledged, and it joins again
+    under a new id. Short: a death is noticed soon. Long: a pause of the machine is survived."""
+
+
 class PipelineSettings(Section):
     """The second process: data node and index node with the Spark session."""
 
@@ -295,6 +304,7 @@ class Settings(Section):
     backpressure: BackpressureSettings = BackpressureSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()
     imports: ImportsSettings = ImportsSettings()
+    session: SessionSettings = SessionSettings()
     querynode: QuerynodeSettings = QuerynodeSettings()
     pipeline: PipelineSettings = PipelineSettings()
     metrics: MetricsSettings = MetricsSettings()

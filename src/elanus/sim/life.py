@@ -3,7 +3,8 @@
 A crash is not an exception. Code that is killed runs no ``finally`` and hears of nothing; it just never
 goes on. So everything a role can do to the world (log, metadata, calls, answers) passes the gate of its
 life, and a gate that is closed stays closed, with whatever waits in front of it. A stalled process (a long
-pause, a machine cut off) is a gate that opens again later, when its place has been taken: a zombie.
+pause, a machine cut off) is a gate that opens again later, when its place has been taken: a zombie. One that
+pauses keeps its place: who called it still waits for its answer, but its leases run out.
 
 Between two passages of the gate a role's code cannot be seen from outside, so a crash at the nth passage
 from now reaches every point at which a crash can make a difference.
@@ -25,6 +26,7 @@ class Life:
         self.is_held = False
         self._gate: asyncio.Future[None] | None = None
         self._passages_left: int | None = None
+        self._is_killed = False
 
     @property
     def is_over(self) -> bool:
@@ -42,6 +44,7 @@ class Life:
             self.ended.set_result(None)
 
     def kill(self) -> None:
+        self._is_killed = True
         self._close()
 
     def stall(self) -> None:
@@ -52,14 +55,20 @@ class Life:
         self._passages_left = passages
         self.is_held = True
 
-    def _close(self) -> None:
+    def pause(self) -> None:
+        """It stands still, and nobody has noticed yet."""
         if self._gate is None:
             self._gate = asyncio.get_running_loop().create_future()
         self.is_held = True
+
+    def _close(self) -> None:
+        self.pause()
         self.retire()
 
     def release(self) -> None:
-        """A stalled life goes on, too late."""
+        """A stalled life goes on, too late; one that was killed does not."""
+        if self._is_killed:
+            return
         gate, self._gate = self._gate, None
         self._passages_left, self.is_held = None, False
         if gate is not None:

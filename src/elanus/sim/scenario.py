@@ -41,6 +41,7 @@ class FaultKind(StrEnum):
     DELAY_ANSWER = "answer late"
     CRASH_CALLER = "crash of a caller"
     CRASH_CALLEE = "crash of a callee"
+    PAUSE_CALLEE = "pause of a callee amid a write"
     LOG_FULL = "log full"
     LOG_SLOW = "log slow"
     CRASH_APPENDING = "crash while appending"

@@ -27,7 +27,9 @@ from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
+from elanus.meta.directory import Directory
 from elanus.meta.port import Delete, Put
+from elanus.meta.session import Session
 from elanus.proxy.measures import NoMeasures
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.querycoord.coord import QueryCoord
@@ -58,7 +60,7 @@ from elanus.sim.loop import VirtualClock
 from elanus.sim.moment import ReadsOfMoments
 from elanus.sim.net import Handle, Network, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
-from elanus.sim.plan import PIPELINE, ROLES
+from elanus.sim.plan import PIPELINE, PROXIES, ROLES
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
@@ -67,11 +69,11 @@ from elanus.sim.verbs import READ_TIMEOUT_S, Verbs
 
 T = TypeVar("T")
 
-PROXIES = {"proxy-1": NodeID(1), "proxy-2": NodeID(2)}
 QUERY_NODE = NodeID(3)
 GRACEFUL_MS = 2000
 TICK_INTERVAL_MS = 500
 PCHANNELS_MAX = 2
+LEASE_TTL_S = 3
 _START_AGAIN_S = 0.3
 _PROXY_POLICY = ProxyPolicy(
     tick_interval_ms=TICK_INTERVAL_MS,
@@ -98,6 +100,18 @@ _INDEX_ROWS_MIN = 8
 class Role(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
+
+
+class Unending:
+    """The lease of a role that nobody else can take the place of while it lives."""
+
+    node_id = NodeID(0)
+
+    async def confirm(self) -> None:
+        """It holds."""
+
+    def give_up(self, why: str) -> None:
+        raise AssertionError(f"nobody ends it: {why}")
 
 
 class System:
@@ -129,6 +143,8 @@ class System:
         )
         self._lives: dict[str, Life] = {}
         self._running: dict[str, Role] = {}
+        self._sessions: dict[str, Session] = {}
+        self._directories: dict[str, Directory[ProxyApi]] = {}
         self._supervisors: list[asyncio.Task[None]] = []
         self._beating: list[asyncio.Task[None]] = []
         self._oracle: TimestampOracle | None = None
@@ -263,20 +279,51 @@ class System:
     async def _supervise(self, name: str) -> None:
         while True:
             life = self._new_life(name)
-            role = self._build(name, life)
-            if await self._started(role, life):
-                self._running[name] = role
-                self.handles[name].up(role, life)
-                self.trace.note(f"{life.name} is up")
-                self._ready[name].set()
-                await asyncio.wait([life.ended])
-                self._ready[name].clear()
-                self.handles[name].down()
+            self._directories[name] = self._directory(life)
+            if await self._done(self._joined(name, life), life):
+                role = self._build(name, life)
+                if await self._done(role.start(), life):
+                    await self._served(name, role, life)
+            session = self._sessions.pop(name, None)
+            if session is not None and not life.is_stopped:
+                await session.close()
             life.retire()
+            await self._directories[name].stop()
             await asyncio.sleep(_START_AGAIN_S * (1 + self._random.random()))
 
-    async def _started(self, role: Role, life: Life) -> bool:
-        starting = asyncio.ensure_future(role.start())
+    async def _joined(self, name: str, life: Life) -> None:
+        """Coordinators of a run have no successors, and need no session."""
+        await self._directories[name].start()
+        if name in PROXIES:
+            self._sessions[name] = await Session.register(
+                self.meta.handle(life),
+                "proxy",
+                name,
+                ttl_s=LEASE_TTL_S,
+                monotonic_s=asyncio.get_running_loop().time,
+            )
+
+    async def _served(self, name: str, role: Role, life: Life) -> None:
+        """Returns when its life is over, or its session lost: then it has been stopped."""
+        self._running[name] = role
+        self.handles[name].up(role, life)
+        self.trace.note(f"{life.name} is up")
+        self._ready[name].set()
+        ends: list[asyncio.Future[Any]] = [life.ended]
+        if name in self._sessions:
+            ends.append(asyncio.ensure_future(self._sessions[name].lost.wait()))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        self._ready[name].clear()
+        if not life.is_over:
+            self.trace.note(f"{life.name} has lost its session")
+            self._running.pop(name, None)
+            self.handles[name].down()
+            await role.stop()
+        self.handles[name].down()
+
+    async def _done(self, work: Awaitable[None], life: Life) -> bool:
+        """Whether a life came to the end of its work."""
+        starting = asyncio.ensure_future(work)
         await asyncio.wait([starting, life.ended], return_when=asyncio.FIRST_COMPLETED)
         if life.is_over:
             return False
@@ -340,8 +387,13 @@ class System:
     def _query(self, life: Life) -> QueryCoordApi:
         return client(life, self.handles["querycoord"], QueryCoordApi)
 
-    def _proxies(self, life: Life) -> dict[NodeID, ProxyApi]:
-        return {node_id: client(life, self.handles[name], ProxyApi) for name, node_id in PROXIES.items()}
+    def _directory(self, life: Life) -> Directory[ProxyApi]:
+        """The proxies, as one life sees them. The address of a role is its name."""
+        return Directory(
+            self.meta.handle(life),
+            "proxy",
+            lambda info: client(life, self.handles[info.address], ProxyApi),
+        )
 
     async def _offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Work that blocks is done at once; what surrounds it goes on in between."""
@@ -352,13 +404,14 @@ class System:
         meta = self.meta.handle(life)
         self._oracle = TimestampOracle(meta, self.clocks["rootcoord"], window_ms=3000, update_ms=250)
         return RootCoord(
+            Unending(),
             meta,
             self.log.handle(life),
             self._oracle,
             self._data(life),
             self._index(life),
             self._query(life),
-            self._proxies(life),
+            self._directories["rootcoord"],
             pchannels_max=PCHANNELS_MAX,
         )
 
@@ -369,7 +422,7 @@ class System:
             self.log.handle(life),
             self.clocks["datacoord"],
             self._root(life),
-            self._proxies(life),
+            self._directories["datacoord"],
             lambda address: client(life, self._datanodes[address], DataNodeApi),
             GcPorts(
                 self._index(life),
@@ -399,7 +452,7 @@ class System:
             self._offload,
             self._root(life),
             self._data(life),
-            self._proxies(life),
+            self._directories["indexcoord"],
             lambda address: client(life, self._datanodes[address], IndexNodeApi),
             IndexPolicy(rows_min=_INDEX_ROWS_MIN, builds_max=1),
         )
@@ -417,7 +470,7 @@ class System:
         nodes = ReadsOfMoments(self.reads(), self.stamp)
         coordinators = Coordinators(self._root(life), self._data(life), self._index(life), self._query(life))
         proxy = Proxy(
-            PROXIES[name],
+            self._sessions[name],
             coordinators,
             nodes,
             self.log.handle(life),

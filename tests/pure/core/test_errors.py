@@ -16,6 +16,7 @@ RETRIABLE = {
     "NotReady",
     "Unavailable",
     "LeaseLost",
+    "NoSession",
     "ChannelLost",
     "DeadlineExceeded",
     "TaskQueueFull",

@@ -12,6 +12,7 @@ from fakes import (
     DEFAULT,
     Calls,
     FakeIndexCoord,
+    FakeNodes,
     FakeProxy,
     FakeQueryCoord,
     FakeRoot,
@@ -145,7 +146,7 @@ class Bench:
         self.log = MemoryLog()
         self.store = open_store(directory.as_uri())
         self.root = FakeRoot(*self.collections, now_ms=100_000)
-        self.proxies = {NodeID(1): FakeProxy()}
+        self.proxies = FakeNodes({NodeID(1): FakeProxy()})
         self.nodes: list[FakeNode] = []
         self.importers: list[FakeImporter] = []
         self.served = True

@@ -49,7 +49,7 @@ async def test_a_flush_step_by_step(tmp_path: Path) -> None:
 
 async def test_a_flush_asks_the_proxies_for_their_quota_and_rootcoord_for_a_tick(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.proxies[NodeID(2)] = FakeProxy()
+    bench.proxies.registered[NodeID(2)] = FakeProxy()  # its session is newer than what datacoord has heard
     coord = await bench.watched()
     segment = await bench.write(100)
     outcome = await coord.flush(CID)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from fakes import FakeData, FakeIndexCoord, FakeQueryCoord, FakeRoot, inline
+from fakes import FakeData, FakeIndexCoord, FakeLease, FakeQueryCoord, FakeRoot, inline
 
 from elanus.core.catalog import Collection
 from elanus.core.ids import NodeID
@@ -62,8 +62,9 @@ class Bench:
         self.log = log or MemoryLog()
         self.growing_bytes = 0
         coordinators: Any = Coordinators(self.root, self.data, self.index, self.query)  # type: ignore[arg-type]
+        self.lease = FakeLease(NODE)
         self.proxy = Proxy(
-            NODE,
+            self.lease,
             coordinators,
             self.nodes,
             self.log,

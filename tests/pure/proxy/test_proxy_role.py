@@ -8,7 +8,7 @@ import pytest
 from fakes import CID, collection, settle
 from proxy_bench import NODE, Bench
 
-from elanus.core.errors import NotReady, Unavailable
+from elanus.core.errors import LeaseLost, NoSession, NotReady, Unavailable
 from elanus.core.ids import TaskID
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.ddl import DdTask
@@ -43,7 +43,7 @@ async def started() -> Bench:
 async def test_it_joins_and_reports_before_anything_is_written() -> None:
     bench = await started()
     asked = [name for name, _ in bench.root.calls.asked]
-    assert asked == ["register_proxy", "update_channel_time_tick"]
+    assert asked == ["update_channel_time_tick"]
     await bench.proxy.stop()
 
 
@@ -93,7 +93,7 @@ async def test_it_leaves_the_barrier_only_after_its_last_write() -> None:
     await settle()
     stopping = asyncio.ensure_future(bench.proxy.stop())
     await asyncio.sleep(1.0)
-    assert bench.root.calls.of("unregister_proxy") == []
+    assert not stopping.done()
     with pytest.raises(NotReady):
         await bench.proxy.dm_queue.run(Write())
     with pytest.raises(NotReady):
@@ -101,7 +101,6 @@ async def test_it_leaves_the_barrier_only_after_its_last_write() -> None:
     write.go_on.set()
     await stopping
     assert running.done()
-    assert bench.root.calls.of("unregister_proxy") == [NODE]
     reports = bench.root.calls.of("update_channel_time_tick")
     assert reports[-1].channels == {PCHANNEL: write.ts - 1}, "it went on reporting while it waited"
 
@@ -112,16 +111,26 @@ async def test_a_write_that_does_not_end_is_given_up_not_left_behind() -> None:
     await settle()
     await bench.proxy.stop()
     assert running.cancelled()
-    assert bench.root.calls.of("unregister_proxy") == [NODE]
 
 
 async def test_it_stops_also_when_the_root_coordinator_is_gone() -> None:
     bench = await started()
-    bench.root.calls.failing["unregister_proxy"] = Unavailable("rootcoord is not running")
+    bench.root.calls.failing["update_channel_time_tick"] = Unavailable("rootcoord is not running")
     await bench.proxy.stop()
     count = len(bench.root.calls.asked)
     await asyncio.sleep(5)
     assert len(bench.root.calls.asked) == count, "its ticker has ended"
+
+
+async def test_a_proxy_that_rootcoord_does_not_know_gives_its_lease_up() -> None:
+    bench = await started()
+    bench.root.calls.failing["update_channel_time_tick"] = LeaseLost("this rootcoord is not the active one")
+    await asyncio.sleep(1.0)
+    assert bench.lease.given_up == "", "that was about rootcoord, not about it"
+    bench.root.calls.failing["update_channel_time_tick"] = NoSession("proxy 1 has no session")
+    await asyncio.sleep(1.0)
+    assert bench.lease.given_up == "proxy 1 has no session"
+    await bench.proxy.stop()
 
 
 async def test_giving_quota_back_makes_the_next_write_ask_anew() -> None:

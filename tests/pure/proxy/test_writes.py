@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from fakes import CID, DEFAULT, FakeData, FakeRoot, collection, inline, pchannels_of, schema, settle
+from fakes import (
+    CID,
+    DEFAULT,
+    FakeData,
+    FakeLease,
+    FakeRoot,
+    collection,
+    inline,
+    pchannels_of,
+    schema,
+    settle,
+)
 
 from elanus.core.channels import shard_of_keys
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, LeaseLost
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
@@ -55,7 +67,8 @@ class Writing:
         self.data.rows_granted_max = rows_granted_max
         self.root = FakeRoot()
         self.queue = DmQueue(self.root.stamp, 100)
-        self.writer = LogWriter(self.log, self.queue, SegmentAssigner(self.data, 1), inline)
+        self.lease = FakeLease()
+        self.writer = LogWriter(self.log, self.queue, SegmentAssigner(self.data, 1), inline, self.lease)
 
     def insert(
         self, batch: pa.RecordBatch, *, replaces: bool = False, also: tuple[ShardKeys, ...] = ()
@@ -238,4 +251,34 @@ async def test_a_write_is_unfinished_until_it_is_durable_everywhere() -> None:
     oldest = writing.queue.oldest()
     assert set(oldest) == set(pchannels_of(TWO_SHARDS))
     await running
+    assert writing.queue.oldest() == {}
+
+
+async def test_a_write_counts_only_if_the_lease_held_until_it_was_durable() -> None:
+    writing = Writing(log := MemoryLog())
+    steps: list[str] = []
+    append = log.append
+
+    async def slow_append(*args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(1.0)
+        position = await append(*args, **kwargs)
+        steps.append("durable")
+        return position
+
+    async def confirm() -> None:
+        steps.append("confirmed")
+
+    log.append = slow_append  # type: ignore[method-assign]
+    writing.lease.confirm = confirm  # type: ignore[method-assign]
+    await writing.queue.run(writing.insert(rows(1)))
+    assert steps == ["durable", "confirmed"]
+
+
+async def test_a_write_whose_lease_is_over_is_in_the_log_and_not_acknowledged() -> None:
+    writing = Writing()
+    writing.lease.calls.failing["confirm"] = LeaseLost("the session of proxy 1 is over; retry")
+    with pytest.raises(LeaseLost, match="retry") as refused:
+        await writing.queue.run(writing.insert(rows(1)))
+    assert refused.value.retriable
+    assert writing.log.pchannels() != ()
     assert writing.queue.oldest() == {}

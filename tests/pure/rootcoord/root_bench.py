@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 import pytest
-from fakes import FakeData, FakeIndexCoord, FakeProxy, FakeQueryCoord, schema, settle
+from fakes import FakeData, FakeIndexCoord, FakeLease, FakeNodes, FakeProxy, FakeQueryCoord, schema, settle
 from virtual_time import VirtualClock
 
 from elanus.core.consistency import ConsistencyLevel
@@ -51,17 +51,20 @@ class Bench:
         self.index = FakeIndexCoord()
         self.query = FakeQueryCoord()
         self.proxy = Proxy(self)
+        self.nodes = FakeNodes({self.proxy.node_id: self.proxy})
 
     async def start(self) -> RootCoord:
         self.oracle = TimestampOracle(self.meta, self.clock, window_ms=3000, update_ms=50)
+        self.lease = FakeLease()
         self.root = RootCoord(
+            self.lease,
             self.meta,
             self.log,
             self.oracle,
             self.data,  # type: ignore[arg-type]
             self.index,  # type: ignore[arg-type]
             self.query,  # type: ignore[arg-type]
-            {self.proxy.node_id: self.proxy},
+            self.nodes,
             pchannels_max=PCHANNELS,
         )
         await self.root.start()

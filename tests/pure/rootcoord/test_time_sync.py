@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import settle
+from fakes import FakeProxy, settle
 from root_bench import Bench, new
 
-from elanus.core.errors import Unavailable
+from elanus.core.errors import LeaseLost, NoSession, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
@@ -171,8 +171,8 @@ async def test_one_who_gives_up_does_not_end_the_round_of_the_others() -> None:
 
 async def test_a_proxy_that_left_holds_no_tick_and_one_that_joined_does_until_it_reports() -> None:
     bench = await with_a_collection()
-    await bench.root.unregister_proxy(bench.proxy.node_id)
-    await bench.root.register_proxy(bench.proxy.node_id)
+    bench.nodes.leave(bench.proxy.node_id)
+    bench.nodes.join(bench.proxy.node_id, bench.proxy)
     before = await bench.root.ticks()
     await bench.root.create_collection(new("d", shards=2))
     assert await bench.root.ticks() == before
@@ -229,8 +229,57 @@ async def test_no_tick_passes_a_definition_that_is_on_its_way(kind: MsgKind) -> 
     await bench.root.stop()
 
 
-async def test_a_report_of_a_proxy_nobody_has_heard_of_is_refused() -> None:
+async def test_a_report_of_a_proxy_without_a_session_is_refused() -> None:
     bench = await with_a_collection()
-    with pytest.raises(KeyError):
+    before = await bench.root.ticks()
+    with pytest.raises(NoSession, match=r"proxy 99 .* new id"):
         await bench.root.update_channel_time_tick(TickReport(NodeID(99), Timestamp(5), {}))
+    assert await bench.root.ticks() == before
+    await bench.root.stop()
+
+
+async def test_a_report_of_a_proxy_that_was_left_out_is_refused() -> None:
+    bench = await with_a_collection()
+    bench.nodes.leave(bench.proxy.node_id)
+    with pytest.raises(NoSession):
+        await bench.tick()
+    await bench.root.stop()
+
+
+async def test_a_first_report_may_come_before_the_news_of_its_session() -> None:
+    bench = await with_a_collection()
+    newcomer = FakeProxy()
+    bench.nodes.registered = {NodeID(7): newcomer}
+    await bench.root.update_channel_time_tick(TickReport(NodeID(7), bench.oracle.allocate(), {}))
+    assert NodeID(7) in bench.nodes
+    held = (await bench.root.ticks())[ZERO]
+    await bench.tick()
+    await bench.tick()
+    assert (await bench.root.ticks())[ZERO] > held, "it counts"
+    await bench.root.update_channel_time_tick(TickReport(NodeID(7), bench.oracle.allocate(), {}))
+    await bench.root.stop()
+
+
+async def test_a_first_report_is_accepted_by_the_active_coordinator_only() -> None:
+    bench = await with_a_collection()
+    bench.nodes.registered = {NodeID(7): FakeProxy()}
+    bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
+    first = TickReport(NodeID(7), bench.oracle.allocate(), {})
+    with pytest.raises(LeaseLost, match="another one"):
+        await bench.root.update_channel_time_tick(first)
+    before = await bench.root.ticks()
+    await bench.tick()
+    assert await bench.root.ticks() == before, "it was not accepted, so it holds the ticks"
+    bench.lease.calls.failing.clear()
+    await bench.root.update_channel_time_tick(first)
+    await bench.tick()
+    assert (await bench.root.ticks())[ZERO] > before[ZERO]
+    await bench.root.stop()
+
+
+async def test_a_timestamp_of_a_coordinator_that_was_replaced_is_not_given_out() -> None:
+    bench = await with_a_collection()
+    bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
+    with pytest.raises(LeaseLost):
+        await bench.root.alloc_timestamp(1)
     await bench.root.stop()

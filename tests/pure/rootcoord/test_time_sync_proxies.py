@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fakes import FakeProxy, settle
+from fakes import FakeNodes, FakeProxy, settle
 
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
@@ -41,13 +41,12 @@ def stamp() -> Timestamp:
 
 
 @asynccontextmanager
-async def several(*node_ids: NodeID) -> AsyncIterator[tuple[TimeSync, dict[NodeID, Proxy]]]:
-    sync = TimeSync(MemoryLog())
+async def several(*node_ids: NodeID) -> AsyncIterator[tuple[TimeSync, FakeNodes]]:
+    proxies = FakeNodes({node_id: Proxy(node_id) for node_id in node_ids})
+    sync = TimeSync(MemoryLog(), proxies)
     sync.start(epoch=1)
     await sync.use([P, Q], stamp())
-    proxies = {node_id: Proxy(node_id) for node_id in node_ids}
-    for node_id, proxy in proxies.items():
-        sync.join(node_id, proxy)
+    sync.follow()
     yield sync, proxies
     await sync.stop()
 
@@ -71,7 +70,7 @@ async def test_no_tick_passes_before_one_that_joined_has_reported() -> None:
     async with several(ONE) as (sync, proxies):
         await report(sync, proxies[ONE])
         before = sync.tick_of(P)
-        sync.join(TWO, late := Proxy(TWO))
+        proxies.join(TWO, late := Proxy(TWO))
         await asyncio.sleep(1.0)
         await report(sync, proxies[ONE])
         assert sync.tick_of(P) == before
@@ -91,7 +90,7 @@ async def test_one_that_stalls_holds_the_ticks_until_it_has_left() -> None:
         assert not asking.done()
         assert sync.tick_of(P) < wanted
         left_s = asyncio.get_running_loop().time()
-        sync.leave(TWO)  # its lease is over
+        proxies.leave(TWO)  # its lease is over
         await asking
         assert sync.tick_of(P) >= wanted
         assert asyncio.get_running_loop().time() <= left_s + 1.1
@@ -99,12 +98,13 @@ async def test_one_that_stalls_holds_the_ticks_until_it_has_left() -> None:
 
 async def test_one_that_comes_back_after_it_had_left_must_join_and_report_anew() -> None:
     async with several(ONE, TWO) as (sync, proxies):
-        sync.leave(TWO)
-        assert not await report(sync, proxies[TWO])
+        two = proxies[TWO]
+        proxies.leave(TWO)
+        assert not await report(sync, two)
         await report(sync, proxies[ONE])
         before = sync.tick_of(P)
         assert before > 0
-        sync.join(TWO, proxies[TWO])
+        proxies.join(TWO, two)
         await asyncio.sleep(1.0)
         await report(sync, proxies[ONE])
         assert sync.tick_of(P) == before
@@ -115,7 +115,7 @@ async def test_one_that_comes_back_after_it_had_left_must_join_and_report_anew()
 async def test_a_report_that_was_on_its_way_when_its_proxy_left_changes_nothing() -> None:
     async with several(ONE, TWO) as (sync, proxies):
         late = await proxies[TWO].report_tick()
-        sync.leave(TWO)
+        proxies.leave(TWO)
         assert not sync.take(late)
 
 

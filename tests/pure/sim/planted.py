@@ -27,6 +27,7 @@ from elanus.datacoord.commits import Commits
 from elanus.datacoord.coord import DataCoord
 from elanus.datacoord.flushing import Flushing
 from elanus.datacoord.quota import QuotaDesk
+from elanus.meta.session import Session
 from elanus.proxy import reads
 from elanus.proxy.proxy import Proxy
 from elanus.proxy.queues import DmQueue
@@ -209,6 +210,15 @@ def acknowledged_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
         self._queue.handed_over(task_id)
 
     patch.setattr(LogWriter, "append", append)
+
+
+def lease_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A write is acknowledged when it is durable, whether others still count on the proxy or not."""
+
+    async def hopeful(self: Session) -> None:
+        return None
+
+    patch.setattr(Session, "confirm", hopeful)
 
 
 def finished_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
@@ -420,6 +430,7 @@ BUGS = (
     Bug("epoch forgotten", epoch_forgotten, frozenset({"TT1"})),
     Bug("bound not persisted", bound_not_persisted, frozenset({"TT4", "TT1", "TT2", "TT3", "CON1"})),
     Bug("acknowledged before durable", acknowledged_before_it_is_durable, frozenset({"DUR1", "TT2"})),
+    Bug("lease not looked at after the append", lease_not_looked_at, frozenset({"DUR1", "TT2"})),
     Bug("finished before written", finished_before_it_is_written, frozenset({"TT2"})),
     Bug("guarantee not waited for", guarantee_not_waited_for, frozenset({"CON1"})),
     Bug("merged blocks lose deletes", merged_blocks_lose_deletes, frozenset({"DEL1", "VIS2"})),

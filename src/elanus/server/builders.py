@@ -1,0 +1,256 @@
+"""How each role is made: the one place that knows, for the standalone and for the processes of a cluster.
+
+What a role is made of is the same in both; what differs is what lies under it (`Ground`): which log, which
+metadata, and whether its peers are reached in the process or over the network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elanus.core.errors import NotReady
+from elanus.core.gc import GcPolicy
+from elanus.core.ids import NodeID
+from elanus.core.jobs import JobEntry
+from elanus.core.nodes import Nodes
+from elanus.core.sealing import SealPolicy
+from elanus.core.timestamps import Timestamp
+from elanus.core.world import SystemClock
+from elanus.datacoord.collecting import GcPorts, GcSchedule
+from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.ledger import JobLedger, LedgerPolicy
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.quota import QuotaPolicy
+from elanus.datacoord.state import DataState
+from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.state import IndexState
+from elanus.log.port import Log
+from elanus.meta.election import FencedMeta, elect
+from elanus.meta.port import MetaStore
+from elanus.meta.session import Session
+from elanus.proxy.measures import Measures
+from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.querycoord.coord import QueryCoord
+from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.loader import Peers
+from elanus.querycoord.state import LoadState
+from elanus.querynode.node import QueryNode
+from elanus.rootcoord.coord import RootCoord
+from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.gc import SweeperApi
+from elanus.rpc.imports import ImportNodeApi
+from elanus.rpc.indexnode import IndexNodeApi
+from elanus.rpc.pipeline import PipelineApi
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.querynode import QueryNodeReads
+from elanus.server.import_served import ServedImports
+from elanus.server.settings import Settings
+from elanus.storage.port import ObjectStore
+
+_MB = 1024 * 1024
+_SYNC_BYTES = 256 * _MB
+_TRIM_INTERVAL_S = 10.0
+_GC_SETTLE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the roles of a process stand on.
+
+    ``dial`` connects to the address of a data or index node. ``job_ended`` hears of the end of every Spark
+    job, for the metrics.
+    """
+
+    settings: Settings
+    clock: SystemClock
+    meta: MetaStore
+    log: Log
+    store: ObjectStore
+    offload: Callable[..., Coroutine[Any, Any, Any]]
+    scratch: Path
+    measures: Measures
+    coordinators: Coordinators
+    proxies: Nodes[ProxyApi]
+    query_nodes: Fleet
+    job_ended: Callable[[JobEntry], None]
+    dial: Callable[[str], RpcChannel]
+
+
+class Builders:
+    """Every method makes a fresh instance of a role, which is to be started."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._oracle: TimestampOracle | None = None
+
+    def stamp(self) -> Timestamp:
+        """A fresh timestamp of the root coordinator made here, from any thread. Raises `NotReady`."""
+        oracle = self._oracle
+        if oracle is None:
+            raise NotReady("rootcoord is not running; retry when it is back")
+        return oracle.allocate()
+
+    # how a role joins
+
+    async def register(self, role: str, address: str) -> Session:
+        """Be one of the nodes of a role."""
+        ground = self._ground
+        return await Session.register(
+            ground.meta,
+            role,
+            address,
+            ttl_s=ground.settings.session.ttl_s,
+            monotonic_s=ground.clock.elapsed_s,
+        )
+
+    async def elect(self, role: str, address: str) -> Session:
+        """Stand by until this process is the active one of a coordinator's role."""
+        ground = self._ground
+        return await elect(
+            ground.meta,
+            role,
+            address,
+            ttl_s=ground.settings.session.ttl_s,
+            monotonic_s=ground.clock.elapsed_s,
+        )
+
+    # how a role is made
+
+    def rootcoord(self, session: Session) -> RootCoord:
+        ground, settings = self._ground, self._ground.settings.rootcoord
+        meta = FencedMeta(ground.meta, session)
+        self._oracle = TimestampOracle(
+            meta, ground.clock, window_ms=settings.tso_window_ms, update_ms=settings.tso_update_ms
+        )
+        return RootCoord(
+            session,
+            meta,
+            ground.log,
+            self._oracle,
+            ground.coordinators.data,
+            ground.coordinators.index,
+            ground.coordinators.query,
+            ground.proxies,
+            pchannels_max=settings.dml_channel_num,
+        )
+
+    def datacoord(self, session: Session) -> DataCoord:
+        ground, settings = self._ground, self._ground.settings.datacoord
+        policy = DataPolicy(
+            quota=QuotaPolicy(settings.segment_size_max_mb * _MB, settings.assignment_expiration_ms),
+            flush=FlushPolicy(
+                SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s), _SYNC_BYTES
+            ),
+            trim_interval_s=_TRIM_INTERVAL_S,
+            gc=self._gc_schedule(),
+        )
+        meta = FencedMeta(ground.meta, session)
+        return DataCoord(
+            DataState(meta),
+            Manifests(ground.store, ground.offload),
+            ground.log,
+            ground.clock,
+            ground.coordinators.root,
+            ground.proxies,
+            lambda address: ground.dial(address).client(DataNodeApi),
+            GcPorts(
+                ground.coordinators.index,
+                ground.coordinators.query,
+                lambda address: ground.dial(address).client(SweeperApi, timeout_s=None),
+                ground.offload,
+            ),
+            policy,
+            self._imports(),
+            self._job_ledger(meta),
+        )
+
+    def _gc_schedule(self) -> GcSchedule:
+        settings = self._ground.settings.gc
+        policy = GcPolicy(
+            settings.drop_tolerance_s,
+            settings.missing_tolerance_s,
+            settings.commit_deadline_s,
+            settings.record_retention_s,
+        )
+        return GcSchedule(policy, settings.enabled, settings.interval_s, _GC_SETTLE_S)
+
+    def _imports(self) -> ImportSetup:
+        ground, settings, peers = self._ground, self._ground.settings.imports, self._ground.coordinators
+        return ImportSetup(
+            lambda address: ground.dial(address).client(ImportNodeApi, timeout_s=None),
+            ServedImports(peers.data, peers.index, peers.query).is_served,
+            ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000)),
+        )
+
+    def _job_ledger(self, meta: MetaStore) -> JobLedger:
+        ground, settings = self._ground, self._ground.settings.datacoord
+        return JobLedger(
+            meta,
+            ground.clock,
+            lambda address: ground.dial(address).client(PipelineApi),
+            LedgerPolicy(settings.jobs_max, settings.jobs_age_max_s),
+            ground.job_ended,
+        )
+
+    def indexcoord(self, session: Session) -> IndexCoord:
+        ground = self._ground
+        return IndexCoord(
+            IndexState(FencedMeta(ground.meta, session)),
+            ground.clock,
+            ground.store,
+            ground.offload,
+            ground.coordinators.root,
+            ground.coordinators.data,
+            ground.proxies,
+            lambda address: ground.dial(address).client(IndexNodeApi, timeout_s=None),
+            IndexPolicy(rows_min=ground.settings.indexcoord.index_rows_min, builds_max=1),
+        )
+
+    def querycoord(self, session: Session) -> QueryCoord:
+        ground, peers = self._ground, self._ground.coordinators
+        return QueryCoord(
+            LoadState(FencedMeta(ground.meta, session)),
+            Peers(peers.root, peers.data, peers.index, ground.query_nodes, ground.proxies),
+        )
+
+    def querynode(self, node_id: NodeID) -> QueryNode:
+        ground = self._ground
+        return QueryNode(
+            node_id,
+            ground.log,
+            ground.store,
+            ground.offload,
+            scratch=ground.scratch / "querynode",
+            search_threads=ground.settings.querynode.search_threads or os.cpu_count() or 1,
+        )
+
+    def proxy(self, session: Session, nodes: QueryNodeReads, stamp: Callable[[], Timestamp]) -> Proxy:
+        """``nodes`` answers reads; ``stamp`` allocates a fresh timestamp at once, from any thread."""
+        ground, settings = self._ground, self._ground.settings.proxy
+        policy = ProxyPolicy(
+            tick_interval_ms=settings.time_tick_interval_ms,
+            tasks_max=settings.max_task_num,
+            graceful_time_ms=settings.graceful_time_ms,
+            retention_s=ground.settings.datacoord.retention_s,
+            read_timeout_s=settings.read_timeout_s,
+            call_timeout_s=settings.read_timeout_s,
+            quota_rows=ground.settings.datacoord.allocation_rows_min,
+        )
+        return Proxy(
+            session,
+            ground.coordinators,
+            nodes,
+            ground.log,
+            stamp,
+            ground.offload,
+            policy,
+            ground.measures,
+        )
