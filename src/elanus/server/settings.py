@@ -309,3 +309,13 @@ class Settings(Section):
     pipeline: PipelineSettings = PipelineSettings()
     metrics: MetricsSettings = MetricsSettings()
     logging: LoggingSettings = LoggingSettings()
+
+    @model_validator(mode="after")
+    def _quota_expires_first(self) -> Self:
+        if self.datacoord.assignment_expiration_ms > self.session.ttl_s * 1000:
+            raise ValueError(
+                f"datacoord.assignment_expiration_ms ({self.datacoord.assignment_expiration_ms}) is longer "
+                f"than session.ttl_s ({self.session.ttl_s} s): a proxy that was taken for dead could still "
+                "spend quota of a segment that is flushed without it"
+            )
+        return self

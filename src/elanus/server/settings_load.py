@@ -191,6 +191,8 @@ def _explain(error: ErrorDetails, sources: Iterable[tuple[Mapping[str, object], 
     name = ".".join(str(part) for part in error["loc"])
     message = error["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
+    if not name:
+        return f"settings: {message}"  # of several sections, which may come from several places
     origin = next((label for keys, label in sources if _sets(keys, name)), "settings")
     shown = f": {message}" if error["type"] == "value_error" else f" is {error['input']!r}: {message}"
     return f"{origin}: {name}{shown}"
