@@ -36,6 +36,7 @@ from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
 from elanus.proxy.measures import Measures
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.proxy.reads import Nodes as ReadNodes
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.loader import Peers
@@ -50,7 +51,6 @@ from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querynode import QueryNodeReads
 from elanus.server.import_served import ServedImports
 from elanus.server.settings import Settings
 from elanus.storage.port import ObjectStore
@@ -232,7 +232,7 @@ class Builders:
             search_threads=ground.settings.querynode.search_threads or os.cpu_count() or 1,
         )
 
-    def proxy(self, session: Session, nodes: QueryNodeReads, stamp: Callable[[], Timestamp]) -> Proxy:
+    def proxy(self, session: Session, nodes: ReadNodes, stamp: Callable[[], Timestamp]) -> Proxy:
         """``nodes`` answers reads; ``stamp`` allocates a fresh timestamp at once, from any thread."""
         ground, settings = self._ground, self._ground.settings.proxy
         policy = ProxyPolicy(

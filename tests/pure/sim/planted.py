@@ -428,7 +428,12 @@ BUGS = (
         frozenset({"VIS1", "VIS2", "DEL1", "SEG1"}),
     ),
     Bug("epoch forgotten", epoch_forgotten, frozenset({"TT1"})),
-    Bug("bound not persisted", bound_not_persisted, frozenset({"TT4", "TT1", "TT2", "TT3", "CON1"})),
+    Bug(
+        "bound not persisted",
+        bound_not_persisted,
+        frozenset({"TT4", "TT1", "TT2", "TT3", "CON1"}),
+        first_seed=25,
+    ),
     Bug("acknowledged before durable", acknowledged_before_it_is_durable, frozenset({"DUR1", "TT2"})),
     Bug("lease not looked at after the append", lease_not_looked_at, frozenset({"DUR1", "TT2"})),
     Bug("finished before written", finished_before_it_is_written, frozenset({"TT2"})),
