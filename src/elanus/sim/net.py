@@ -54,10 +54,6 @@ REPEATABLE = frozenset(
 _COUNTED = {"announce": "versions announced", "commit_range": "ranges committed"}
 
 
-_PAUSE_WITHIN_S = 0.01
-"""How soon after a call a callee stands still: mostly amid it."""
-
-
 class Network:
     def __init__(self, chance: Chance, trace: Trace) -> None:
         self._trace = trace
@@ -104,21 +100,18 @@ class Network:
         return None if doubled is None else doubled.amount
 
     def may_strike(self, method: str, caller: Life, callee: Life) -> None:
-        """Kill one of the two, soon: before the call is there, within it, or on its way back. Or have the
-        callee stand still, perhaps until after its lease is over."""
+        """Kill one of the two, soon: before the call is there, within it, or on its way back."""
         for kind, life in ((FaultKind.CRASH_CALLER, caller), (FaultKind.CRASH_CALLEE, callee)):
             if not life.is_outside and (fault := self._meets(kind, method)) is not None:
                 asyncio.get_running_loop().call_later(fault.amount, self._kill, life, method)
 
+    def may_pause(self, method: str, callee: Life) -> None:
+        """Have the callee stand still from the first step on that others could see, perhaps until after its
+        lease is over."""
         if method == "write" and (fault := self._meets(FaultKind.PAUSE_CALLEE, method)) is not None:
-            within_s = fault.amount % 1 * _PAUSE_WITHIN_S
-            asyncio.get_running_loop().call_later(within_s, self._pause, callee, fault.amount)
-
-    def _pause(self, life: Life, seconds: float) -> None:
-        if not life.is_over:
-            self._trace.note(f"PAUSE of {life.name}")
-            life.pause()
-            asyncio.get_running_loop().call_later(seconds, self._resume, life)
+            self._trace.note(f"PAUSE of {callee.name}")
+            callee.pause()
+            asyncio.get_running_loop().call_later(fault.amount, self._resume, callee)
 
     def _resume(self, life: Life) -> None:
         self._trace.note(f"{life.name} goes on")
@@ -202,7 +195,7 @@ class Handle:
             instance, life = await self._current()
         if caller is not None:
             self._network.may_strike(what, caller, life)
-        running = asyncio.ensure_future(self._executing(work, instance, life))
+        running = asyncio.ensure_future(self._executing(what, work, instance, life))
         self._calls[running] = None
         try:
             await _first_of(running, life.ended)
@@ -220,9 +213,12 @@ class Handle:
             raise Unavailable(f"{self.name} went down during {what}; retry when it is back")
         return running.result()
 
-    async def _executing(self, work: Callable[[Any], Awaitable[T]], instance: object, life: Life) -> T:
+    async def _executing(
+        self, what: str, work: Callable[[Any], Awaitable[T]], instance: object, life: Life
+    ) -> T:
         if life.is_held:
             await life.gate()
+        self._network.may_pause(what, life)
         return await work(instance)
 
     async def _again(self, work: Callable[[Any], Awaitable[Any]], after_s: float) -> None:
