@@ -77,7 +77,7 @@ FAULTS: Mapping[FaultKind, float] = {
     _K.DELAY_ANSWER: 60,
     _K.CRASH_CALLER: 2,
     _K.CRASH_CALLEE: 2,
-    _K.PAUSE_CALLEE: 0.7,
+    _K.PAUSE_CALLEE: 3,
     _K.LOG_FULL: 2,
     _K.LOG_SLOW: 30,
     _K.CRASH_APPENDING: 3,

@@ -316,6 +316,7 @@ class System:
         self._ready[name].clear()
         if not life.is_over:
             self.trace.note(f"{life.name} has lost its session")
+            await asyncio.sleep(_START_AGAIN_S * self._random.random())  # it is not stopped at once
             self._running.pop(name, None)
             self.handles[name].down()
             await role.stop()

@@ -71,16 +71,24 @@ class Cable:
 
 class Bench:
     def __init__(self) -> None:
-        self.store = MemoryMeta(now_s)
+        self._stood_still_s = 0.0
+        self.store = MemoryMeta(self.now_s)
+
+    def now_s(self) -> float:
+        return now_s() + self._stood_still_s
+
+    def stand_still(self, seconds: float) -> None:
+        """Time passes, and nobody has had a turn: neither the store nor those who hold leases."""
+        self._stood_still_s += seconds
 
     def cable(self) -> Cable:
         return Cable(self.store)
 
     async def register(self, role: str = "proxy", meta: Any = None, address: str = "here:1") -> Session:
-        return await Session.register(meta or self.store, role, address, ttl_s=TTL_S, monotonic_s=now_s)
+        return await Session.register(meta or self.store, role, address, ttl_s=TTL_S, monotonic_s=self.now_s)
 
     async def elect(self, role: str = "rootcoord", meta: Any = None) -> Session:
-        return await elect(meta or self.store, role, "here:1", ttl_s=TTL_S, monotonic_s=now_s)
+        return await elect(meta or self.store, role, "here:1", ttl_s=TTL_S, monotonic_s=self.now_s)
 
     async def keys(self) -> list[str]:
         return [key for key, _ in await self.store.list("session/") if key != "session/id"]
