@@ -110,12 +110,14 @@ class LogWriter:
     async def append(self, task_id: TaskID, messages: Sequence[WriteMessage], size_bytes: int) -> None:
         """Append to the log in the queue's order; returns when everything is durable, and counts.
 
-        The lease is looked at after the append. If it held until then, no tick had left this proxy out
-        before the entries stood in the log. Raises `LeaseLost` when it may not have: the entries may be late,
-        which every reader then ignores.
+        The lease is looked at twice. Before the append, because a flush asks only proxies that have one for
+        their quota: what was stamped under a lease lies below the seal. And after the append: if it held
+        until then, no tick had left this proxy out before the entries stood in the log. Raises `LeaseLost`
+        when it may not have: the entries, if there are any, may be late, which every reader then ignores.
         """
         entries = await self._encoded(messages, size_bytes)
         await self._queue.turn(task_id)
+        await self._lease.confirm()
         appends = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
         await asyncio.sleep(0)  # each append has now taken its place in the log's queue
         self._queue.handed_over(task_id)

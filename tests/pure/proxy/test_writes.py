@@ -271,14 +271,30 @@ async def test_a_write_counts_only_if_the_lease_held_until_it_was_durable() -> N
     log.append = slow_append  # type: ignore[method-assign]
     writing.lease.confirm = confirm  # type: ignore[method-assign]
     await writing.queue.run(writing.insert(rows(1)))
-    assert steps == ["durable", "confirmed"]
+    assert steps == ["confirmed", "durable", "confirmed"]
 
 
 async def test_a_write_whose_lease_is_over_is_in_the_log_and_not_acknowledged() -> None:
-    writing = Writing()
-    writing.lease.calls.failing["confirm"] = LeaseLost("the session of proxy 1 is over; retry")
+    writing = Writing(log := MemoryLog())
+    append = log.append
+
+    async def last_append(*args: Any, **kwargs: Any) -> Any:
+        position = await append(*args, **kwargs)
+        writing.lease.calls.failing["confirm"] = LeaseLost("the session of proxy 1 is over; retry")
+        return position
+
+    log.append = last_append  # type: ignore[method-assign]
     with pytest.raises(LeaseLost, match="retry") as refused:
         await writing.queue.run(writing.insert(rows(1)))
     assert refused.value.retriable
     assert writing.log.pchannels() != ()
+    assert writing.queue.oldest() == {}
+
+
+async def test_without_a_lease_nothing_is_written_for_quota_may_have_been_sealed() -> None:
+    writing = Writing()
+    writing.lease.calls.failing["confirm"] = LeaseLost("the session of proxy 1 is over; retry")
+    with pytest.raises(LeaseLost):
+        await writing.queue.run(writing.insert(rows(1)))
+    assert list(writing.log.pchannels()) == []
     assert writing.queue.oldest() == {}

@@ -432,7 +432,7 @@ BUGS = (
         "bound not persisted",
         bound_not_persisted,
         frozenset({"TT4", "TT1", "TT2", "TT3", "CON1"}),
-        first_seed=13,
+        first_seed=19,
     ),
     Bug("acknowledged before durable", acknowledged_before_it_is_durable, frozenset({"DUR1", "TT2"})),
     Bug("lease not looked at after the append", lease_not_looked_at, frozenset({"DUR1", "TT2"})),
