@@ -2,7 +2,7 @@
 
 What a segment can still promise is its maximum less the rows its channel has shown less the promises
 that have neither expired nor been given back. Promises live in memory only: a restarted coordinator
-treats every growing segment as if all its promises expired one full term from now.
+treats every growing segment as if all its room were promised, until one full term from now.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ class QuotaDesk:
                 self._promises.pop(info.segment_id, None)
 
     async def restart(self) -> None:
-        """After a restart: what was promised is unknown, so its expiry is put as late as it can be."""
+        """After a restart: what was promised is unknown, so it is all there was room for, as late as can be."""
         expires = await self._expiry()
         for info in self._state.unflushed():
             if info.state is SegmentState.GROWING:
+                self._promises[info.segment_id] = [(info.max_rows, expires)]
                 self._state.touch(replace(info, last_expire=expires))
 
     async def assign(self, request: QuotaRequest) -> list[Quota]:

@@ -142,6 +142,11 @@ async def test_a_restarted_coordinator_counts_on_promises_it_no_longer_knows(tmp
     info = await bench.segment(segment)
     assert info.state is S.GROWING
     assert physical_ms(info.last_expire) == bench.root.now_ms + EXPIRATION_MS
+    await bench.register()
+    assert await bench.write(100) != segment, "who knows what was promised of it"
+    bench.later(EXPIRATION_MS + 1)
+    await bench.report({segment: 800})
+    assert await bench.write(100) == segment
     await coord.stop()
 
 
