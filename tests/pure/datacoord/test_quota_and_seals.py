@@ -136,7 +136,7 @@ async def test_a_seal_by_policy_waits_for_quota_that_is_still_out(tmp_path: Path
 async def test_a_restarted_coordinator_counts_on_promises_it_no_longer_knows(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.watched()
-    segment = await bench.write(800)
+    segment = await bench.write(600)
     bench.later(1000)
     coord = await bench.restart()
     info = await bench.segment(segment)
@@ -145,7 +145,7 @@ async def test_a_restarted_coordinator_counts_on_promises_it_no_longer_knows(tmp
     await bench.register()
     assert await bench.write(100) != segment, "who knows what was promised of it"
     bench.later(EXPIRATION_MS + 1)
-    await bench.report({segment: 800})
+    await bench.report({segment: 600})
     assert await bench.write(100) == segment
     await coord.stop()
 
