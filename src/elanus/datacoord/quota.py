@@ -65,7 +65,7 @@ class QuotaDesk:
                 self._promises.pop(info.segment_id, None)
 
     async def restart(self) -> None:
-        """After a restart: what was promised is unknown, so it is all the room, and expires as late as can be."""
+        """What was promised before is unknown: it is taken for all the room, expiring as late as can be."""
         expires = await self._expiry()
         for info in self._state.unflushed():
             if info.state is SegmentState.GROWING:
