@@ -23,6 +23,9 @@ from elanus.proxy.verbs import Verbs
 from elanus.rpc.indexcoord import IndexStatus
 from elanus.rpc.rootcoord import NewCollection, RootCoordApi
 
+_NONE = CollectionID(0)
+"""No collection has this id."""
+
 
 class Definitions(Verbs):
     @property
@@ -83,7 +86,11 @@ class Definitions(Verbs):
     def drop_collection(self, database: str, name: str) -> None:
         async def drop_if_there() -> None:
             try:
-                await self._root.drop_collection(database, name)
+                named = (await self._root.describe_collection(database, name)).collection_id
+            except CollectionNotFound:
+                named = _NONE  # asked all the same: a drop that was cut off is finished then
+            try:
+                await self._root.drop_collection(database, name, named)
             except CollectionNotFound:
                 return  # dropping what is not there succeeds, as in the reference
 

@@ -18,6 +18,7 @@ from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import (
     CollectionAlreadyExists,
     CollectionLimitReached,
+    CollectionNotFound,
     InvalidParameter,
     PartitionNotFound,
 )
@@ -107,10 +108,16 @@ class Lifecycle(Definitions):
             await self._catalog.put(collection)
         return collection
 
-    async def drop_collection(self, database: str, name: str) -> None:
+    async def drop_collection(
+        self, database: str, name: str, collection_id: CollectionID | None = None
+    ) -> None:
         async with self._ddl_lock:
             await self._finish_drops()
             collection = self._catalog.collection(database, name)
+            if collection_id not in (None, collection.collection_id):
+                raise CollectionNotFound(
+                    f"collection {collection_id} was dropped already; {name} is another one now"
+                )
             if collection.name != name:
                 raise InvalidParameter(f"cannot drop the collection via alias = {name}")
             if collection.aliases:

@@ -304,9 +304,13 @@ class Client:
         """Drop a collection and make it anew. It is dropped when that was said, or when it is not found."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
+
+        def drop() -> Awaitable[None]:
+            return root.drop_collection(DEFAULT_DATABASE, name, cached.collection_id)
+
         for _ in range(_ATTEMPTS):
             try:
-                await self._define("drop", lambda: root.drop_collection(DEFAULT_DATABASE, name))
+                await self._define("drop", drop)
             except CollectionNotFound:
                 pass
             except ElanusError:

@@ -68,10 +68,10 @@ def check(true: object) -> None:
 
 
 def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
-    async def missing(_database: str, _name: str) -> None:
+    async def missing(*_: object) -> None:
         raise CollectionNotFound("gone already")
 
-    async def aliased(_database: str, _name: str) -> None:
+    async def aliased(*_: object) -> None:
         raise InvalidParameter("remove its aliases first")
 
     def drop(bench: Bench, how: Any) -> None:

@@ -158,6 +158,8 @@ async def test_a_name_is_free_again_at_once_and_names_another_collection() -> No
     await root.drop_collection("default", "c")
     made = await root.create_collection(new("c", shards=1))
     assert made.collection_id != old.collection_id
+    await refused(root.drop_collection("default", "c", old.collection_id), CollectionNotFound, "already")
+    assert (await root.describe_collection("default", "c")).collection_id == made.collection_id
     await root.stop()
 
 

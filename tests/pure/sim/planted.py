@@ -18,6 +18,7 @@ from elanus.core import gc as gc_rules
 from elanus.core import packs, ticks
 from elanus.core.attempts import OpenAttempts
 from elanus.core.catalog import Checkpoint
+from elanus.core.ids import CollectionID
 from elanus.core.quota import OpenSegment
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
@@ -344,7 +345,7 @@ def checkpoint_committed_unsynced(patch: pytest.MonkeyPatch) -> None:
 def drop_not_told(patch: pytest.MonkeyPatch) -> None:
     """A collection leaves the catalog, and nobody else hears of it."""
 
-    async def quiet(self: Lifecycle, database: str, name: str) -> None:
+    async def quiet(self: Lifecycle, database: str, name: str, _: CollectionID | None = None) -> None:
         found = self._catalog.collection(database, name)
         await self._catalog.put(replace(found, dropped=found.created))
 
