@@ -160,6 +160,20 @@ def _() -> None:
         assert made.search(VECTORS[7:8], "v", L2, 1)[0].ids == [7]
 
 
+@check("Writes", "compaction: a request, its state, its plans")
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=100).flush()
+        made.insert([list(range(100, 200)), VECTORS[100:200]])
+        made.flush()
+        made.compact()
+        made.wait_for_compaction_completed(timeout=60)
+        assert made.get_compaction_state().completed_plan_no == 1
+        (plan,) = made.get_compaction_plans().plans
+        assert len(plan.sources) == 2
+        assert made.num_entities == 200
+
+
 @check("Writes", "bulk insert of Parquet files: a task, its state, the list of tasks")
 def _() -> None:
     with collection() as made:

@@ -132,7 +132,7 @@ def hybrid(client: MilvusClient) -> object:
 UNSUPPORTED: dict[str, Request] = {
     "hybrid search": hybrid,
     "group by": lambda c: search(c, group_by_field="n"),
-    "compaction": lambda c: c.compact(NAME),
+    "compaction by a clustering key": lambda c: c.compact(NAME, is_clustering=True),
     "users": lambda c: c.create_user("somebody", "A-password1"),
     "roles": lambda c: c.create_role("somebody"),
     "a sparse vector": lambda c: create_with(c, datatype=DataType.SPARSE_FLOAT_VECTOR),

@@ -90,6 +90,8 @@ class _Trace(Trace):
 class _ToldSystem(System):
     """``story`` sees every entry and every record when the checks have seen them."""
 
+    compacts_without_being_asked = False
+
     def __init__(self, story: Story, *parts: Any) -> None:
         self._story = story
         super().__init__(*parts)

@@ -247,7 +247,9 @@ class FakeData:
         self.calls.note("segments", collection_id)
         return tuple(i for i in self.infos.values() if collection_id in (0, i.collection_id))
 
-    async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo:
+    async def recovery_info(
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+    ) -> RecoveryInfo:
         self.calls.note("recovery_info", collection_id)
         if collection_id not in self.recoveries:
             raise CollectionNotFound(f"collection not found[collection={collection_id}]")
@@ -307,6 +309,13 @@ class FakeIndexCoord:
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
         self.calls.note("indexes", collection_id)
         return tuple(i for i in self.defined if i.collection_id == collection_id)
+
+    async def unbuilt(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
+    ) -> tuple[SegmentID, ...]:
+        self.calls.note("unbuilt", segment_ids)
+        built = {file.segment_id for file in self.files}
+        return tuple(s for s in segment_ids if s not in built) if self.defined else ()
 
     async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
         self.calls.note("index_files", collection_id)

@@ -23,6 +23,7 @@ class JobKind(StrEnum):
     INDEX_BUILD = "index build"
     IMPORT = "import"
     GC = "garbage collection"
+    COMPACTION = "compaction"
 
 
 LASTING: dict[JobKind, str] = {

@@ -123,7 +123,7 @@ class SegmentInfo:
     ``rows`` are those in binlogs; ``manifest`` is the manifest object's path ("" before the first
     commit). ``last_expire``: the latest expiry of any quota handed out; ``sealed_at``: no row with a
     larger timestamp belongs to the segment (0 while it grows); ``created`` and ``dropped`` stamp those
-    events.
+    events. ``compacted_from``: the segments that compaction made it from.
     """
 
     segment_id: SegmentID
@@ -139,3 +139,4 @@ class SegmentInfo:
     rows: int = 0
     size_bytes: int = 0
     manifest: str = ""
+    compacted_from: tuple[SegmentID, ...] = ()

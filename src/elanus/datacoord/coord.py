@@ -1,8 +1,8 @@
 """The data coordinator role.
 
 It hands out quota, seals segments (full, old, idle, or because a client flushes), orders the flush of a
-sealed segment once its data node's tick has passed the seal, and makes every commit: the only hand that
-moves a vchannel's checkpoint or a segment's manifest.
+sealed segment once its data node's tick has passed the seal, has segments compacted, and makes every
+commit: the only hand that moves a vchannel's checkpoint or a segment's manifest.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.collecting import Collector, CollectorDesks, GcPorts, GcSchedule
 from elanus.datacoord.commits import Commits
+from elanus.datacoord.compaction_calls import CompactionCalls
+from elanus.datacoord.compactor import CompactionPolicy, Compactor
+from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.imports import ImportDesks, Imports, ImportSetup
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.planner import Planner
 from elanus.datacoord.quota import QuotaDesk, QuotaPolicy
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState, Vchannel
@@ -65,11 +69,12 @@ class DataPolicy:
 
     quota: QuotaPolicy
     flush: FlushPolicy
+    compaction: CompactionPolicy
     trim_interval_s: float
     gc: GcSchedule
 
 
-class DataCoord:
+class DataCoord(CompactionCalls):
     """Implements `elanus.rpc.datacoord.DataCoordApi`, `elanus.rpc.connector.SnapshotApi` and
     `elanus.rpc.ledger.JobLedgerApi`.
 
@@ -80,6 +85,7 @@ class DataCoord:
         self,
         state: DataState,
         manifests: Manifests,
+        dead_rows: DeadRows,
         log: Log,
         clock: Clock,
         rootcoord: RootCoordApi,
@@ -120,6 +126,19 @@ class DataCoord:
         self._ticks: dict[str, Timestamp] = {}
         """Up to where the data node has seen each vchannel, by its own word."""
         self._datanode: DataNodeApi | None = None
+        plan = policy.compaction.plan
+        self._compactor = Compactor(
+            state,
+            manifests,
+            Planner(state, manifests, dead_rows, self._attempts, rootcoord, self._lock, plan),
+            self._attempts,
+            rootcoord,
+            clock,
+            self._lock,
+            lambda: self._datanode,
+            lambda: self._epoch,
+            policy.compaction,
+        )
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -131,6 +150,7 @@ class DataCoord:
         self._spawn(self._ledger.keep())
         self._snapshots.start()
         self._spawn(self._collector.run())
+        self._spawn(self._compactor.run())
 
     async def stop(self) -> None:
         for task in tuple(self._background):
@@ -194,6 +214,7 @@ class DataCoord:
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
         async with self._lock:
+            await self._compactor.cancel(collection_id, None)
             dropping = [
                 replace(v, dropping=True) for v in self._state.vchannels_of(collection_id) if not v.dropping
             ]
@@ -203,6 +224,7 @@ class DataCoord:
 
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         async with self._lock:
+            await self._compactor.cancel(collection_id, partition_id)
             knowing = [
                 replace(v, dropped_partitions=(*v.dropped_partitions, partition_id))
                 for v in self._state.vchannels_of(collection_id)
@@ -291,7 +313,9 @@ class DataCoord:
     def _with_seen_rows(self, info: SegmentInfo) -> SegmentInfo:
         return replace(info, rows=info.rows + self._desk.seen_rows(info))
 
-    async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo:
+    async def recovery_info(
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+    ) -> RecoveryInfo:
         async with self._lock:
             vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
             if not vchannels:
@@ -302,7 +326,17 @@ class DataCoord:
                 collection_id,
                 tuple([await self._recovery(v, segments) for v in vchannels]),
                 await self._manifests.of_segments(flushed),
+                self._successors(held),
             )
+
+    def _successors(self, held: tuple[SegmentID, ...]) -> dict[SegmentID, SegmentID]:
+        found = {}
+        for segment_id in held:
+            info = self._state.find_segment(segment_id)
+            if info is None or info.state is SegmentState.DROPPED:
+                successor = self._state.successor(segment_id)
+                found[segment_id] = SegmentID(0) if successor is None else successor.segment_id
+        return found
 
     async def _recovery(self, vchannel: Vchannel, segments: list[SegmentInfo]) -> VchannelRecovery:
         own = [s for s in segments if s.vchannel == vchannel.vchannel]
@@ -335,6 +369,7 @@ class DataCoord:
             self._ticks.clear()
             self._imports.node_registered(address)
             await self._flushing.give_up()
+            self._compactor.datanode_registered()
             channels = tuple(map(_assignment, self._state.vchannels()))
             return DataNodeRegistration(self._epoch, channels)
 
@@ -386,6 +421,8 @@ class DataCoord:
         finally:
             self._attempts.close(commit.attempt)
             self._changes.happened()  # a caller that was cancelled has committed all the same
+            if commit.flushed:
+                self._compactor.flushed()
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch != self._epoch:

@@ -15,7 +15,7 @@ import msgspec
 
 from elanus.core.ids import CollectionID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
-from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
 from elanus.rpc.connector import CollectionSnapshot
 from elanus.rpc.datacoord import SegmentOutput
@@ -82,9 +82,37 @@ class Manifests:
         self._segments.pop(info.manifest, None)
         return replace(info, manifest=path, rows=manifest.rows, size_bytes=manifest.size_bytes)
 
+    async def add_compacted(
+        self, info: SegmentInfo, output: SegmentOutput, deletes_from: Timestamp, name: str
+    ) -> SegmentInfo:
+        """A segment that compaction made, pointing at its first and only manifest."""
+        manifest = SegmentManifest(
+            info.segment_id,
+            info.collection_id,
+            info.partition_id,
+            info.vchannel,
+            output.insert_logs,
+            output.stats_logs,
+            deletes_from,
+            info.compacted_from,
+        )
+        path = await self._offload(write_manifest, self._store, manifest, name)
+        self._segments[path] = manifest
+        return replace(info, manifest=path, rows=manifest.rows, size_bytes=manifest.size_bytes)
+
+    def forget(self, infos: Sequence[SegmentInfo]) -> None:
+        """Their manifests are in force no longer."""
+        for info in infos:
+            self._segments.pop(info.manifest, None)
+
     async def add_delta(self, vchannel: Vchannel, delta: BinlogFile, name: str) -> Vchannel:
         """The vchannel with one more delta log."""
-        logs = (*await self.of_vchannel(vchannel), DeltaLog(vchannel.vchannel, delta))
+        return await self.with_deltas(
+            vchannel, (*await self.of_vchannel(vchannel), DeltaLog(vchannel.vchannel, delta)), name
+        )
+
+    async def with_deltas(self, vchannel: Vchannel, logs: tuple[DeltaLog, ...], name: str) -> Vchannel:
+        """The vchannel with exactly these delta logs, in a list written under a new name."""
         path = _deltas_path(vchannel.collection_id, vchannel.vchannel, name)
         await self._offload(self._store.put, path, msgspec.json.encode(logs))
         self._deltas.pop(vchannel.deltas, None)

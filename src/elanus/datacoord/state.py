@@ -1,4 +1,4 @@
-"""What datacoord keeps, in memory and in the metadata: vchannels, segments, import tasks and pins.
+"""What datacoord keeps, in memory and metadata: vchannels, segments, imports, compactions and pins.
 
 One key each. A vchannel's record points to a manifest object with its delta logs, a segment's to its own
 manifest, so that records stay small however much there is. Changes are persisted first, as a whole
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elanus.core.catalog import Checkpoint
+from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import CommitRefused, SegmentNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
@@ -28,6 +29,7 @@ _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
 _IMPORTS = "datacoord/import/"
 _PINS = "datacoord/pin/"
+_PLANS = "datacoord/compaction/"
 _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
@@ -58,6 +60,8 @@ class DataState:
         self._unflushed: dict[SegmentID, None] = {}
         self._imports: dict[TaskID, ImportTask] = {}
         self._pins: dict[int, Pin] = {}
+        self._successors: dict[SegmentID, SegmentID] = {}
+        self._plans: dict[int, CompactionPlan] = {}
 
     async def start(self) -> None:
         await self._records.start()
@@ -72,6 +76,9 @@ class DataState:
         for stored in await self._records.load(_PINS):
             pin = msgspec.json.decode(stored, type=Pin)
             self._pins[pin.pin_id] = pin
+        for stored in await self._records.load(_PLANS):
+            plan = msgspec.json.decode(stored, type=CompactionPlan)
+            self._plans[plan.plan_id] = plan
 
     # reading
 
@@ -131,6 +138,25 @@ class DataState:
     def pins(self) -> Sequence[Pin]:
         return tuple(self._pins.values())
 
+    def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
+        """The segment that holds the rows of a compacted one today; None when none does."""
+        following = self._successors.get(segment_id)
+        while following in self._successors:
+            following = self._successors[following]
+        info = None if following is None else self._segments.get(following)
+        return None if info is None or info.state is SegmentState.DROPPED else info
+
+    def plans(self) -> Iterable[CompactionPlan]:
+        """In the order they were made."""
+        return self._plans.values()
+
+    def planned(self) -> list[CompactionPlan]:
+        """Compactions that have not come to their end."""
+        return [plan for plan in self._plans.values() if plan.state is CompactionState.PLANNED]
+
+    def plan(self, plan_id: int) -> CompactionPlan | None:
+        return self._plans.get(plan_id)
+
     # writing
 
     async def put(
@@ -139,6 +165,7 @@ class DataState:
         vchannels: Sequence[Vchannel] = (),
         imports: Sequence[ImportTask] = (),
         pins: Sequence[Pin] = (),
+        plans: Sequence[CompactionPlan] = (),
     ) -> None:
         """Persist and show any number of records, all or none.
 
@@ -148,8 +175,9 @@ class DataState:
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
         records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
         records |= {f"{_PINS}{p.pin_id}": msgspec.json.encode(p) for p in pins}
+        records |= {f"{_PLANS}{p.plan_id}": msgspec.json.encode(p) for p in plans}
         if records:
-            await self._put(records, segments, vchannels, imports, pins)
+            await self._put(records, segments, vchannels, imports, pins, plans)
 
     @whole
     async def _put(
@@ -159,6 +187,7 @@ class DataState:
         vchannels: Sequence[Vchannel],
         imports: Sequence[ImportTask],
         pins: Sequence[Pin],
+        plans: Sequence[CompactionPlan],
     ) -> None:
         try:
             await self._records.put(records)
@@ -170,6 +199,7 @@ class DataState:
         self._vchannels |= {v.vchannel: v for v in vchannels}
         self._imports |= {t.task_id: t for t in imports}
         self._pins |= {p.pin_id: p for p in pins}
+        self._plans |= {p.plan_id: p for p in plans}
         await self._records.finish()
 
     async def _look_again(self, keys: Iterable[str]) -> None:
@@ -185,6 +215,12 @@ class DataState:
             elif key.startswith(_IMPORTS):
                 task = msgspec.json.decode(stored, type=ImportTask)
                 self._imports[task.task_id] = task
+            elif key.startswith(_PLANS):
+                plan = msgspec.json.decode(stored, type=CompactionPlan)
+                self._plans[plan.plan_id] = plan
+            else:
+                pin = msgspec.json.decode(stored, type=Pin)
+                self._pins[pin.pin_id] = pin
 
     @whole
     async def forget(self, segments: Sequence[SegmentID], vchannels: Sequence[str]) -> None:
@@ -208,12 +244,17 @@ class DataState:
             await self._records.delete(f"{_PINS}{pin.pin_id}")
             self._pins.pop(pin.pin_id, None)
 
+    async def remove_plan(self, plan_id: int) -> None:
+        await self._records.delete(f"{_PLANS}{plan_id}")
+        self._plans.pop(plan_id, None)
+
     def touch(self, segment: SegmentInfo) -> None:
         """Show a change that need not outlive this process (the latest quota's expiry)."""
         self._show(segment)
 
     def _show(self, segment: SegmentInfo) -> None:
         self._segments[segment.segment_id] = segment
+        self._successors |= dict.fromkeys(segment.compacted_from, segment.segment_id)
         if segment.state in _UNFLUSHED:
             self._unflushed[segment.segment_id] = None
         else:

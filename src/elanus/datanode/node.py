@@ -2,9 +2,9 @@
 
 It follows the pchannels of its vchannels by their headers alone (no payload is read, no Spark involved),
 tells datacoord each tick with the rows it has seen, and on datacoord's order has a Spark job write the
-range from a vchannel's checkpoint to its current tick. What a job wrote counts when datacoord has
-committed it. When anything is not as it should be, a commit refused above all, the node gives up what it
-holds and registers again; datacoord then says where each vchannel stands.
+range from a vchannel's checkpoint to its current tick, or compact segments. What a job wrote counts when
+datacoord has committed it. When anything is not as it should be, a refused range above all, the node gives
+up what it holds and registers again; datacoord then says where each vchannel stands.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import structlog
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced
+from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced, NotReady
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.packs import Pack, PackAssembler
 from elanus.core.timestamps import physical_ms
+from elanus.datanode.compactions import CompactionRunner, Compactions
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import CorruptLog, LogEntry, LogReader, Position, TrimmedLog
 from elanus.pipeline.port import JobCancelled, JobFailed
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.rpc.datacoord import ChannelAssignment, DataCoordApi, RangeCommit
-from elanus.rpc.datanode import FlushReason
+from elanus.rpc.datanode import CompactionOrder, FlushReason
 
 _RETRY_PAUSE_S = 0.5
 _DROP_TRIES_MAX = 10
@@ -87,6 +88,7 @@ class DataNode:
         log: LogSource,
         datacoord: DataCoordApi,
         flushes: FlushRunner,
+        compactions: CompactionRunner,
         policy: DataNodePolicy,
     ) -> None:
         self.node_id = node_id
@@ -94,6 +96,8 @@ class DataNode:
         self._log = log
         self._datacoord = datacoord
         self._flushes = flushes
+        self._compaction_runner = compactions
+        self._compactions: Compactions | None = None
         self._policy = policy
         self._epoch = 0
         self._epoch_heard = 0
@@ -139,6 +143,18 @@ class DataNode:
         self._channels.clear()
         self._orders.clear()
 
+    async def compact(self, epoch: int, order: CompactionOrder) -> None:
+        self._compactions_of(epoch).take(order)
+
+    async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
+        self._compactions_of(epoch).cancel(plan_ids)
+
+    def _compactions_of(self, epoch: int) -> Compactions:
+        self._heed(epoch)
+        if self._compactions is None or self._compactions.epoch != epoch:
+            raise NotReady("the data node is registering; order again when it has")
+        return self._compactions
+
     # the role's life
 
     async def run(self) -> None:
@@ -163,6 +179,7 @@ class DataNode:
             registration = await self._datacoord.register_datanode(self.node_id, self._address)
             self._heed(registration.epoch)
             self._epoch = registration.epoch
+            self._compactions = Compactions(self._epoch, self._datacoord, self._compaction_runner)
             self._own(registration.channels)
             loops += [asyncio.ensure_future(work) for work in (self._report(), self._work(), self._move_on())]
             await asyncio.wait([*loops, self._failed], return_when=asyncio.FIRST_COMPLETED)
@@ -175,6 +192,9 @@ class DataNode:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._compactions is not None:
+                compactions, self._compactions = self._compactions, None
+                await compactions.stop()
             self._failed.cancel()
 
     # following

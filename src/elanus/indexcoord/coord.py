@@ -193,6 +193,8 @@ class IndexCoord:
         return await self._changes.wait(since, timeout_s)
 
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
+        if node_id < self._node_id:
+            return  # taken for dead and replaced: the two would take the builds from each other for ever
         if self._node is None or self._node_id != node_id:
             _log.info("index node registered", node=node_id)
             self._node, self._node_id = self._dial(address), node_id

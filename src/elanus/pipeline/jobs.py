@@ -2,8 +2,8 @@
 
 A job blocks a thread while Spark works; the event loop never waits. Each kind of job has a limit of its
 own. A flush takes about a second and frees memory that writers wait for; an index build takes minutes
-and uses every processor from a single task. So builds never take all of Spark's slots, and a flush
-always finds one: Spark does not take a slot back from a running task.
+and uses every processor from a single task, a compaction some seconds. So these two together never take
+all of Spark's slots, and a flush always finds one: Spark does not take a slot back from a running task.
 
 What happens to each job is written into a `elanus.rpc.jobbook.JobBook`, from where the ledger hears of it.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
 from elanus.core.errors import JobNotFound
@@ -35,7 +36,13 @@ def default_limits(slots: int) -> dict[JobKind, int]:
     One import at a time fills all slots too, with tasks of a few seconds, between which a flush has its turn.
     A sweep for garbage is one task.
     """
-    return {JobKind.FLUSH: slots, JobKind.INDEX_BUILD: 1, JobKind.IMPORT: 1, JobKind.GC: 1}
+    return {
+        JobKind.FLUSH: slots,
+        JobKind.INDEX_BUILD: 1,
+        JobKind.IMPORT: 1,
+        JobKind.GC: 1,
+        JobKind.COMPACTION: max(1, slots - 1),
+    }
 
 
 class JobRunner:
@@ -61,6 +68,7 @@ class JobRunner:
         self.book = book or JobBook()
         self._session = session
         self._slots = {kind: asyncio.Semaphore(limit) for kind, limit in limits.items()}
+        self._long = asyncio.Semaphore(session.slots - 1)
         self._threads = ThreadPoolExecutor(sum(limits.values()), thread_name_prefix="spark-job")
         self._works: dict[str, asyncio.Future[Any]] = {}
         """The jobs that run or wait."""
@@ -107,13 +115,17 @@ class JobRunner:
         self._threads.shutdown()
 
     async def _in_turn(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
-        async with self._slots[job.kind]:
+        async with self._slots[job.kind], self._room(job.kind):
             self.book.begin(job_id, len(job.plans))
             looking = asyncio.ensure_future(self._look(job_id))
             try:
                 return await self._run_in_thread(job_id, job)
             finally:
                 looking.cancel()
+
+    def _room(self, kind: JobKind) -> AbstractAsyncContextManager[None]:
+        """Builds and compactions share all slots but one."""
+        return self._long if kind in (JobKind.INDEX_BUILD, JobKind.COMPACTION) else nullcontext()
 
     async def _run_in_thread(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         def work() -> list[Outcome]:

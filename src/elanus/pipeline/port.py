@@ -1,8 +1,8 @@
 """What a job is, and what it needs of a Spark session.
 
 A `Job` is a value: a task (a plain function of one plan), the plans, and how to account for the outcomes.
-`elanus.pipeline.flush` and `elanus.pipeline.index_build` make jobs, `elanus.pipeline.jobs` runs them on a
-`JobSession`. Nothing here imports Spark.
+`elanus.pipeline.flush`, `elanus.pipeline.index_build` and `elanus.pipeline.compact` make jobs,
+`elanus.pipeline.jobs` runs them on a `JobSession`. Nothing here imports Spark.
 """
 
 from __future__ import annotations

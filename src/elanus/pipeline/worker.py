@@ -33,6 +33,7 @@ _LIBRARIES = (
     "elanus.pipeline.index_build",
     "elanus.pipeline.import_job",
     "elanus.pipeline.sweep",
+    "elanus.pipeline.compact",
     "pandas",
 )
 """pandas: pyarrow imports it when it first converts an array, in case that is one of pandas."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.core.compaction import CompactionPlan
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
@@ -234,6 +235,14 @@ class FlushResult:
 
 
 @dataclass(frozen=True, slots=True)
+class StartedCompaction:
+    """``plans``: how many were made; none where there is nothing to gain."""
+
+    compaction_id: int
+    plans: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedView:
     """What QueryCoord says of a collection or partition: percentage 0–100 of the load."""
 
@@ -378,6 +387,15 @@ class Front(Protocol):
 
     def cancel_import(self, task_id: int) -> None:
         """Raises `InvalidParameter` for a task that has committed."""
+        ...
+
+    # compaction
+    def compact(self, database: str, collection: str, collection_id: int) -> StartedCompaction:
+        """Starts it and returns. By id where the name is empty. Raises `CollectionNotFound`."""
+        ...
+
+    def compaction_plans(self, compaction_id: int) -> Sequence[CompactionPlan]:
+        """As they stand; none where the compaction found nothing to do, is unknown or long over."""
         ...
 
     # reads

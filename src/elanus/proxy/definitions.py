@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elanus.core.catalog import Collection, Database
+from elanus.core.compaction import time_to_live_s
 from elanus.core.errors import (
     AliasNotFound,
     CollectionNotFound,
@@ -73,6 +74,7 @@ class Definitions(Verbs):
     # collections
 
     def create_collection(self, request: CreateCollection) -> None:
+        time_to_live_s(request.properties)
         if request.num_partitions > 1:
             raise InvalidParameter(
                 "num_partitions should only be specified with partition key field enabled, "
@@ -127,6 +129,7 @@ class Definitions(Verbs):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
+        time_to_live_s(set_properties)
         self._proxy.define(
             "alter collection",
             lambda: self._root.alter_collection(database, name, set_properties, tuple(delete_keys)),

@@ -6,6 +6,7 @@ gRPC threads; what concerns the coordinators goes through the proxy's queues on 
 
 from __future__ import annotations
 
+from elanus.proxy.compacting import Compacting
 from elanus.proxy.definitions import Definitions
 from elanus.proxy.imports import BulkImports
 from elanus.proxy.insight import Insight
@@ -13,5 +14,5 @@ from elanus.proxy.loading import Loading
 from elanus.proxy.mutations import Mutations
 
 
-class ProxyFront(Definitions, Loading, Mutations, BulkImports, Insight):
+class ProxyFront(Definitions, Loading, Mutations, BulkImports, Compacting, Insight):
     """Every verb of a proxy."""

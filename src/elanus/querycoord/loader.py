@@ -7,7 +7,7 @@ and has each replica do what is missing (`elanus.querycoord.replica`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -31,6 +31,7 @@ from elanus.rpc.rootcoord import RootCoordApi
 
 _RETRY_PAUSE_S = 0.5
 _RETRY_PAUSE_MAX_S = 15.0
+_LATE_LOOK_S = 0.1
 _log = structlog.get_logger("querycoord")
 
 Statuses = Mapping[NodeID, QueryNodeStatus]
@@ -54,6 +55,7 @@ class CollectionLoader:
         self._state = state
         self._load_ts = load_ts
         self._initial: dict[SegmentID, PartitionID] | None = None
+        self._successors: Mapping[SegmentID, SegmentID] = {}
         self._replicas: list[Replica] = []
         self._moves: dict[SegmentID, NodeID] = {}
         self._wake = asyncio.Event()
@@ -144,7 +146,11 @@ class CollectionLoader:
             for replica in self._replicas
             for vchannel, node_id in replica.info.vchannels.items()
         )
-        return caught_up and all(self._initial.keys() <= r.serving(statuses).keys() for r in self._replicas)
+        return caught_up and all(self._has_initial(r.serving(statuses)) for r in self._replicas)
+
+    def _has_initial(self, served: Collection[SegmentID]) -> bool:
+        """Whether all segments that the load began with are served, or what compaction made of them."""
+        return all(s in served or self._successors.get(s) in served for s in self._initial or ())
 
     def _share(self, partition_id: PartitionID, here: list[set[SegmentID]]) -> int:
         wanted = {s for s, p in (self._initial or {}).items() if p == partition_id}
@@ -186,25 +192,32 @@ class CollectionLoader:
 
     async def _reconcile(self) -> None:
         load, load_ts = self.load, self._load_ts
-        target = await self._target(load)
+        alive = self._peers.fleet.alive()
+        groups = await self._group(alive)
+        statuses = {n: await self._peers.fleet.node(n).status() for n in alive}
+        # What is served is looked up first: of all that, the target tells what has become.
+        served = [replica.served(statuses) for replica in self._replicas]
+        held = [s for of in served for s in (*of.named, *of.growing)]
+        target = await self._target(load, (*held, *(self._initial or ())))
+        self._successors = target.recovery.successors
         if self._initial is None and self.load is load:  # else the next look is the first of another load
             self._initial = {s: m.partition_id for s, m in target.segments.items()}
             await self._peers.root.tick_now(tuple(map(pchannel_of, target.collection.vchannels)), load_ts)
         elif self._initial is not None:
-            self._initial = {s: p for s, p in self._initial.items() if s in target.segments}
-        alive = self._peers.fleet.alive()
-        groups = await self._group(alive)
-        for replica in self._replicas:
+            self._initial = _today(self._initial, target, [of.sealed.keys() for of in served])
+        for replica, of in zip(self._replicas, served, strict=True):
             group = groups[replica.info.replica]
             if not group:
                 continue  # until a node comes
-            statuses = {n: await self._peers.fleet.node(n).status() for n in group}
+            now = {n: await self._peers.fleet.node(n).status() for n in group}
             moves = {s: n for s, n in self._moves.items() if n in group}
-            await replica.reconcile(target, load.whole, statuses, moves)
+            if await replica.reconcile(target, load.whole, of, now, moves):
+                asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.wake)
             self._moves = {s: n for s, n in self._moves.items() if s not in moves}
 
-    async def _target(self, load: Load) -> Target:
-        return await find_target(load, self._peers.root, self._peers.data, self._peers.index)
+    async def _target(self, load: Load, held: tuple[SegmentID, ...] = ()) -> Target:
+        peers = self._peers
+        return await find_target(load, peers.root, peers.data, peers.index, tuple(dict.fromkeys(held)))
 
     async def _group(self, alive: tuple[NodeID, ...]) -> dict[int, tuple[NodeID, ...]]:
         """The nodes of each replica; replicas come and go with the load's number of them."""
@@ -269,3 +282,19 @@ class CollectionLoader:
 
     def _rooms(self, replica: Replica, statuses: Statuses) -> list[NodeRoom]:
         return [room_of(n, statuses[n]) for n in replica.record.nodes if n in statuses]
+
+
+def _today(
+    initial: Mapping[SegmentID, PartitionID], target: Target, served: Sequence[Collection[SegmentID]]
+) -> dict[SegmentID, PartitionID]:
+    """The segments that a load began with, as they are today: compaction may have brought their rows on.
+
+    One that all replicas serve counts as it is, though its successor may be there already.
+    """
+    found = {}
+    for segment_id, partition_id in initial.items():
+        is_served = all(segment_id in segments for segments in served)
+        today = segment_id if is_served else target.recovery.successors.get(segment_id, segment_id)
+        if is_served or today in target.segments:
+            found[today] = partition_id
+    return found

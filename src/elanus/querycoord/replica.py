@@ -3,7 +3,8 @@
 Level-triggered: it looks at what should be served and at what the nodes serve, and does what is missing, in
 the order that loses and doubles nothing: follow the vchannels, load segments beside what is served, then
 announce one new version that says where each is (seed 5). The same steps are the first load, a handoff of
-a flushed segment, the exchange for an indexed copy, a balance, and the recovery from a lost node.
+a flushed segment or of a compaction's output (`elanus.querycoord.handover`), the exchange for an indexed
+copy, a balance, and the recovery from a lost node.
 
 What was announced last is persisted before and after each change, with what is about to be done (`Plan`):
 a coordinator that takes over goes on from there, with the same places.
@@ -20,7 +21,9 @@ import structlog
 from elanus.core.errors import NotReady
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, place, place_channels
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.handover import Handover, Served, decide
 from elanus.querycoord.state import LoadState, ReplicaRecord
 from elanus.querycoord.target import Target
 from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo
@@ -41,10 +44,14 @@ _log = structlog.get_logger("querycoord")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is to be: each segment's node, and the node that leads each vchannel."""
+    """Where everything is to be: each segment's node, and the node that leads each vchannel.
+
+    ``kept``: of the segments, those that only wait for their successors, each with its vchannel.
+    """
 
     segments: Mapping[SegmentID, NodeID]
     vchannels: Mapping[str, NodeID]
+    kept: Mapping[SegmentID, str]
 
     def nodes(self) -> set[NodeID]:
         return {*self.segments.values(), *self.vchannels.values()}
@@ -76,6 +83,25 @@ class Replica:
             if self.info.sealed.get(s.segment_id) == node_id
         }
 
+    def served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
+        """What it serves now, for `reconcile`."""
+        growing = {
+            s.segment_id: s.vchannel
+            for node_id, status in statuses.items()
+            for s in status.segments
+            if not s.sealed and s.collection_id == self.collection_id
+            if self.info.vchannels.get(s.vchannel) == node_id
+        }
+        return Served(tuple(self.info.sealed), self.serving(statuses), growing, self._ticks(statuses))
+
+    def _ticks(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[str, Timestamp]:
+        """Of each vchannel, as the node that leads it has followed it."""
+        return {
+            vchannel: statuses[node_id].service_times.get(vchannel, NO_TIMESTAMP)
+            for vchannel, node_id in self.info.vchannels.items()
+            if node_id in statuses
+        }
+
     def here(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> set[SegmentID]:
         """The sealed segments that its nodes have ready, whether a version names them yet or not."""
         ready = {s for n in self.record.nodes if n in statuses for s in statuses[n].loaded}
@@ -98,19 +124,26 @@ class Replica:
         self,
         target: Target,
         whole: bool,
+        before: Served,
         statuses: Mapping[NodeID, QueryNodeStatus],
         moves: Mapping[SegmentID, NodeID],
-    ) -> None:
-        """``statuses``: of the replica's nodes. ``moves``: segments that are to go elsewhere.
+    ) -> bool:
+        """``before``: as `served` had it before the target was looked up. ``statuses``: of the replica's
+        nodes. ``moves``: segments that are to go elsewhere.
 
-        Raises `InsufficientMemory`, `NotReady`, and what the nodes raise.
+        The answer is whether something waits for a node to read on: look again soon. Raises
+        `InsufficientMemory`, `NotReady`, and what the nodes raise.
         """
         statuses = await self._without_failures(statuses, target)
-        layout = self._layout(target, statuses, moves)
+        service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
         served = self.serving(statuses)
+        before = replace(before, sealed={s: v for s, v in before.sealed.items() if s in served})
+        handover = decide(target.segments, before, target.recovery.successors, target.unbuilt, service_ts)
+        layout = self._layout(target, handover, statuses, moves)
         online = {
             segment_id: node_id
             for segment_id, node_id in layout.segments.items()
+            if segment_id not in layout.kept
             if self.info.sealed.get(segment_id) != node_id or not target.is_served(served.get(segment_id))
         }
         await self._remember(replace(self.record, nodes=tuple(statuses), plan=online))
@@ -118,8 +151,9 @@ class Replica:
         await asyncio.gather(
             *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
         )
-        await self._switch(layout, online, statuses)
+        await self._switch(layout, online, handover.retired, statuses)
         await self._settle(layout, target, statuses)
+        return bool(handover.late)
 
     async def _without_failures(
         self, statuses: Mapping[NodeID, QueryNodeStatus], target: Target
@@ -138,19 +172,22 @@ class Replica:
     def _layout(
         self,
         target: Target,
+        handover: Handover,
         statuses: Mapping[NodeID, QueryNodeStatus],
         moves: Mapping[SegmentID, NodeID],
     ) -> Layout:
         known = {**self.info.sealed, **self.record.plan, **moves}
-        placed = {s: known[s] for s in target.segments if known.get(s) in statuses}
+        wanted = [s for s in target.segments if s not in handover.held]
+        placed = {s: known[s] for s in wanted if known.get(s) in statuses}
         rooms = [self._room(n, status, placed, target) for n, status in statuses.items()]
-        new = place([target.piece(s) for s in target.segments if s not in placed], rooms)
+        new = place([target.piece(s) for s in wanted if s not in placed], rooms)
+        kept = {s: self.info.sealed[s] for s in handover.kept}
         channels = {
             n: sum(v not in target.collection.vchannels for v in status.leads)
             for n, status in statuses.items()
         }
         leads = place_channels(target.collection.vchannels, self.info.vchannels, channels)
-        return Layout({**placed, **new}, leads)
+        return Layout({**placed, **new, **kept}, leads, handover.kept)
 
     def _room(
         self,
@@ -213,9 +250,13 @@ class Replica:
         self,
         layout: Layout,
         online: Mapping[SegmentID, NodeID],
+        retired: Mapping[SegmentID, str],
         statuses: Mapping[NodeID, QueryNodeStatus],
     ) -> None:
-        """One new version, when anything is to change, told to every node that it names."""
+        """One new version, when anything is to change, told to every node that it names.
+
+        Growing segments that retire go offline where their vchannel is led.
+        """
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
             await self._fleet.join(opened, statuses[node_id])
@@ -223,6 +264,8 @@ class Replica:
         offline = {
             s: n for s, n in info.sealed.items() if layout.segments.get(s) != n or s not in layout.segments
         }
+        offline |= {s: self.info.vchannels[v] for s, v in retired.items()}
+        offline |= self._strangers(layout, statuses)
         seen = [status.versions.get(self.collection_id, 0) for status in statuses.values()]
         behind = any(statuses[n].versions.get(self.collection_id, 0) < info.version for n in layout.nodes())
         if online or offline or behind or not info.version or dict(info.vchannels) != dict(layout.vchannels):
@@ -233,6 +276,22 @@ class Replica:
             info = await self._fleet.announce(info, change)
             _log.info("version announced", collection=self.collection_id, version=version)
         await self._remember(replace(self.record, info=info, plan={}))
+
+    def _strangers(
+        self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]
+    ) -> dict[SegmentID, NodeID]:
+        """Sealed segments that a node serves from versions of which no record is left.
+
+        A load that was released and asked for again has a new record, and the node may not have heard of
+        the release. By now compaction may have brought the rows of these segments elsewhere.
+        """
+        return {
+            s.segment_id: node_id
+            for node_id, status in statuses.items()
+            for s in status.segments
+            if s.sealed and s.collection_id == self.collection_id
+            if layout.segments.get(s.segment_id) != node_id
+        }
 
     async def _settle(
         self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
@@ -296,5 +355,6 @@ def room_of(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:
 def _vchannels_of(node_id: NodeID, layout: Layout, target: Target) -> list[str]:
     """The vchannels that a node must follow, for their rows or for their deletes."""
     led = [v for v, at in layout.vchannels.items() if at == node_id]
-    here = (target.segments[s].vchannel for s, at in layout.segments.items() if at == node_id)
-    return list(dict.fromkeys((*led, *here)))
+    here = [s for s, at in layout.segments.items() if at == node_id]
+    needed = [layout.kept[s] if s in layout.kept else target.segments[s].vchannel for s in here]
+    return list(dict.fromkeys((*led, *needed)))

@@ -21,7 +21,8 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``files``: the finished index files of each segment."""
+    """``files``: the finished index files of each segment. ``unbuilt``: outputs of compactions that wait for
+    an index."""
 
     collection: Collection
     partition_ids: tuple[PartitionID, ...]
@@ -29,6 +30,7 @@ class Target:
     segments: Mapping[SegmentID, SegmentManifest]
     indexes: tuple[Index, ...]
     files: Mapping[SegmentID, tuple[IndexFile, ...]]
+    unbuilt: tuple[SegmentID, ...]
 
     def vchannel(self, name: str) -> VchannelRecovery:
         return next(v for v in self.recovery.vchannels if v.vchannel == name)
@@ -52,15 +54,23 @@ class Target:
         return Piece(segment_id, self.collection.collection_id, size_bytes)
 
 
-async def find_target(load: Load, root: RootCoordApi, data: DataCoordApi, index: IndexCoordApi) -> Target:
-    """Raises `CollectionNotFound`."""
+async def find_target(
+    load: Load,
+    root: RootCoordApi,
+    data: DataCoordApi,
+    index: IndexCoordApi,
+    held: tuple[SegmentID, ...] = (),
+) -> Target:
+    """``held``: segments that are served, to be told what became of them. Raises `CollectionNotFound`."""
     collection = await root.collection_by_id(load.collection_id)
     partition_ids = load.partitions_of(collection)
-    # Files first: a build that finishes after this look is found by the next one.
+    recovery = await data.recovery_info(load.collection_id, held)
+    segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
+    # Files last: an output that is built by now is loaded with its index at once.
     indexes = await index.indexes(load.collection_id)
+    outputs = tuple(s for s, manifest in segments.items() if manifest.parents)
+    unbuilt = await index.unbuilt(load.collection_id, outputs) if outputs else ()
     files: dict[SegmentID, tuple[IndexFile, ...]] = {}
     for file in await index.index_files(load.collection_id):
         files[file.segment_id] = (*files.get(file.segment_id, ()), file)
-    recovery = await data.recovery_info(load.collection_id)
-    segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
-    return Target(collection, partition_ids, recovery, segments, indexes, files)
+    return Target(collection, partition_ids, recovery, segments, indexes, files, unbuilt)

@@ -314,6 +314,7 @@ class Collection:
                 True,
                 s.blocks,
                 self._visible_from.get(s.segment_id, NO_TIMESTAMP),
+                s.complete_from,
             )
             for s in self.serving.values()
         ]

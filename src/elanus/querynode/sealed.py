@@ -22,7 +22,7 @@ from elanus.core.errors import IndexConflict, Internal
 from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile
-from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.index import IndexSpec, RawVectors, VectorIndex, brute_force, load, resolve_index
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
@@ -41,6 +41,7 @@ class SealedSegment:
     """``files``: the paths it was loaded from; two loads from the same files give the same segment.
 
     ``imported``: its rows were never in the log, so that no growing copy served them before.
+    ``complete_from``: rows deleted up to then are gone; it cannot answer earlier reads.
     """
 
     segment_id: SegmentID
@@ -51,6 +52,7 @@ class SealedSegment:
     files: frozenset[str]
     blocks: tuple[Block, ...]
     imported: bool = False
+    complete_from: Timestamp = NO_TIMESTAMP
 
     @property
     def rows(self) -> int:
@@ -102,6 +104,7 @@ def load_sealed(
         files=files_of(request),
         blocks=blocks,
         imported=manifest.commit_ts != NO_TIMESTAMP,
+        complete_from=manifest.deletes_from,
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
     tables = [delta_logs.read(file) for file in later]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from elanus.core.errors import PartitionNotLoaded, Unavailable
+from elanus.core.errors import PartitionNotLoaded, TimestampTooOld, Unavailable
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -20,13 +20,17 @@ from elanus.querynode.block import Block
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """``visible_from``: reads below it do not see the segment (`elanus.querynode.collection`)."""
+    """``visible_from``: reads below it do not see the segment (`elanus.querynode.collection`).
+
+    ``complete_from``: rows that were deleted up to then are gone from it, by compaction.
+    """
 
     segment_id: SegmentID
     partition_id: PartitionID
     sealed: bool
     blocks: tuple[Block, ...]
     visible_from: Timestamp = NO_TIMESTAMP
+    complete_from: Timestamp = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Snapshot:
     ) -> list[Block]:
         """The blocks a read at ``read_ts`` covers; no partition named: those of all.
 
-        Raises `PartitionNotLoaded`, and `Unavailable` for a timestamp that is not served yet.
+        Raises `PartitionNotLoaded`, `Unavailable` for a timestamp that is not served yet, and
+        `TimestampTooOld` for one before which compaction has removed deleted rows.
         """
         if read_ts > self.service_ts:
             raise Unavailable(
@@ -61,9 +66,16 @@ class Snapshot:
             for partition_id in partition_ids:
                 if partition_id not in self.partitions:
                     raise PartitionNotLoaded(f"partition not loaded[partition={partition_id}]; load it first")
+        segments = tuple(self._segments(partition_ids))
+        kept_from = max((segment.complete_from for segment in segments), default=NO_TIMESTAMP)
+        if read_ts < kept_from:
+            raise TimestampTooOld(
+                f"the read is as of timestamp {read_ts}; rows deleted up to {kept_from} are gone for good: "
+                "read a later moment"
+            )
         return [
             block
-            for segment in self._segments(partition_ids)
+            for segment in segments
             if (segment.sealed or not ignore_growing) and segment.visible_from <= read_ts
             for block in segment.blocks
         ]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.index import VectorIndex
-from elanus.storage.binlog import Matrix, vectors_of
+from elanus.storage.binlog import Matrix, vector_array, vectors_of
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
@@ -53,15 +53,7 @@ class VectorColumn:
 
     def take(self, rows: Rows) -> pa.Array:
         """The vectors of these rows, as the schema's Arrow type."""
-        return vector_array(self.fetch(rows), self.field)
-
-
-def vector_array(matrix: Matrix, field: FieldSchema) -> pa.Array:
-    """A matrix (n, dim) or (n, dim / 8) as a column of the field's Arrow type. Shares its memory."""
-    flat = np.ascontiguousarray(matrix).reshape(-1)
-    if field.data_type is DataType.BINARY_VECTOR:
-        return pa.Array.from_buffers(field.arrow_type, len(matrix), [None, pa.py_buffer(flat)])
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=field.arrow_type)
+        return vector_array(self.fetch(rows), self.field.arrow_type)
 
 
 @dataclass(frozen=True, slots=True)

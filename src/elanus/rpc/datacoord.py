@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.compaction import CompactionPlan
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
@@ -61,11 +62,16 @@ class VchannelRecovery:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryInfo:
-    """All that a reader needs to rebuild a collection: one consistent moment of the metadata."""
+    """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
+
+    ``successors``: of the segments asked about, those that are dropped; each with the flushed segment that
+    compaction has brought its rows to, or 0 when there is none.
+    """
 
     collection_id: CollectionID
     vchannels: tuple[VchannelRecovery, ...]
     flushed: tuple[SegmentManifest, ...]
+    successors: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,19 @@ class RangeCommit:
     attempt: int = NO_ATTEMPT
 
 
+@dataclass(frozen=True, slots=True)
+class CompactionCommit:
+    """The result of a compaction: its output's files, none when no row was left.
+
+    ``attempt``: the order's.
+    """
+
+    epoch: int
+    attempt: int
+    plan_id: int
+    output: SegmentOutput
+
+
 class DataCoordApi(Protocol):
     async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]: ...
     async def watch_channels(self, collection: Collection) -> None:
@@ -168,7 +187,23 @@ class DataCoordApi(Protocol):
         """Those that exist, in any order."""
         ...
 
-    async def recovery_info(self, collection_id: CollectionID) -> RecoveryInfo: ...
+    async def recovery_info(
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+    ) -> RecoveryInfo:
+        """``held``: segments a reader serves, to be told which of them are dropped."""
+        ...
+
+    async def compact(self, collection_id: CollectionID) -> int:
+        """Plan whatever compaction gains anything, thresholds aside; returns before it is carried out.
+
+        The answer is the plans' trigger id. Raises `CollectionNotFound`.
+        """
+        ...
+
+    async def compaction_plans(self, trigger_id: int) -> tuple[CompactionPlan, ...]:
+        """The plans made at once, as they stand; none when the id is unknown or long over."""
+        ...
+
     async def wait_change(self, since: int, timeout_s: float) -> int:
         """Returns the change counter as soon as it is larger than ``since``, or after the timeout."""
         ...
@@ -197,6 +232,12 @@ class DataCoordApi(Protocol):
         ...
 
     async def gc_status(self) -> GcStatus: ...
+    async def commit_compaction(self, commit: CompactionCommit) -> None:
+        """Put the output in its inputs' place. Raises `CommitRefused` when the epoch, the plan or an input is
+        not what it should be, or it is too late."""
+        ...
+
+    async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None: ...
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         """The data node has read the drop message: the vchannel and its segments are marked dropped."""
         ...

@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from elanus.core.ids import SegmentID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import BinlogFile, SegmentManifest
+from elanus.core.timestamps import Timestamp
 from elanus.rpc.datacoord import ChannelAssignment
 
 
@@ -20,6 +23,32 @@ class FlushReason:
 
     cause: str
     waiting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOrder:
+    """What becomes of which files: ``inputs`` without what is dead become the segment ``segment_id``.
+
+    Dead is a row with a delete in ``delta_logs`` that is later than the row and not later than
+    ``fold_until``, and a row not later than ``expire_until``. ``attempt``: see `elanus.core.attempts`.
+    """
+
+    plan_id: int
+    attempt: int
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    segment_id: SegmentID
+    schema: CollectionSchema
+    inputs: tuple[SegmentManifest, ...]
+    delta_logs: tuple[BinlogFile, ...]
+    fold_until: Timestamp
+    expire_until: Timestamp
+
+    @property
+    def insert_logs(self) -> tuple[BinlogFile, ...]:
+        """All files of the inputs, in their order."""
+        return tuple(file for manifest in self.inputs for file in manifest.insert_logs)
 
 
 class DataNodeApi(Protocol):
@@ -35,4 +64,14 @@ class DataNodeApi(Protocol):
         Returns when the order is noted; datacoord hears of the result through `commit_range`. Without
         segments only the checkpoint moves on.
         """
+        ...
+
+    async def compact(self, epoch: int, order: CompactionOrder) -> None:
+        """Returns when the order is noted; datacoord hears of the result through `commit_compaction` or
+        `compaction_failed`. A later attempt of a plan ends the one before. Raises `NotReady` when the node
+        has not heard that it is registered under the epoch."""
+        ...
+
+    async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
+        """Nobody wants their results any more."""
         ...

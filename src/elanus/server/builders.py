@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elanus.core.compaction import CompactionThresholds
 from elanus.core.errors import NotReady
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
@@ -21,11 +22,14 @@ from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import SystemClock
 from elanus.datacoord.collecting import GcPorts, GcSchedule
+from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
@@ -149,6 +153,7 @@ class Builders:
             flush=FlushPolicy(
                 SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s), _SYNC_BYTES
             ),
+            compaction=self._compaction_policy(),
             trim_interval_s=_TRIM_INTERVAL_S,
             gc=self._gc_schedule(),
         )
@@ -156,6 +161,7 @@ class Builders:
         return DataCoord(
             DataState(meta),
             Manifests(ground.store, ground.offload),
+            DeadRows(ground.store, ground.offload),
             ground.log,
             ground.clock,
             ground.coordinators.root,
@@ -170,6 +176,19 @@ class Builders:
             policy,
             self._imports(),
             self._job_ledger(meta),
+        )
+
+    def _compaction_policy(self) -> CompactionPolicy:
+        settings, retention_s = self._ground.settings.compaction, self._ground.settings.datacoord.retention_s
+        thresholds = CompactionThresholds(
+            settings.deleted_ratio, settings.deleted_mb * _MB, settings.merge_segments_min
+        )
+        return CompactionPolicy(
+            automatic=settings.enabled,
+            plan=PlanPolicy(thresholds, retention_s, settings.plans_max),
+            interval_s=settings.interval_s,
+            timeout_s=settings.timeout_s,
+            orders_max=settings.orders_max,
         )
 
     def _gc_schedule(self) -> GcSchedule:

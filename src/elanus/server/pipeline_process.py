@@ -18,6 +18,7 @@ import structlog
 
 from elanus.core.errors import ElanusError, JobNotFound
 from elanus.core.ids import NodeID
+from elanus.datanode.compactions import SparkCompactions
 from elanus.datanode.flushes import SparkFlushes
 from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.datanode.node import DataNode, DataNodePolicy
@@ -137,9 +138,9 @@ class _Pipeline:
         node_id = NodeID(await channel.client(RootCoordApi).alloc_ids(1))
         objects = store_url(self._settings, self._paths)
         flushes = SparkFlushes(runner, log_url(self._settings, self._paths), objects, session.task_scratch)
-        datanode = DataNode(
-            node_id, self._address, log, channel.client(DataCoordApi), flushes, _DATANODE_POLICY
-        )
+        compactions = SparkCompactions(runner, objects, session.task_scratch)
+        datacoord = channel.client(DataCoordApi)
+        datanode = DataNode(node_id, self._address, log, datacoord, flushes, compactions, _DATANODE_POLICY)
         indexnode = IndexNode(runner, objects, session.task_scratch, threads=os.cpu_count() or 1)
         imports = SparkImports(runner, channel.client(RootCoordApi), self._import_settings(session))
         server = RpcServer(

@@ -134,6 +134,29 @@ class GcSettings(Section):
         return self
 
 
+class CompactionSettings(Section):
+    """Rewriting flushed segments: small ones into one, and those with many deleted or expired rows."""
+
+    enabled: bool = True
+    """Whether segments are compacted without anybody asking. A client's request is carried out anyway."""
+    interval_s: float = Field(default=60, ge=1, le=86_400)
+    """How often all segments are looked at, besides after each flush."""
+    timeout_s: float = Field(default=300, ge=1, le=86_400)
+    """How long one compaction may take from its order to its commit, waiting for a free slot of Spark
+    included (the reference allows 60 s). One that takes longer is given up and planned again."""
+    orders_max: int = Field(default=4, ge=1, le=1000)
+    """Compactions that the data node is given at a time."""
+    plans_max: int = Field(default=100, ge=1, le=10_000)
+    """Compactions that are planned or in work at a time."""
+    deleted_ratio: float = Field(default=0.2, gt=0, le=1)
+    """A segment is rewritten when this part of its rows is deleted or expired."""
+    deleted_mb: int = Field(default=10, ge=1, le=16_384)
+    """A segment is rewritten when the deletes that concern it take more than this in delta logs."""
+    merge_segments_min: int = Field(default=10, ge=2, le=10_000)
+    """Segments below half the planned size are merged when a partition has this many of them on one
+    vchannel. When a client asks, two are enough."""
+
+
 class LogSettings(Section):
     """The message log: files under `log/` in the data directory, or streams on NATS JetStream."""
 
@@ -299,6 +322,7 @@ class Settings(Section):
     rootcoord: RootcoordSettings = RootcoordSettings()
     datacoord: DatacoordSettings = DatacoordSettings()
     gc: GcSettings = GcSettings()
+    compaction: CompactionSettings = CompactionSettings()
     log: LogSettings = LogSettings()
     storage: StorageSettings = StorageSettings()
     backpressure: BackpressureSettings = BackpressureSettings()

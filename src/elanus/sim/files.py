@@ -1,4 +1,8 @@
-"""What lies in binlogs, compared with the truth: every row up to the checkpoints, once, and every delete."""
+"""What lies in binlogs, compared with the truth: every row up to the checkpoints, once, and every delete.
+
+Less what compaction has to remove: rows whose delete is folded into their segment, and may remove: deletes
+that concern no row in a file.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from elanus.core.ids import PartitionID
+from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentState
-from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
 from elanus.sim.records import Records
-from elanus.sim.truth import KEY, Row, Truth
+from elanus.sim.truth import KEY, Contents, Deletion, Row, Truth
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.manifests import read_manifest
@@ -26,7 +30,7 @@ def check_files(records: Records, truth: Truth, store: ObjectStore) -> None:
     for vchannel in records.vchannels.values():
         if not vchannel.dropping:
             _check_rows(vchannel, records, truth, store)
-            _check_deletes(vchannel, truth, store)
+            _check_deletes(vchannel, records, truth, store)
     for info in records.segments.values():
         if info.state is not SegmentState.DROPPED:
             rows = truth.contents(info.collection_id).rows
@@ -51,9 +55,8 @@ def _check_segment(info: SegmentInfo, rows: Sequence[Row]) -> None:
 
 def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:
     contents = truth.contents(vchannel.collection_id)
-    checkpoint_ts = vchannel.checkpoint.ts
     there: Counter[tuple[int, ...]] = Counter()
-    gone: set[PartitionID] = {partition_id for _, partition_id in contents.dropped}
+    gone = _dropped_partitions(contents)
     for info in records.segments.values():
         if info.vchannel == vchannel.vchannel and info.manifest and info.partition_id not in gone:
             if info.state is SegmentState.DROPPED:
@@ -62,27 +65,61 @@ def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: Objec
             there.update(
                 zip(table.column(KEY).to_pylist(), table.column(TIMESTAMP_FIELD).to_pylist(), strict=True)
             )
-    expected: Counter[tuple[int, ...]] = Counter(
-        (row.key, row.born)
+    kept = _kept_rows(vchannel, records, contents, store)
+    _compare("rows", vchannel, there, Counter((row.key, row.born) for row in kept))
+
+
+def _dropped_partitions(contents: Contents) -> set[PartitionID]:
+    return {partition_id for _, partition_id in contents.dropped}
+
+
+def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore) -> list[Row]:
+    """The rows that must be in files: all up to the checkpoint, less those that compaction had to remove."""
+    folded: dict[SegmentID, Timestamp] = {}
+
+    def folded_until(segment_id: SegmentID) -> Timestamp:
+        if segment_id not in folded:
+            home = records.home_of(segment_id)
+            if home is None:
+                folded[segment_id] = records.emptied_until(segment_id)
+            else:
+                manifest = read_manifest(store, home.manifest) if home.manifest else None
+                folded[segment_id] = manifest.deletes_from if manifest else NO_TIMESTAMP
+        return folded[segment_id]
+
+    gone = _dropped_partitions(contents)
+    return [
+        row
         for row in contents.rows
-        if row.vchannel == vchannel.vchannel and row.born <= checkpoint_ts and row.partition_id not in gone
-    )
-    _compare("rows", vchannel, there, expected)
+        if row.vchannel == vchannel.vchannel
+        and row.born <= vchannel.checkpoint.ts
+        and row.partition_id not in gone
+        and row.died > folded_until(row.segment_id)
+    ]
 
 
-def _check_deletes(vchannel: Vchannel, truth: Truth, store: ObjectStore) -> None:
+def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:
+    """Every delete is in a file, or concerns no row that is: compaction has seen to it."""
+    contents = truth.contents(vchannel.collection_id)
     there: Counter[tuple[int, ...]] = Counter()
     if vchannel.deltas:
         for log in msgspec.json.decode(store.get(vchannel.deltas), type=tuple[DeltaLog, ...]):
             table = read_delta_log(store, log.file)
             columns = (PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN)
             there.update(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
-    expected: Counter[tuple[int, ...]] = Counter(
-        (d.key, d.ts, d.partition_id)
-        for d in truth.contents(vchannel.collection_id).deletions
-        if d.vchannel == vchannel.vchannel and d.ts <= vchannel.checkpoint.ts
-    )
-    _compare("deletes", vchannel, there, expected)
+    kept: dict[int, list[Row]] = {}
+    for row in _kept_rows(vchannel, records, contents, store):
+        kept.setdefault(row.key, []).append(row)
+    written = [
+        d for d in contents.deletions if d.vchannel == vchannel.vchannel and d.ts <= vchannel.checkpoint.ts
+    ]
+    needed = Counter(_place(d) for d in written if any(d.concerns(row) for row in kept.get(d.key, ())))
+    done_with = Counter(map(_place, written)) - needed
+    _compare("deletes", vchannel, there, needed + (there & done_with))
+
+
+def _place(deletion: Deletion) -> tuple[int, ...]:
+    return (deletion.key, deletion.ts, deletion.partition_id)
 
 
 def _compare(

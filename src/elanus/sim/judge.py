@@ -11,7 +11,7 @@ from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, before, minus_ms
 from elanus.proxy.cache import CachedCollection
-from elanus.sim.system import GRACEFUL_MS
+from elanus.sim.policies import GRACEFUL_MS
 from elanus.sim.truth import Contents, Row, Truth
 
 

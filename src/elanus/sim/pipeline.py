@@ -21,12 +21,13 @@ from elanus.datanode.node import DataNode, DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
+from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.sweep import SweptStore, sweep
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.datanode import FlushReason
+from elanus.rpc.datacoord import DataCoordApi, SegmentOutput
+from elanus.rpc.datanode import CompactionOrder, FlushReason
 from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import BuildIndex
@@ -47,7 +48,7 @@ _DATANODE_POLICY = DataNodePolicy(
 
 
 class Jobs:
-    """The jobs of one life. Implements `elanus.datanode.node.FlushRunner`."""
+    """The jobs of one life. Implements `FlushRunner` and `CompactionRunner` of `elanus.datanode`."""
 
     def __init__(self, life: Life, log: LogHandle, store: ObjectStore, scratch: Path, chance: Chance) -> None:
         self._life = life
@@ -99,6 +100,13 @@ class Jobs:
         except JobFailed as error:
             raise Internal(f"the build failed: {error}") from error
 
+    async def compact(self, order: CompactionOrder) -> SegmentOutput:
+        """Raises `JobFailed`, and what the task raises."""
+        name = stamped(order.attempt, self._attempt())
+        return await self._run(
+            "compaction", lambda again: merge_segments(order, self._store, self._scratch, name + again)
+        )
+
     async def _run(self, cause: str, work: Callable[[str], T]) -> T:
         """``work`` gets what to add to the names of its files. A job that is done twice leaves both."""
         slow = self._chance.meets(FaultKind.JOB_SLOW)
@@ -139,7 +147,7 @@ class PipelineProcess(DataNode):
         indexcoord: IndexCoordApi,
         jobs: Jobs,
     ) -> None:
-        super().__init__(node_id, life.name, log, datacoord, jobs, _DATANODE_POLICY)
+        super().__init__(node_id, life.name, log, datacoord, jobs, jobs, _DATANODE_POLICY)
         self._life_name = life.name
         self._indexcoord = indexcoord
         self._jobs = jobs

@@ -1,4 +1,4 @@
-"""What the coordinators persist, watched: the steps of segments and the course of checkpoints."""
+"""What the coordinators persist, watched: the steps of segments, the course of checkpoints, compactions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from elanus.core.channels import pchannel_of
+from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import SegmentID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.segments import SegmentInfo, may_become
+from elanus.core.segments import SegmentInfo, SegmentState, may_become
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
 from elanus.indexcoord.state import Build
 from elanus.log.port import Position
@@ -19,6 +21,7 @@ from elanus.sim.trace import Trace
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
 _BUILDS = "indexcoord/build/"
+_PLANS = "datacoord/compaction/"
 
 
 class Records:
@@ -29,6 +32,8 @@ class Records:
         self._trace = trace
         self.segments: dict[SegmentID, SegmentInfo] = {}
         self.vchannels: dict[str, Vchannel] = {}
+        self.plans: dict[int, CompactionPlan] = {}
+        self._made_into: dict[SegmentID, SegmentID] = {}
 
     @staticmethod
     def is_ours(operation: Put | Delete) -> bool:
@@ -43,12 +48,37 @@ class Records:
                 del self.segments[SegmentID(int(operation.key.removeprefix(_SEGMENTS)))]
         elif operation.key.startswith(_SEGMENTS):
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
+        elif operation.key.startswith(_PLANS):
+            self._plan(msgspec.json.decode(operation.value, type=CompactionPlan))
         elif operation.key.startswith(_VCHANNELS):
             self._vchannel(msgspec.json.decode(operation.value, type=Vchannel))
         elif operation.key.startswith(_BUILDS):
             build = msgspec.json.decode(operation.value, type=Build)
             if build.file is not None:
                 self._trace.count("indexes built")
+
+    def _plan(self, plan: CompactionPlan) -> None:
+        inputs = ", ".join(map(str, plan.inputs))
+        self._trace.note(f"compaction of {inputs} into {plan.output}: {plan.state} {plan.reason}")
+        self.plans[plan.plan_id] = plan
+
+    def home_of(self, segment_id: SegmentID) -> SegmentInfo | None:
+        """The segment that holds the rows of this one today: itself, or what it was compacted into."""
+        info = self.segments.get(self._course(segment_id)[-1])
+        return None if info is None or info.state is SegmentState.DROPPED else info
+
+    def emptied_until(self, segment_id: SegmentID) -> Timestamp:
+        """Up to where deletes were folded in by a compaction that left nothing of the segment; else 0."""
+        last = self._course(segment_id)[-1]
+        emptied = [p for p in self.plans.values() if p.state is CompactionState.COMPLETED and not p.output]
+        return max((plan.fold_until for plan in emptied if last in plan.inputs), default=NO_TIMESTAMP)
+
+    def _course(self, segment_id: SegmentID) -> list[SegmentID]:
+        """The segment, what it was compacted into, and so on."""
+        course = [segment_id]
+        while course[-1] in self._made_into:
+            course.append(self._made_into[course[-1]])
+        return course
 
     def _segment(self, info: SegmentInfo) -> None:
         known = self.segments.get(info.segment_id)
@@ -61,6 +91,7 @@ class Records:
             raise InvariantBroken(
                 "SEG2", f"segment {info.segment_id} went from {known.state.name} to {info.state.name}"
             )
+        self._made_into |= dict.fromkeys(info.compacted_from, info.segment_id)
         self.segments[info.segment_id] = info
 
     def _vchannel(self, info: Vchannel) -> None:

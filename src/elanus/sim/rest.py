@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from elanus.core.compaction import CompactionState
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -36,6 +37,7 @@ class Rest:
         for name in COLLECTIONS:
             await self._in_time(f"{name} is sealed", self._succeeding("flush", name))
         await self._in_time("all segments are flushed", self._until(self._is_flushed))
+        await self._in_time("all compactions are over", self._until(self._is_compacted))
         await self._in_time("all segments are handed off", self._until(self._is_handed_off))
         await self._read_all()
         self._judge.check_all_kept()
@@ -69,6 +71,9 @@ class Rest:
     async def _is_flushed(self) -> bool:
         self._unfinished = [s for s in self._live_segments() if s.state not in _DONE and self._has_rows(s)]
         return not self._unfinished
+
+    async def _is_compacted(self) -> bool:
+        return all(p.state is not CompactionState.PLANNED for p in self._system.records.plans.values())
 
     def _has_rows(self, segment: SegmentInfo) -> bool:
         """A segment that was opened and never written to is left open."""

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from elanus.core.errors import ElanusError, NotReady
-from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
-from elanus.datacoord.collecting import GcPorts, GcSchedule
-from elanus.datacoord.coord import DataCoord, DataPolicy
-from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.collecting import GcPorts
+from elanus.datacoord.coord import DataCoord
+from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
@@ -31,7 +29,7 @@ from elanus.meta.directory import Directory
 from elanus.meta.port import Delete, Put
 from elanus.meta.session import Session
 from elanus.proxy.measures import NoMeasures
-from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.proxy.proxy import Coordinators, Proxy
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.loader import Peers
@@ -61,38 +59,19 @@ from elanus.sim.moment import ReadsOfMoments
 from elanus.sim.net import Handle, Network, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
 from elanus.sim.plan import PIPELINE, PROXIES, ROLES
+from elanus.sim.policies import COMPACTION, DATA_POLICY, GC_POLICY, PROXY_POLICY
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
 from elanus.sim.truth import Truth
-from elanus.sim.verbs import READ_TIMEOUT_S, Verbs
+from elanus.sim.verbs import Verbs
 
 T = TypeVar("T")
 
 QUERY_NODE = NodeID(3)
-GRACEFUL_MS = 2000
-TICK_INTERVAL_MS = 500
 PCHANNELS_MAX = 2
 LEASE_TTL_S = 3
 _START_AGAIN_S = 0.3
-_PROXY_POLICY = ProxyPolicy(
-    tick_interval_ms=TICK_INTERVAL_MS,
-    tasks_max=64,
-    graceful_time_ms=GRACEFUL_MS,
-    retention_s=3600.0,
-    read_timeout_s=READ_TIMEOUT_S,
-    call_timeout_s=READ_TIMEOUT_S,
-    quota_rows=10,
-)
-GC_POLICY = GcPolicy(
-    drop_tolerance_s=3.0, missing_tolerance_s=0.0, commit_deadline_s=2.5, record_retention_s=12.0
-)
-_DATA_POLICY = DataPolicy(
-    quota=QuotaPolicy(segment_size_max_bytes=3200, expiration_ms=2000),
-    flush=FlushPolicy(SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0), 12_000),
-    trim_interval_s=5.0,
-    gc=GcSchedule(GC_POLICY, enabled=True, interval_s=4.0, settle_s=2.0),
-)
 _INDEX_ROWS_MIN = 8
 """Small segments go without an index here too, and the others are exchanged for an indexed copy."""
 
@@ -116,6 +95,8 @@ class Unending:
 
 class System:
     """Made and used on one virtual loop. ``scratch``: a directory for files on their way."""
+
+    compacts_without_being_asked = True
 
     def __init__(self, chance: Chance, trace: Trace, scratch: Path) -> None:
         self.clocks = {role: VirtualClock() for role in ("rootcoord", "datacoord", "indexcoord", "objects")}
@@ -420,6 +401,7 @@ class System:
         return DataCoord(
             DataState(self.meta.handle(life)),
             Manifests(self.store, self._offload),
+            DeadRows(self.store, self._offload),
             self.log.handle(life),
             self.clocks["datacoord"],
             self._root(life),
@@ -431,7 +413,7 @@ class System:
                 lambda address: client(life, self._sweepers[address], SweeperApi),
                 self._offload,
             ),
-            _DATA_POLICY,
+            replace(DATA_POLICY, compaction=replace(COMPACTION, automatic=self.compacts_without_being_asked)),
             ImportSetup(
                 lambda address: client(life, self._datanodes[address], ImportNodeApi),
                 ServedImports(self._data(life), self._index(life), self._query(life)).is_served,
@@ -477,7 +459,7 @@ class System:
             self.log.handle(life),
             nodes.stamp,
             self._offload,
-            _PROXY_POLICY,
+            PROXY_POLICY,
             NoMeasures(),
         )
         self._verbs[name] = Verbs(proxy, nodes, self.reads())

@@ -41,6 +41,10 @@ class Deletion:
     partition_id: PartitionID
     ts: Timestamp
 
+    def concerns(self, row: Row) -> bool:
+        """Of a row with its key: whether the row is older, and in a partition that is meant."""
+        return row.born < self.ts and self.partition_id in (ALL_PARTITIONS, row.partition_id)
+
 
 @dataclass(slots=True)
 class Contents:
@@ -83,7 +87,7 @@ class Contents:
 
 
 def _apply(deletion: Deletion, row: Row) -> None:
-    if row.born < deletion.ts and deletion.partition_id in (ALL_PARTITIONS, row.partition_id):
+    if deletion.concerns(row):
         row.died = min(row.died, deletion.ts)
 
 

@@ -282,6 +282,10 @@ class Client:
         flush = self._system.roles_of_clients.data.flush
         return str(await self._of_collection("flush", name, flush))
 
+    async def _compact(self, name: str) -> str:
+        compact = self._system.roles_of_clients.data.compact
+        return f"trigger {await self._of_collection('compact', name, compact)}"
+
     async def _renew_partition(self, name: str) -> str:
         """Drop a partition and make it anew. Who hears that it is not there has the same certainty."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))

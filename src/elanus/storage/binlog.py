@@ -13,10 +13,12 @@ Left out: deletes (`elanus.storage.delta_log`) and key statistics (`elanus.stora
 from __future__ import annotations
 
 import contextlib
+import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.storage.objects import disk_full_reported
 from elanus.storage.parquet import (
     ROW_GROUP_BYTES,
     BinlogWriter,
@@ -93,11 +96,20 @@ def with_system_columns(
 
 
 def insert_log_writer(
-    store: ObjectStore, path: str, schema: CollectionSchema, key: SegmentKey, scratch: Path
+    store: ObjectStore,
+    path: str,
+    schema: CollectionSchema,
+    key: SegmentKey,
+    scratch: Path,
+    *,
+    by_time: bool = True,
 ) -> BinlogWriter:
-    """A writer for one insert log, to be used as a context manager; ``scratch`` is a local directory."""
+    """A writer for one insert log, to be used as a context manager; ``scratch`` is a local directory.
+
+    ``by_time``: rows come in the order of their timestamps, and the writer holds them to it.
+    """
     group_rows = rows_per_group(schema.row_bytes_estimate)
-    return BinlogWriter(store, path, insert_log_schema(schema, key), group_rows, scratch)
+    return BinlogWriter(store, path, insert_log_schema(schema, key), group_rows, scratch, by_time=by_time)
 
 
 def write_insert_log(
@@ -142,11 +154,12 @@ def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:
     return table.set_column(place, table.schema.field(place), stamps)
 
 
-def read_vectors(store: ObjectStore, source: Files, name: str) -> Matrix:
+def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Matrix:
     """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
 
     float32 (rows, dim) for float vectors, uint8 (rows, dim / 8) for binary ones. Filled row group by
-    row group: there is never a second copy. Raises as `read_columns` does.
+    row group: there is never a second copy. With ``scratch``, a local directory, the matrix is a mapped
+    file there, so that memory need not hold it. Raises as `read_columns` does, and `DiskFull`.
     """
     files = _files(source)
     matrix: Matrix | None = None
@@ -155,7 +168,8 @@ def read_vectors(store: ObjectStore, source: Files, name: str) -> Matrix:
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, [name])
             if matrix is None:
-                matrix = _empty_matrix(parquet.schema_arrow.field(name), sum(f.rows for f in files))
+                field, rows = parquet.schema_arrow.field(name), sum(f.rows for f in files)
+                matrix = _empty_matrix(field, rows) if scratch is None else _mapped(field, rows, scratch)
             for group in range(parquet.num_row_groups):
                 for chunk in _column_of_group(parquet, group, name).chunks:
                     matrix[filled : filled + len(chunk)] = vectors_of(chunk)
@@ -181,6 +195,14 @@ def vectors_of(column: pa.Array) -> Matrix:
     return cast(Matrix, column.flatten().to_numpy().reshape(len(column), column.type.list_size))
 
 
+def vector_array(matrix: Matrix, data_type: pa.DataType) -> pa.Array:
+    """A matrix (n, dim) or (n, dim / 8) as a vector column of that Arrow type. Shares its memory."""
+    flat = np.ascontiguousarray(matrix).reshape(-1)
+    if pa.types.is_fixed_size_binary(data_type):
+        return pa.Array.from_buffers(data_type, len(matrix), [None, pa.py_buffer(flat)])
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=data_type)
+
+
 def _files(source: Files) -> Sequence[BinlogFile]:
     files = source.insert_logs if isinstance(source, SegmentManifest) else source
     if not files:
@@ -204,6 +226,22 @@ def _check_columns(parquet: pq.ParquetFile, file: BinlogFile, names: Sequence[st
 
 
 def _empty_matrix(field: pa.Field, rows: int) -> Matrix:
+    width, dtype = _shape(field)
+    return cast(Matrix, np.empty((rows, width), dtype=dtype))
+
+
+def _mapped(field: pa.Field, rows: int, scratch: Path) -> Matrix:
+    """The space is taken at once: a mapped page that finds no room later would end the process."""
+    width, dtype = _shape(field)
+    path = scratch / f"{uuid.uuid4().hex}.vectors"
+    with disk_full_reported(str(path)), path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, rows * width * dtype.itemsize))
+    matrix = np.memmap(path, dtype=dtype, mode="r+", shape=(rows, width))
+    path.unlink()  # the mapping outlives the name
+    return cast(Matrix, matrix)
+
+
+def _shape(field: pa.Field) -> tuple[int, np.dtype[Any]]:
     if pa.types.is_fixed_size_binary(field.type):
-        return np.empty((rows, field.type.byte_width), dtype=np.uint8)
-    return np.empty((rows, field.type.list_size), dtype=np.float32)
+        return field.type.byte_width, np.dtype(np.uint8)
+    return field.type.list_size, np.dtype(np.float32)

@@ -9,12 +9,15 @@ time of writing nobody knows which segments hold the keys, and the statistics of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID
 from elanus.core.schema import TIMESTAMP_FIELD, FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
@@ -63,3 +66,30 @@ def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
     with opened(store, file.path, DELTA_LOG) as parquet:
         columns = [PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN]
         return parquet.read(columns=columns, use_threads=worth_threads(parquet))
+
+
+def dead_rows(
+    keys: pa.ChunkedArray,
+    row_ts: npt.NDArray[np.int64],
+    deletes: Sequence[pa.Table],
+    partition_id: PartitionID,
+    fold_until: Timestamp,
+) -> npt.NDArray[np.bool_]:
+    """Which rows a delete not later than ``fold_until`` concerns. shape (n,).
+
+    ``deletes`` are tables as `read_delta_log` gives them. A row dies by any later delete of its key, so the
+    last one within the fold decides.
+    """
+    if not deletes:
+        return np.zeros(len(row_ts), dtype=np.bool_)
+    table = pa.concat_tables(deletes)
+    ts = table.column(TIMESTAMP_FIELD).to_numpy()
+    partitions = table.column(PARTITION_COLUMN).to_numpy()
+    concerns = (ts <= fold_until) & ((partitions == ALL_PARTITIONS) | (partitions == partition_id))
+    last = table.filter(pa.array(concerns)).group_by(PRIMARY_KEY_COLUMN).aggregate([(TIMESTAMP_FIELD, "max")])
+    if not last.num_rows:
+        return np.zeros(len(row_ts), dtype=np.bool_)
+    places = pc.index_in(keys, value_set=last.column(PRIMARY_KEY_COLUMN).combine_chunks())
+    place = pc.fill_null(places, -1).to_numpy()
+    last_ts = last.column(f"{TIMESTAMP_FIELD}_max").to_numpy()
+    return np.asarray((place >= 0) & (row_ts < last_ts[place]))

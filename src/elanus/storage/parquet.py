@@ -55,7 +55,7 @@ def rows_per_group(row_bytes: int) -> int:
 
 
 class BinlogWriter:
-    """Streams record batches, sorted by timestamp, into one new Parquet object.
+    """Streams record batches, sorted by timestamp unless ``by_time`` is off, into one new Parquet object.
 
     Rows go to a scratch file, which `finish` puts into the store, durably. Memory: one row group and
     the batch being written. A context manager: left without `finish`, nothing reaches the store, and
@@ -63,8 +63,16 @@ class BinlogWriter:
     """
 
     def __init__(
-        self, store: ObjectStore, path: str, schema: pa.Schema, group_rows: int, scratch: Path
+        self,
+        store: ObjectStore,
+        path: str,
+        schema: pa.Schema,
+        group_rows: int,
+        scratch: Path,
+        *,
+        by_time: bool = True,
     ) -> None:
+        self._by_time = by_time
         self._store = store
         self._path = path
         self._schema = schema
@@ -75,7 +83,7 @@ class BinlogWriter:
         self._ts_min, self._ts_max = MAX_TIMESTAMP, NO_TIMESTAMP
         self._file = scratch / f"{uuid.uuid4().hex}.parquet"
         with disk_full_reported(path):
-            self._writer = pq.ParquetWriter(self._file, schema, **_writer_options(schema))
+            self._writer = pq.ParquetWriter(self._file, schema, **writer_options(schema))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises `Internal` when their schema is not the file's, or a timestamp goes back."""
@@ -104,10 +112,10 @@ class BinlogWriter:
         if not batch.num_rows:
             return
         ts = batch.column(TIMESTAMP_FIELD).to_numpy()
-        if ts[0] < self._ts_max or np.any(ts[1:] < ts[:-1]):
+        if self._by_time and (ts[0] < self._ts_max or np.any(ts[1:] < ts[:-1])):
             raise Internal(f"{self._path}: rows must come in the order of their timestamps")
-        self._ts_min = Timestamp(min(self._ts_min, int(ts[0])))
-        self._ts_max = Timestamp(int(ts[-1]))
+        self._ts_min = Timestamp(min(self._ts_min, int(ts.min())))
+        self._ts_max = Timestamp(max(self._ts_max, int(ts.max())))
 
     def _keep(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
@@ -130,8 +138,11 @@ class BinlogWriter:
         self._file.unlink(missing_ok=True)
 
 
-def _writer_options(schema: pa.Schema) -> dict[str, object]:
-    """Only columns with an encoding named here go without dictionary; vectors go without statistics."""
+def writer_options(schema: pa.Schema) -> dict[str, object]:
+    """How a file of that schema is written, as `pyarrow.parquet.ParquetWriter` takes it.
+
+    Only columns with an encoding named here go without dictionary; vectors go without statistics.
+    """
     scalars = [field.name for field in schema if not is_vector(field.type)]
     encodings = {
         f"{field.name}.list.element": "BYTE_STREAM_SPLIT"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from fakes import (
 from virtual_time import VirtualClock
 
 from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.compaction import CompactionThresholds
 from elanus.core.errors import ElanusError, Internal
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
@@ -32,18 +33,21 @@ from elanus.core.sealing import SealPolicy
 from elanus.core.segments import BinlogFile, SegmentInfo
 from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.datacoord.collecting import GcPorts, GcSchedule
+from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.log.memory import MemoryLog
 from elanus.meta.memory import MemoryMeta
 from elanus.pipeline.sweep import sweep
 from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
-from elanus.rpc.datanode import FlushReason
+from elanus.rpc.datanode import CompactionOrder, FlushReason
 from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.rpc.imports import ImportOrder, ImportOutcome
 from elanus.storage.objects import open_store
@@ -53,6 +57,13 @@ MAX_ROWS = 1000
 ROW_BYTES = 16 + 8 + 8 + 8  # of `fakes.schema`
 SYNC_BYTES = 10_000
 EXPIRATION_MS = 2000
+COMPACTION = CompactionPolicy(
+    automatic=False,
+    plan=PlanPolicy(CompactionThresholds(0.2, 10_000, 3), retention_s=0, plans_max=10),
+    interval_s=60,
+    timeout_s=50,
+    orders_max=2,
+)
 COMMIT_DEADLINE_S = 600
 GC_INTERVAL_S, GC_SETTLE_S = 100, 5
 
@@ -75,6 +86,14 @@ class FakeNode:
         self.reasons.append(reason)
         self.epochs.append(epoch)
         self.calls.note("flush_segments" if segment_ids else "sync", (vchannel, segment_ids))
+
+    async def compact(self, epoch: int, order: CompactionOrder) -> None:
+        self.epochs.append(epoch)
+        self.calls.note("compact", order)
+
+    async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
+        self.epochs.append(epoch)
+        self.calls.note("cancel_compactions", plan_ids)
 
 
 class FakeImporter:
@@ -147,6 +166,7 @@ class Bench:
         self.store = open_store(directory.as_uri())
         self.root = FakeRoot(*self.collections, now_ms=100_000)
         self.proxies = FakeNodes({NodeID(1): FakeProxy()})
+        self.compaction = COMPACTION
         self.nodes: list[FakeNode] = []
         self.importers: list[FakeImporter] = []
         self.served = True
@@ -167,6 +187,7 @@ class Bench:
         self.coord = DataCoord(
             DataState(self.meta),
             Manifests(self.store, inline),
+            DeadRows(self.store, inline),
             self.log,
             self.clock,
             self.root,  # type: ignore[arg-type]
@@ -176,6 +197,7 @@ class Bench:
             DataPolicy(
                 quota=QuotaPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
                 flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
+                compaction=self.compaction,
                 trim_interval_s=10,
                 gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
             ),
@@ -291,6 +313,26 @@ class Bench:
         )
         await self.coord.commit_range(made)
         return made.checkpoint
+
+    async def commit_files(
+        self, outputs: Sequence[SegmentOutput], flushed: Iterable[SegmentID], delta: BinlogFile | None = None
+    ) -> None:
+        """As `commit`, with files that are there."""
+        now = self.root.stamp()
+        attempt = await self.coord.open_attempts(self.epoch, 1)
+        checkpoint = Checkpoint(now, physical_ms(now), now, 1)
+        await self.coord.commit_range(
+            RangeCommit(
+                epoch=self.epoch,
+                attempt=attempt,
+                vchannel=self.vchannel,
+                expected=await self.recovery(),
+                checkpoint=checkpoint,
+                segments=tuple(outputs),
+                delta=delta,
+                flushed=tuple(flushed),
+            )
+        )
 
     async def segment(self, segment_id: SegmentID) -> SegmentInfo:
         (found,) = await self.coord.segments_by_id((segment_id,))

@@ -147,7 +147,7 @@ class Bench:
         self.log = MemoryLog()
         self.coord = Coordinator(*vchannels)
         self.jobs = Jobs(self.log)
-        self.node = DataNode(NodeID(9), "unix:/node", self.log, self.coord, self.jobs, policy)  # type: ignore[arg-type]
+        self.node = DataNode(NodeID(9), "unix:/node", self.log, self.coord, self.jobs, self.jobs, policy)  # type: ignore[arg-type]
         self.ms = 1000
         self.running: asyncio.Task[None] | None = None
 

@@ -27,17 +27,21 @@ from virtual_time import VirtualClock
 
 from elanus.core.attempts import NO_ATTEMPT, number_in
 from elanus.core.channels import pchannel_of
+from elanus.core.compaction import CompactionThresholds
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, TimeTick
 from elanus.core.sealing import SealPolicy
 from elanus.core.segments import SegmentState
 from elanus.datacoord.collecting import GcPorts, GcSchedule
+from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataCoord, DataPolicy
+from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.imports import ImportPolicy, ImportSetup
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.quota import QuotaPolicy
 from elanus.datacoord.state import DataState
 from elanus.datanode.flushes import SparkFlushes
@@ -58,6 +62,13 @@ from elanus.storage.objects import open_store
 BATCHES, BATCH_ROWS, DELETED = 3, 10, 4
 TRIES_MAX = 4
 _POLICY = DataNodePolicy(50, 1000, 60_000, 300_000, 1 << 30)
+_NO_COMPACTION = CompactionPolicy(
+    automatic=False,
+    plan=PlanPolicy(CompactionThresholds(0.2, 1 << 20, 10), retention_s=0, plans_max=1),
+    interval_s=60,
+    timeout_s=60,
+    orders_max=1,
+)
 _NO_GC = GcSchedule(GcPolicy(3600, 7200, 3600.0, 10_000), False, 3600.0, 1.0)
 """Orphans are counted here, not collected."""
 
@@ -155,13 +166,16 @@ class Course:
         return DataCoord(
             DataState(meta),
             Manifests(open_store(self._root_dir.as_uri()), inline),
+            DeadRows(open_store(self._root_dir.as_uri()), inline),
             self._log,
             clock,
             self._root,  # type: ignore[arg-type]
             {NodeID(1): FakeProxy()},
             lambda address: self._nodes[address],
             GcPorts(FakeIndexCoord(), FakeQueryCoord(), lambda address: None, inline),  # type: ignore[arg-type,return-value]
-            DataPolicy(QuotaPolicy(1 << 20, 2000), sealing, trim_interval_s=3600.0, gc=_NO_GC),
+            DataPolicy(
+                QuotaPolicy(1 << 20, 2000), sealing, _NO_COMPACTION, trim_interval_s=3600.0, gc=_NO_GC
+            ),
             ImportSetup(lambda address: None, is_served, ImportPolicy(0, 0)),  # type: ignore[arg-type,return-value]
             JobLedger(meta, clock, lambda address: None, LedgerPolicy(9, 9.0)),  # type: ignore[arg-type,return-value]
         )
@@ -197,7 +211,7 @@ class Course:
         address = f"unix:/node-{number}"
         jobs = Jobs(self._log, self._root_dir, self._fault)
         coord = Connection(self._coord, self._fault, is_first=number == 0)
-        node = DataNode(NodeID(10 + number), address, self._log, coord, jobs, _POLICY)  # type: ignore[arg-type]
+        node = DataNode(NodeID(10 + number), address, self._log, coord, jobs, jobs, _POLICY)  # type: ignore[arg-type]
         self._nodes[address] = node
         self._running.append(asyncio.create_task(node.run()))
         return self._running[-1]

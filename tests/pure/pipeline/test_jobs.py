@@ -275,3 +275,23 @@ def test_builds_may_not_take_every_slot() -> None:
         JobRunner(HeldSession(slots=2), limits)
     limits = default_limits(8)
     assert (limits[JobKind.FLUSH], limits[JobKind.INDEX_BUILD], limits[JobKind.GC]) == (8, 1, 1)
+    assert limits[JobKind.COMPACTION] == 7
+    assert default_limits(2)[JobKind.COMPACTION] == 1
+
+
+def test_builds_and_compactions_together_leave_a_slot_for_flushes() -> None:
+    async def scenario() -> None:
+        session = HeldSession(slots=2)
+        runner = JobRunner(session)
+        session.hold("index build: a")
+        build = asyncio.ensure_future(runner.run(job(JobKind.INDEX_BUILD, "a"), "flushed"))
+        await session.wait_begun("index build: a")
+        compaction = asyncio.ensure_future(runner.run(job(JobKind.COMPACTION, "b"), "small"))
+        await runner.run(job(JobKind.FLUSH, "c"), "sealed")
+        assert session.begun == ["index build: a", "flush: c"]
+        session.release("index build: a")
+        await asyncio.gather(build, compaction)
+        assert session.begun[2:] == ["compaction: b"]
+        runner.close()
+
+    running(scenario())

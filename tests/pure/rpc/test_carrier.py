@@ -201,7 +201,7 @@ def test_a_peer_that_ends_during_a_call_is_unavailable() -> None:
 class NewerDataNodeApi(DataNodeApi, Protocol):
     """What a peer of a later release might know."""
 
-    async def compact(self, vchannel: str) -> None: ...
+    async def polish(self, vchannel: str) -> None: ...
 
 
 class OtherDataNodeApi(Protocol):
@@ -221,8 +221,8 @@ def as_release(api: type[Any]) -> type[Any]:
 def test_a_method_that_the_peer_does_not_know_is_no_lost_peer() -> None:
     async def run() -> None:
         async with served((DataNodeApi, Recorder(DataNodeApi))) as channel:
-            with pytest.raises(Internal, match="does not know compact"):
-                await channel.client(as_release(NewerDataNodeApi)).compact("v")
+            with pytest.raises(Internal, match="does not know polish"):
+                await channel.client(as_release(NewerDataNodeApi)).polish("v")
 
     asyncio.run(run())
 
@@ -257,7 +257,7 @@ def test_a_client_has_no_methods_but_its_interfaces() -> None:
     async def run() -> None:
         channel = RpcChannel("unix:/nowhere")
         with pytest.raises(AttributeError):
-            _ = channel.client(DataNodeApi).compact  # type: ignore[attr-defined]
+            _ = channel.client(DataNodeApi).polish  # type: ignore[attr-defined]
         await channel.close()
 
     asyncio.run(run())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import planted_compaction as compaction
 import pytest
 
 from elanus.core import gc as gc_rules
@@ -456,6 +457,7 @@ BUGS = (
     Bug("drop tolerance ignored", drop_tolerance_ignored, frozenset({"GC2"})),
     Bug("attempts looked up late", attempts_looked_up_after_references, frozenset({"GC1"})),
     Bug("superseded files kept", superseded_files_kept, frozenset({"GC3"})),
+    *(Bug(*bug) for bug in compaction.BUGS),
 )
 
 

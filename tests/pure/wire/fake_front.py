@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from fake_compaction import FakeCompaction
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -67,7 +68,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront:
+class FakeFront(FakeCompaction):
     """Implements `elanus.proxy.api.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -78,6 +79,7 @@ class FakeFront:
         self.databases: dict[str, DatabaseView] = {}
         self.held: dict[tuple[str, str], Held] = {}
         self.searches: list[Search] = []
+        super().__init__()
         self.queries: list[Query] = []
         self.writes: list[Insert] = []
         self.deletes: list[Delete] = []

@@ -16,6 +16,7 @@ from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.api import Front
 from elanus.proxy.wire.admin import Admin
 from elanus.proxy.wire.collections import Collections
+from elanus.proxy.wire.compaction import Compaction
 from elanus.proxy.wire.databases import Databases
 from elanus.proxy.wire.imports import BulkImports
 from elanus.proxy.wire.indexes import Indexes
@@ -74,6 +75,7 @@ class MilvusServer:
             Indexes(front),
             Writes(front),
             BulkImports(front),
+            Compaction(front),
             Reads(front),
             Admin(front, deploy_mode),
             ResourceGroups(front),

@@ -14,7 +14,7 @@ _NO_SNAPSHOTS = "stop the server and copy its data directory"
 _NO_RESOURCE_GROUPS = "all query nodes belong to the group __default_resource_group"
 _NO_NAMESPACES = "use partitions or databases"
 _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
-_NO_COMPACTION = "segments are kept as they were flushed"
+_WHOLE_COMPACTION = "leave it out: what is worth compacting is chosen by the server"
 _NO_EXTERNAL = "insert the rows into a collection"
 _NO_REPLICATION = "insert into both servers"
 _NO_FILE_RESOURCES = "text analysis is not part of this release"
@@ -36,9 +36,6 @@ INSTEAD: dict[str, str] = {
     "ComputePhraseMatchSlop": _NO_FILE_RESOURCES,
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
-    "ManualCompaction": _NO_COMPACTION,
-    "GetCompactionState": _NO_COMPACTION,
-    "GetCompactionStateWithPlans": _NO_COMPACTION,
     "ListIndexedSegment": "use DescribeIndex",
     "DescribeSegmentIndexData": "use DescribeIndex",
     "RegisterLink": "connect to the server's address",
@@ -87,6 +84,13 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "skip_load_dynamic_field": "leave it out: all fields are loaded",
     "load_params": "leave it out",
     "time_stamp": "leave it out: the answer is as of now",
+    "majorCompaction": "there are no clustering keys; compact without it",
+    "l0Compaction": "compact without it: deletes are folded in on the way",
+    "target_size": "set datacoord.segment_size_max_mb",
+    "timetravel": "set datacoord.retention_s",
+    "segment_ids": _WHOLE_COMPACTION,
+    "channel": _WHOLE_COMPACTION,
+    "partition_id": _WHOLE_COMPACTION,
 }
 """What to use instead of request fields that this release lacks, by name."""
 

@@ -1,0 +1,129 @@
+"""Compaction beside a plain pyarrow merge of the same files: same reading, same sorting, same writing.
+
+``python benchmarks/compaction.py [ROWS] [DIM]``. Both run in turn, in this process, a few times; what counts
+is the ratio of their best times in one run. The plain merge holds everything in memory at once.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.segments import BinlogFile, SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.pipeline.merge import merge_segments
+from elanus.rpc.datanode import CompactionOrder
+from elanus.storage.binlog import (
+    SegmentKey,
+    insert_log_schema,
+    vector_array,
+    with_system_columns,
+    write_insert_log,
+)
+from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
+from elanus.storage.objects import open_store
+from elanus.storage.parquet import rows_per_group, writer_options
+from elanus.storage.port import ObjectStore
+
+SEGMENTS, ROUNDS = 5, 3
+CID, PID, VCHANNEL = CollectionID(7), PartitionID(8), "v"
+
+
+def main(rows: int, dim: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        store = open_store((scratch / "store").as_uri())
+        order = _order(store, scratch, rows, dim)
+        times_s: dict[str, list[float]] = {"plain pyarrow": [], "compaction": []}
+        for number in range(ROUNDS):
+            times_s["plain pyarrow"].append(
+                _timed(lambda n: _plain(order, scratch / "store", scratch / f"plain{n}"), number)
+            )
+            times_s["compaction"].append(
+                _timed(lambda n: merge_segments(order, store, scratch, f"a1-{n}"), number)
+            )
+    best_s = {name: min(found) for name, found in times_s.items()}
+    for name, seconds in best_s.items():
+        print(f"{name:14} {seconds:6.2f} s   {rows / seconds:10,.0f} rows/s")
+    print(f"ratio {best_s['compaction'] / best_s['plain pyarrow']:.2f}")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB")
+
+
+def _timed(work: Callable[[int], object], number: int) -> float:
+    began = time.perf_counter()
+    work(number)
+    return time.perf_counter() - began
+
+
+def _order(store: ObjectStore, scratch: Path, rows: int, dim: int) -> CompactionOrder:
+    """Segments with keys in no order; one row in ten is deleted."""
+    schema = CollectionSchema(
+        "docs",
+        (
+            FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+            FieldSchema(FieldID(101), "name", DataType.VARCHAR, max_length=50),
+            FieldSchema(FieldID(102), "v", DataType.FLOAT_VECTOR, dim=dim),
+        ),
+    )
+    random = np.random.default_rng(7)
+    keys = random.permutation(rows)
+    inputs = []
+    for number, chosen in enumerate(np.array_split(keys, SEGMENTS)):
+        key = SegmentKey(CID, PID, SegmentID(number), VCHANNEL)
+        vectors = random.standard_normal((len(chosen), dim), dtype=np.float32)
+        columns = [
+            pa.array(chosen),
+            pa.array([f"document {n}" for n in chosen]),
+            vector_array(vectors, schema.arrow_schema.field("v").type),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
+        logged = with_system_columns(batch, 0, Timestamp(10), insert_log_schema(schema, key))
+        file = write_insert_log(store, f"insert_log/7/8/{number}/a", schema, key, [logged], scratch)
+        inputs.append(SegmentManifest(key.segment_id, CID, PID, VCHANNEL, (file,), (), NO_TIMESTAMP))
+    delta = _deletes(store, scratch, schema, keys[: rows // 10])
+    return CompactionOrder(
+        plan_id=1,
+        attempt=1,
+        collection_id=CID,
+        partition_id=PID,
+        vchannel=VCHANNEL,
+        segment_id=SegmentID(99),
+        schema=schema,
+        inputs=tuple(inputs),
+        delta_logs=(delta,),
+        fold_until=Timestamp(100),
+        expire_until=NO_TIMESTAMP,
+    )
+
+
+def _deletes(store: ObjectStore, scratch: Path, schema: CollectionSchema, keys: np.ndarray) -> BinlogFile:
+    of = delta_log_schema(schema.primary_field, CID, VCHANNEL)
+    with delta_log_writer(store, "delta_log/7/d", of, scratch) as writer:
+        writer.write(delete_rows(pa.array(keys), Timestamp(20), ALL_PARTITIONS, of))
+        return writer.finish()
+
+
+def _plain(order: CompactionOrder, root: Path, target: Path) -> None:
+    """Read all, leave out, sort, write with the same options."""
+    table = pa.concat_tables([pq.read_table(root / file.path) for file in order.insert_logs])
+    deletes = pq.read_table(root / order.delta_logs[0].path)
+    deleted = pc.is_in(table.column("id"), value_set=deletes.column(0).combine_chunks())
+    keys = [("id", "ascending"), (TIMESTAMP_FIELD, "ascending")]
+    table = table.filter(pc.invert(deleted)).sort_by(keys)
+    group_rows = rows_per_group(order.schema.row_bytes_estimate)
+    pq.write_table(table, target, row_group_size=group_rows, **writer_options(table.schema))
+
+
+if __name__ == "__main__":
+    main(*(int(text) for text in (*sys.argv[1:], *("200000", "128")[len(sys.argv) - 1 :])))

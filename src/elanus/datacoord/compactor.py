@@ -1,0 +1,332 @@
+"""Compaction as datacoord runs it: plans are ordered from the data node, committed or given up.
+
+A plan is persisted before it is ordered and when it has ended, so a coordinator that starts again, or a
+data node that registers again, finds what is to be done; an attempt has no life beyond its data node's
+epoch. The decisions are `elanus.core.compaction`'s.
+
+One commit exchanges the output for its inputs. It is refused when any input is not what it was when the plan
+was made, when the data node has been replaced, and when it is too late: then its files belong to no
+manifest. Deletes that arrived meanwhile lie in delta logs that the output has not folded in, and go on
+concerning it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.core.attempts import stamped
+from elanus.core.compaction import CompactionPlan, CompactionState
+from elanus.core.errors import CommitRefused, ElanusError
+from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import Timestamp
+from elanus.core.world import Clock
+from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.planner import Planner, PlanPolicy
+from elanus.datacoord.state import DataState, Vchannel
+from elanus.rpc.datacoord import CompactionCommit
+from elanus.rpc.datanode import CompactionOrder, DataNodeApi
+from elanus.rpc.rootcoord import RootCoordApi
+
+_RETRY_PAUSE_S = 1.0
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPolicy:
+    """``automatic``: whether compactions are planned without a person asking. ``interval_s``: how often all
+    segments are looked at, besides after every flush. ``timeout_s``: how long a plan may take from its
+    order to its commit; ``orders_max``: how many a data node has at a time."""
+
+    automatic: bool
+    plan: PlanPolicy
+    interval_s: float
+    timeout_s: float
+    orders_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One attempt of a plan, at the data node in force. ``deadline_s`` is on the monotonic clock."""
+
+    attempt: int
+    deadline_s: float
+
+
+class Compactor:
+    """``lock`` is the role's; methods that say so are called under it. ``node`` is the data node in force,
+    ``epoch`` that of its registration."""
+
+    def __init__(
+        self,
+        state: DataState,
+        manifests: Manifests,
+        planner: Planner,
+        attempts: Attempts,
+        rootcoord: RootCoordApi,
+        clock: Clock,
+        lock: asyncio.Lock,
+        node: Callable[[], DataNodeApi | None],
+        epoch: Callable[[], int],
+        policy: CompactionPolicy,
+    ) -> None:
+        self._state = state
+        self._manifests = manifests
+        self._planner = planner
+        self._attempts = attempts
+        self._rootcoord = rootcoord
+        self._clock = clock
+        self._lock = lock
+        self._node = node
+        self._epoch = epoch
+        self._policy = policy
+        self._orders: dict[int, _Order] = {}
+        self._unwanted: list[int] = []
+        self._flushed = True
+        self._wake = asyncio.Event()
+
+    # the role's life
+
+    def flushed(self) -> None:
+        """Segments were flushed: look at all of them soon."""
+        self._flushed = True
+        self._wake.set()
+
+    def datanode_registered(self) -> None:
+        """Orders given before have died with the epoch of the node they were given to."""
+        self._orders.clear()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        due_s = self._clock.monotonic_s()
+        while True:
+            self._wake.clear()
+            try:
+                await self._give_up_late()
+                now_s = self._clock.monotonic_s()
+                if self._policy.automatic and (self._flushed or now_s >= due_s):
+                    await self._plan_all()
+                    due_s = now_s + self._policy.interval_s
+                await self._call_off()
+                await self._order()
+            except ElanusError as error:
+                _log.info("compaction waits", error=error.message)
+                await self._try_again()
+            except Exception:  # noqa: BLE001 - the next round may succeed; without rounds nothing is compacted
+                _log.exception("compaction failed; trying again")
+                await self._try_again()
+            await self._rest(due_s)
+
+    async def _plan_all(self) -> None:
+        self._flushed = False
+        try:
+            await self._planner.plan(await self._rootcoord.list_collections(""), force=False)
+        except BaseException:
+            self._flushed = True
+            raise
+
+    async def _try_again(self) -> None:
+        await asyncio.sleep(_RETRY_PAUSE_S)
+        self._wake.set()
+
+    async def _rest(self, due_s: float) -> None:
+        """Until there may be something to do."""
+        moments_s = [order.deadline_s for order in self._orders.values()]
+        if self._policy.automatic:
+            moments_s.append(due_s)
+        pause_s = max(0.0, min(moments_s) - self._clock.monotonic_s()) if moments_s else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+
+    async def compact(self, collection_id: CollectionID) -> int:
+        """A person asks for it; returns the plans' trigger id. Raises `CollectionNotFound`."""
+        collection = await self._rootcoord.collection_by_id(collection_id)
+        trigger_id = await self._planner.plan([collection], force=True)
+        self._wake.set()
+        return trigger_id
+
+    # orders
+
+    async def _order(self) -> None:
+        for plan in self._state.planned():
+            node, epoch = self._node(), self._epoch()
+            if node is None or len(self._orders) >= self._policy.orders_max:
+                return
+            if plan.plan_id in self._orders:
+                continue
+            attempt = await self._attempts.open(1)
+            deadline_s = self._clock.monotonic_s() + self._policy.timeout_s
+            self._orders[plan.plan_id] = _Order(attempt, deadline_s)
+            try:
+                order = await self._order_of(plan, attempt)
+                if order is not None:
+                    await node.compact(epoch, order)
+            except BaseException:
+                self._close(plan.plan_id)
+                raise
+
+    async def _order_of(self, plan: CompactionPlan, attempt: int) -> CompactionOrder | None:
+        """None for a plan that makes no sense any more; it has failed then."""
+        async with self._lock:
+            vchannel, infos = self._state.vchannel(plan.vchannel), self._inputs(plan)
+            stale = _stale(plan, infos, vchannel)
+            if vchannel is None or stale:
+                await self.failed(plan.plan_id, stale)
+                return None
+            inputs = await self._manifests.of_segments(infos)
+            deltas = await self._manifests.of_vchannel(vchannel)
+        folded = min(manifest.deletes_from for manifest in inputs)
+        return CompactionOrder(
+            plan_id=plan.plan_id,
+            attempt=attempt,
+            collection_id=plan.collection_id,
+            partition_id=plan.partition_id,
+            vchannel=plan.vchannel,
+            segment_id=plan.output,
+            schema=vchannel.schema,
+            inputs=inputs,
+            delta_logs=tuple(
+                d.file for d in deltas if d.file.ts_max > folded and d.file.ts_min <= plan.fold_until
+            ),
+            fold_until=plan.fold_until,
+            expire_until=plan.expire_until,
+        )
+
+    # results
+
+    async def commit(self, commit: CompactionCommit) -> None:
+        """All or nothing. Called under the lock. Raises `CommitRefused`, and what storing raises."""
+        plan = self._running(commit)
+        inputs = self._inputs(plan)
+        stale = _stale(plan, inputs, self._state.vchannel(plan.vchannel))
+        if commit.output.segment_id != plan.output:
+            stale = f"its output is segment {plan.output}, not {commit.output.segment_id}"
+        if stale:
+            await self.failed(plan.plan_id, stale)
+            raise CommitRefused(f"compaction {plan.plan_id}: {stale}")
+        now = await self._rootcoord.alloc_timestamp(1)
+        changed = [replace(s, state=SegmentState.DROPPED, dropped=now) for s in inputs]
+        if commit.output.insert_logs:
+            changed.append(await self._output(plan, inputs, commit, now))
+        else:
+            plan = replace(plan, output=NO_SEGMENT)
+        await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
+        self._manifests.forget(inputs)
+        self._ended(plan.plan_id)
+        self.flushed()  # the output may be one of enough small segments, and delta logs may be done with
+
+    def _inputs(self, plan: CompactionPlan) -> list[SegmentInfo]:
+        found = (self._state.find_segment(segment_id) for segment_id in plan.inputs)
+        return [info for info in found if info is not None]
+
+    async def _output(
+        self, plan: CompactionPlan, inputs: Sequence[SegmentInfo], commit: CompactionCommit, now: Timestamp
+    ) -> SegmentInfo:
+        info = SegmentInfo(
+            plan.output,
+            plan.collection_id,
+            plan.partition_id,
+            plan.vchannel,
+            SegmentState.FLUSHED,
+            max_rows=max(s.max_rows for s in inputs),
+            created=now,
+            last_expire=max(s.last_expire for s in inputs),
+            sealed_at=max(s.sealed_at for s in inputs),
+            compacted_from=plan.inputs,
+        )
+        name = stamped(commit.attempt, f"{now}")
+        return await self._manifests.add_compacted(info, commit.output, plan.fold_until, name)
+
+    def _running(self, commit: CompactionCommit) -> CompactionPlan:
+        plan = self._state.plan(commit.plan_id)
+        if plan is None or plan.state is not CompactionState.PLANNED:
+            state = "not known" if plan is None else f"{plan.state.value} already"
+            raise CommitRefused(f"compaction {commit.plan_id} is {state}")
+        order = self._orders.get(commit.plan_id)
+        if order is None or order.attempt != commit.attempt:
+            raise CommitRefused(f"attempt {commit.attempt} of compaction {commit.plan_id} was given up")
+        if self._clock.monotonic_s() >= order.deadline_s:
+            raise CommitRefused(
+                f"compaction {commit.plan_id} came too late: it took longer than {self._policy.timeout_s:g} s"
+            )
+        self._attempts.check(commit.attempt)
+        return plan
+
+    async def failed(self, plan_id: int, reason: str) -> None:
+        """The data node could not do it. Called under the lock."""
+        plan = self._state.plan(plan_id)
+        if plan is not None and plan.state is CompactionState.PLANNED:
+            _log.error("compaction failed", plan=plan_id, reason=reason)
+            await self._state.put(plans=[replace(plan, state=CompactionState.FAILED, reason=reason)])
+            self._ended(plan_id)
+
+    def _ended(self, plan_id: int) -> None:
+        self._close(plan_id)
+        self._wake.set()
+
+    def _close(self, plan_id: int) -> bool:
+        """Whether there was an attempt."""
+        order = self._orders.pop(plan_id, None)
+        if order is not None:
+            self._attempts.close(order.attempt)
+        return order is not None
+
+    async def cancel(self, collection_id: CollectionID, partition_id: PartitionID | None) -> None:
+        """The collection, or the partition, is being dropped. Called under the lock."""
+        given_up = [
+            replace(plan, state=CompactionState.CANCELLED, reason="dropped")
+            for plan in self._state.planned()
+            if plan.collection_id == collection_id and partition_id in (None, plan.partition_id)
+        ]
+        await self._state.put(plans=given_up)
+        self._unwanted += [plan.plan_id for plan in given_up]
+        self._wake.set()
+
+    async def _give_up_late(self) -> None:
+        now_s = self._clock.monotonic_s()
+        late = [plan_id for plan_id, order in self._orders.items() if now_s >= order.deadline_s]
+        if not late:
+            return
+        async with self._lock:
+            plans = [p for p in self._state.planned() if p.plan_id in late]
+            reason = f"not committed within {self._policy.timeout_s:g} s"
+            await self._state.put(
+                plans=[replace(p, state=CompactionState.TIMED_OUT, reason=reason) for p in plans]
+            )
+        for plan in plans:
+            _log.warning("compaction timed out", plan=plan.plan_id)
+        self._unwanted += late
+
+    async def _call_off(self) -> None:
+        """Spare the data node work that cannot be committed any more."""
+        unwanted, self._unwanted = self._unwanted, []
+        ordered = tuple(p for p in unwanted if self._close(p))
+        node = self._node()
+        if node is None or not ordered:
+            return
+        try:
+            await node.cancel_compactions(self._epoch(), ordered)
+        except ElanusError as error:
+            _log.info("data node not reached; its compactions will be refused", error=error.message)
+
+
+def _stale(plan: CompactionPlan, inputs: Sequence[SegmentInfo], vchannel: Vchannel | None) -> str:
+    """Why the plan's result would be wrong today; "" where it would not."""
+    if vchannel is None or vchannel.dropping:
+        return f"vchannel {plan.vchannel} is dropped"
+    if plan.partition_id in vchannel.dropped_partitions:
+        return f"partition {plan.partition_id} is dropped"
+    if len(inputs) < len(plan.inputs):
+        return "an input is gone"
+    for info, manifest in zip(inputs, plan.manifests, strict=True):
+        if info.state is not SegmentState.FLUSHED or info.manifest != manifest:
+            return f"segment {info.segment_id} has changed since it was planned"
+    return ""

@@ -1,0 +1,121 @@
+"""How many rows of a segment the deletes of a delta log may concern, without reading the segment.
+
+Keys that a delta log deletes are looked up in the segment's statistics: a key that is not there is
+certainly not concerned, one in 200 is counted wrongly. Both files never change, so an answer is kept as
+long as its segment. Only a segment that looks worth rewriting is counted exactly, from its key column:
+an upsert of a new key leaves a delete that concerns nothing, and statistics cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.schema import TIMESTAMP_FIELD
+from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.storage.binlog import read_columns
+from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, dead_rows, read_delta_log
+from elanus.storage.port import ObjectStore
+from elanus.storage.stats_log import read_stats_logs
+
+Offload = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """Rows of a segment that a delta log may concern, and that part of the delta log's size."""
+
+    rows: int
+    bytes: int
+
+
+_NOTHING = Concerned(0, 0)
+_Key = tuple[str, str]
+
+
+class DeadRows:
+    """``offload(function, *args)`` runs blocking I/O off the event loop. Raises what reading raises."""
+
+    def __init__(self, store: ObjectStore, offload: Offload) -> None:
+        self._store = store
+        self._offload = offload
+        self._known: dict[_Key, Concerned] = {}
+
+    async def look(self, segments: Mapping[str, tuple[SegmentManifest, Sequence[DeltaLog]]]) -> None:
+        """Find out about these segments, by their manifests' paths, and the delta logs beside each."""
+        unknown = {
+            path: (manifest, [d for d in deltas if (path, d.file.path) not in self._known])
+            for path, (manifest, deltas) in segments.items()
+        }
+        unknown = {path: found for path, found in unknown.items() if found[1]}
+        if unknown:
+            self._known |= await self._offload(_estimate, self._store, unknown)
+
+    def estimate(self, manifest_path: str, deltas: Sequence[DeltaLog]) -> Concerned:
+        """The sum over delta logs that `look` has been asked about."""
+        found = [self._known[manifest_path, delta.file.path] for delta in deltas]
+        return Concerned(sum(c.rows for c in found), sum(c.bytes for c in found))
+
+    async def count(
+        self,
+        manifest_path: str,
+        manifest: SegmentManifest,
+        primary_key: str,
+        deltas: Sequence[DeltaLog],
+        fold_until: Timestamp,
+    ) -> int:
+        """How many rows are dead by these deltas. Remembers where it is none."""
+        rows: int = await self._offload(_count, self._store, manifest, primary_key, deltas, fold_until)
+        if not rows:
+            self._known |= {(manifest_path, delta.file.path): _NOTHING for delta in deltas}
+        return rows
+
+    def keep(self, manifest_paths: Collection[str]) -> None:
+        """Forget all other segments."""
+        self._known = {key: found for key, found in self._known.items() if key[0] in manifest_paths}
+
+
+def _estimate(
+    store: ObjectStore, segments: Mapping[str, tuple[SegmentManifest, list[DeltaLog]]]
+) -> dict[_Key, Concerned]:
+    logs = {d.file.path: d.file for _, deltas in segments.values() for d in deltas}
+    deletes = {path: read_delta_log(store, file) for path, file in logs.items()}
+    found: dict[_Key, Concerned] = {}
+    for path, (manifest, deltas) in segments.items():
+        stats = read_stats_logs(store, manifest.stats_logs)
+        for delta in deltas:
+            keys = _keys(deletes[delta.file.path], manifest)
+            possible = np.zeros(len(keys), dtype=np.bool_)
+            for one in stats:
+                possible |= one.may_contain(keys)
+            rows = int(possible.sum())
+            size_bytes = delta.file.size_bytes * rows // max(1, delta.file.rows)
+            found[path, delta.file.path] = Concerned(rows, size_bytes)
+    return found
+
+
+def _keys(deletes: pa.Table, manifest: SegmentManifest) -> pa.Array:
+    """The different keys that are deleted in the segment's partition."""
+    partitions = deletes.column(PARTITION_COLUMN).to_numpy()
+    concerns = (partitions == ALL_PARTITIONS) | (partitions == manifest.partition_id)
+    return pc.unique(deletes.column(PRIMARY_KEY_COLUMN).filter(pa.array(concerns)))
+
+
+def _count(
+    store: ObjectStore,
+    manifest: SegmentManifest,
+    primary_key: str,
+    deltas: Sequence[DeltaLog],
+    fold_until: Timestamp,
+) -> int:
+    table = read_columns(store, manifest, [primary_key, TIMESTAMP_FIELD])
+    deletes = [read_delta_log(store, delta.file) for delta in deltas]
+    row_ts = table.column(TIMESTAMP_FIELD).to_numpy()
+    return int(dead_rows(table.column(primary_key), row_ts, deletes, manifest.partition_id, fold_until).sum())

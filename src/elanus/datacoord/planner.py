@@ -1,0 +1,164 @@
+"""Making compaction plans: facts gathered without the lock, decided and persisted under it.
+
+Delta logs that nobody needs any more leave their vchannel on the way: the same facts tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from elanus.core.attempts import stamped
+from elanus.core.catalog import Collection
+from elanus.core.compaction import (
+    CompactionPlan,
+    CompactionState,
+    CompactionThresholds,
+    choose,
+    expire_until,
+    fold_bound,
+    is_candidate,
+)
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import SegmentID
+from elanus.core.segments import SegmentInfo
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.state import DataState, Vchannel
+from elanus.datacoord.survey import Survey, Surveyor
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.storage.port import CorruptObject, ObjectMissing
+
+_ENDED_KEPT = 1000
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPolicy:
+    """``retention_s``: for how long reads may go back; ``plans_max``: plans that are not over at a time."""
+
+    thresholds: CompactionThresholds
+    retention_s: float
+    plans_max: int
+
+
+class Planner:
+    """``lock`` is the role's."""
+
+    def __init__(
+        self,
+        state: DataState,
+        manifests: Manifests,
+        dead: DeadRows,
+        attempts: Attempts,
+        rootcoord: RootCoordApi,
+        lock: asyncio.Lock,
+        policy: PlanPolicy,
+    ) -> None:
+        self._state = state
+        self._manifests = manifests
+        self._surveyor = Surveyor(state, manifests, dead, policy.thresholds)
+        self._attempts = attempts
+        self._rootcoord = rootcoord
+        self._lock = lock
+        self._policy = policy
+        self._planning = asyncio.Lock()
+
+    async def plan(self, collections: Sequence[Collection], *, force: bool) -> int:
+        """Plan what is worth it, or with ``force`` whatever gains anything; returns the plans' trigger id."""
+        async with self._planning:
+            trigger_id = await self._rootcoord.alloc_ids(1)
+            now = await self._rootcoord.alloc_timestamp(1)
+            for collection in collections:
+                for vchannel in self._state.vchannels_of(collection.collection_id):
+                    if not vchannel.dropping:
+                        await self._plan_vchannel(collection, vchannel, now, trigger_id, force=force)
+            self._surveyor.forget_others()
+            await self._forget_ended()
+            return trigger_id
+
+    async def _plan_vchannel(
+        self, collection: Collection, vchannel: Vchannel, now: Timestamp, trigger_id: int, *, force: bool
+    ) -> None:
+        bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
+        try:
+            expired = expire_until(collection.properties, now)
+            survey = await self._surveyor.look(
+                vchannel, bound, expired, frozenset(self._compacting()), force=force
+            )
+        except (ObjectMissing, CorruptObject, InvalidParameter) as error:
+            _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
+            return
+        async with self._lock:
+            await self._forget_deltas(vchannel.vchannel, survey)
+            chosen = choose(survey.candidates, self._policy.thresholds, force=force)
+            room = self._policy.plans_max - len(self._state.planned())
+            plans = [
+                await self._new_plan(inputs, bound, expired, trigger_id)
+                for inputs in chosen[: max(0, room)]
+                if self._are_unchanged(inputs)
+            ]
+            await self._state.put(plans=plans)
+        for plan in plans:
+            _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
+
+    async def _new_plan(
+        self, inputs: tuple[SegmentInfo, ...], bound: Timestamp, expired: Timestamp, trigger_id: int
+    ) -> CompactionPlan:
+        manifests = await self._manifests.of_segments(inputs)
+        first_id = await self._rootcoord.alloc_ids(2)
+        first = inputs[0]
+        return CompactionPlan(
+            plan_id=first_id,
+            trigger_id=trigger_id,
+            collection_id=first.collection_id,
+            partition_id=first.partition_id,
+            vchannel=first.vchannel,
+            inputs=tuple(info.segment_id for info in inputs),
+            manifests=tuple(info.manifest for info in inputs),
+            output=SegmentID(first_id + 1),
+            # What one input has folded in, the others must have too: their rows get one manifest.
+            fold_until=max(bound, *(manifest.deletes_from for manifest in manifests)),
+            expire_until=expired,
+        )
+
+    def _are_unchanged(self, inputs: Iterable[SegmentInfo]) -> bool:
+        """Whether segments that were looked at without the lock still are what they were."""
+        compacting = set(self._compacting())
+        for seen in inputs:
+            vchannel = self._state.vchannel(seen.vchannel)
+            info = self._state.segment(seen.segment_id)
+            if vchannel is None or vchannel.dropping or seen.partition_id in vchannel.dropped_partitions:
+                return False
+            if info.manifest != seen.manifest or not is_candidate(info, compacting):
+                return False
+        return True
+
+    def _compacting(self) -> list[SegmentID]:
+        return [segment_id for plan in self._state.planned() for segment_id in plan.inputs]
+
+    async def _forget_deltas(self, name: str, survey: Survey) -> None:
+        """What is superseded once stays so: rows that come later are later than these deletes."""
+        vchannel = self._state.vchannel(name)
+        if vchannel is None or vchannel.dropping or not survey.superseded:
+            return
+        logs = await self._manifests.of_vchannel(vchannel)
+        kept = tuple(log for log in logs if log.file.path not in survey.superseded)
+        if len(kept) == len(logs):
+            return
+        attempt = await self._attempts.open(1)
+        try:
+            moved = await self._manifests.with_deltas(vchannel, kept, stamped(attempt, "deltas"))
+            await self._state.put(vchannels=[moved])
+        finally:
+            self._attempts.close(attempt)
+
+    async def _forget_ended(self) -> None:
+        ended = [p.plan_id for p in self._state.plans() if p.state is not CompactionState.PLANNED]
+        for plan_id in ended[: max(0, len(ended) - _ENDED_KEPT)]:
+            await self._state.remove_plan(plan_id)

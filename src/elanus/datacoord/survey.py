@@ -1,0 +1,104 @@
+"""The facts about a vchannel that compaction decides on: what is dead where, and which deletes are done with.
+
+Gathered without the role's lock, because files are read for it. So what comes out is a proposal: whoever acts
+on it looks, under the lock, whether the segments still are what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elanus.core.compaction import (
+    Candidate,
+    CompactionThresholds,
+    concerned_deltas,
+    expired_rows,
+    is_candidate,
+    superseded_deltas,
+)
+from elanus.core.ids import SegmentID
+from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.state import DataState, Vchannel
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """``superseded``: paths of delta logs that nobody needs, see `superseded_deltas`."""
+
+    candidates: tuple[Candidate, ...]
+    superseded: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    info: SegmentInfo
+    manifest: SegmentManifest
+    deltas: Sequence[DeltaLog]
+
+
+class Surveyor:
+    def __init__(
+        self, state: DataState, manifests: Manifests, dead: DeadRows, thresholds: CompactionThresholds
+    ) -> None:
+        self._state = state
+        self._manifests = manifests
+        self._dead = dead
+        self._thresholds = thresholds
+
+    async def look(
+        self,
+        vchannel: Vchannel,
+        bound: Timestamp,
+        expire_until: Timestamp,
+        compacting: frozenset[SegmentID],
+        *,
+        force: bool,
+    ) -> Survey:
+        """``bound``: as `fold_bound` has it. Raises what reading the files raises."""
+        deltas = await self._manifests.of_vchannel(vchannel)
+        infos = [
+            s
+            for s in self._state.segments_on(vchannel.vchannel)
+            if s.state is not SegmentState.DROPPED and s.manifest
+        ]
+        manifests = await self._manifests.of_segments(infos)
+        found = [
+            _Found(info, manifest, concerned_deltas(manifest, deltas, bound))
+            for info, manifest in zip(infos, manifests, strict=True)
+        ]
+        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found})
+        candidates = [
+            await self._candidate(f, vchannel, bound, expire_until, force=force)
+            for f in found
+            if is_candidate(f.info, compacting) and f.info.partition_id not in vchannel.dropped_partitions
+        ]
+        paths = {f.manifest.segment_id: f.info.manifest for f in found}
+        superseded = superseded_deltas(
+            deltas,
+            manifests,
+            bound,
+            lambda manifest, delta: self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0,
+        )
+        return Survey(tuple(candidates), frozenset(delta.file.path for delta in superseded))
+
+    async def _candidate(
+        self, found: _Found, vchannel: Vchannel, bound: Timestamp, expire_until: Timestamp, *, force: bool
+    ) -> Candidate:
+        """Counted exactly where the estimate alone would have the segment rewritten."""
+        info = found.info
+        estimate = self._dead.estimate(info.manifest, found.deltas)
+        dead_rows = min(estimate.rows, info.rows)
+        if dead_rows and (force or dead_rows >= self._thresholds.deleted_ratio * info.rows):
+            primary_key = vchannel.schema.primary_field.name
+            dead_rows = await self._dead.count(
+                info.manifest, found.manifest, primary_key, found.deltas, bound
+            )
+        return Candidate(info, dead_rows, estimate.bytes, expired_rows(found.manifest, expire_until))
+
+    def forget_others(self) -> None:
+        """What is known of segments that are gone."""
+        self._dead.keep({s.manifest for s in self._state.segments() if s.state is not SegmentState.DROPPED})

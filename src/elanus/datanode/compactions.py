@@ -1,0 +1,111 @@
+"""The data node's compactions: each order is a Spark job of its own, beside the flushes.
+
+What a job wrote counts when datacoord has committed it. A job that failed is reported; one whose commit is
+refused is forgotten, for datacoord knows best why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from elanus.core.attempts import NO_ATTEMPT, stamped
+from elanus.core.errors import CommitRefused, ElanusError
+from elanus.pipeline.compact import CompactionTask, compaction_job
+from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.rpc.datacoord import CompactionCommit, DataCoordApi, SegmentOutput
+from elanus.rpc.datanode import CompactionOrder
+from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
+
+_log = structlog.get_logger("datanode")
+_JOB_ERRORS = (ElanusError, JobFailed, JobCancelled, CorruptObject, ObjectMissing, ObjectExists)
+
+
+class CompactionRunner(Protocol):
+    async def compact(self, order: CompactionOrder) -> SegmentOutput:
+        """Carry the order out as one job. Cancelled, it returns when the job has stopped."""
+        ...
+
+
+class Compactions:
+    """For one epoch of its data node; `stop` ends it."""
+
+    def __init__(self, epoch: int, datacoord: DataCoordApi, runner: CompactionRunner) -> None:
+        self.epoch = epoch
+        self._datacoord = datacoord
+        self._runner = runner
+        self._running: dict[int, asyncio.Task[None]] = {}
+        """By attempt."""
+        self._attempts: dict[int, int] = {}
+        """Per plan the last one: only its result can be committed."""
+
+    def take(self, order: CompactionOrder) -> None:
+        known = self._attempts.get(order.plan_id)
+        if known is not None and known >= order.attempt:
+            return
+        self.cancel((order.plan_id,))
+        task = asyncio.create_task(self._run(order), name=f"compaction {order.plan_id}")
+        self._attempts[order.plan_id] = order.attempt
+        self._running[order.attempt] = task
+        task.add_done_callback(lambda _: self._over(order))
+
+    def cancel(self, plan_ids: tuple[int, ...]) -> None:
+        for plan_id in plan_ids:
+            task = self._running.get(self._attempts.get(plan_id, NO_ATTEMPT))
+            if task is not None:
+                task.cancel()
+
+    def _over(self, order: CompactionOrder) -> None:
+        del self._running[order.attempt]
+        if self._attempts[order.plan_id] == order.attempt:
+            del self._attempts[order.plan_id]
+
+    async def stop(self) -> None:
+        """Returns when no job runs any more."""
+        tasks = tuple(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, order: CompactionOrder) -> None:
+        try:
+            output = await self._runner.compact(order)
+        except _JOB_ERRORS as error:
+            await self._tell_failure(order.plan_id, f"{type(error).__name__}: {error}")
+            return
+        commit = CompactionCommit(self.epoch, order.attempt, order.plan_id, output)
+        try:
+            await self._datacoord.commit_compaction(commit)
+        except CommitRefused as error:
+            _log.info("compaction not wanted any more", plan=order.plan_id, reason=error.message)
+        except ElanusError as error:
+            # Whether it was committed is known to datacoord alone; if not, it gives up waiting for it.
+            _log.warning("compaction not committed", plan=order.plan_id, error=error.message)
+
+    async def _tell_failure(self, plan_id: int, reason: str) -> None:
+        _log.warning("compaction failed", plan=plan_id, reason=reason)
+        try:
+            await self._datacoord.compaction_failed(self.epoch, plan_id, reason)
+        except ElanusError as error:
+            _log.info("datacoord not told; it gives up waiting", plan=plan_id, error=error.message)
+
+
+class SparkCompactions:
+    """Implements `CompactionRunner`."""
+
+    def __init__(self, runner: JobRunner, store_url: str, scratch_dir: Path) -> None:
+        self._runner = runner
+        self._store_url = store_url
+        self._scratch_dir = scratch_dir
+
+    async def compact(self, order: CompactionOrder) -> SegmentOutput:
+        attempt = stamped(order.attempt, uuid.uuid4().hex[:8])
+        task = CompactionTask(attempt, order, self._store_url, str(self._scratch_dir))
+        cause = f"compaction {order.plan_id}"
+        (output,) = await self._runner.run(compaction_job(task), cause)
+        return output

@@ -1,0 +1,176 @@
+"""What is compacted, and which deletes are done with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elanus.core.compaction import (
+    TTL_PROPERTY,
+    Candidate,
+    CompactionThresholds,
+    choose,
+    concerned_deltas,
+    expire_until,
+    expired_rows,
+    fold_bound,
+    is_candidate,
+    superseded_deltas,
+    time_to_live_s,
+)
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.timestamps import Timestamp, compose
+
+MAX_ROWS = 100
+THRESHOLDS = CompactionThresholds(deleted_ratio=0.2, deleted_bytes=1000, merge_segments_min=10)
+
+
+def info(number: int, rows: int, *, partition: int = 1, vchannel: str = "v0") -> SegmentInfo:
+    return SegmentInfo(
+        SegmentID(number),
+        CollectionID(1),
+        PartitionID(partition),
+        vchannel,
+        SegmentState.FLUSHED,
+        MAX_ROWS,
+        compose(1),
+        compose(1),
+        rows=rows,
+        manifest=f"m{number}",
+    )
+
+
+def candidate(
+    number: int, rows: int, dead: int = 0, dead_bytes: int = 0, expired: int = 0, **where: object
+) -> Candidate:
+    return Candidate(info(number, rows, **where), dead, dead_bytes, expired)  # type: ignore[arg-type]
+
+
+def chosen(candidates: list[Candidate], *, force: bool = False) -> list[list[int]]:
+    return [sorted(s.segment_id for s in group) for group in choose(candidates, THRESHOLDS, force=force)]
+
+
+def file(first: int, last: int, rows: int = 10) -> BinlogFile:
+    return BinlogFile(f"f{first}-{last}", rows, rows, compose(first), compose(last))
+
+
+def manifest(*files: BinlogFile, folded: int = 0, number: int = 1) -> SegmentManifest:
+    deletes_from = compose(folded) if folded else Timestamp(0)
+    return SegmentManifest(
+        SegmentID(number), CollectionID(1), PartitionID(1), "v0", files, ("s",), deletes_from
+    )
+
+
+def delta(first: int, last: int) -> DeltaLog:
+    return DeltaLog("v0", file(first, last))
+
+
+@pytest.mark.parametrize(
+    ("dead", "dead_bytes", "expired", "wanted"),
+    [(19, 0, 0, False), (20, 0, 0, True), (0, 1000, 0, False), (0, 1001, 0, True), (10, 0, 10, True)],
+)
+def test_a_worn_segment_is_rewritten_alone(dead: int, dead_bytes: int, expired: int, wanted: bool) -> None:
+    assert chosen([candidate(1, 100, dead, dead_bytes, expired)]) == ([[1]] if wanted else [])
+
+
+def test_a_person_asks_for_less() -> None:
+    assert chosen([candidate(1, 100, dead=1)], force=True) == [[1]]
+    assert chosen([candidate(1, 100, expired=1)], force=True) == [[1]]
+    assert chosen([candidate(1, 100, dead_bytes=5)], force=True) == [], "no row is dead"
+    assert chosen([candidate(1, 10), candidate(2, 10)], force=True) == [[1, 2]]
+    assert chosen([candidate(1, 10)], force=True) == []
+
+
+def test_small_segments_are_merged_when_there_are_enough() -> None:
+    small = [candidate(n, 5) for n in range(1, 11)]
+    assert chosen(small[:9]) == []
+    assert chosen(small) == [list(range(1, 11))]
+    half = candidate(11, 50)
+    assert chosen([*small[:9], half]) == [], "half of the maximum is not small"
+
+
+def test_partitions_and_vchannels_do_not_mix() -> None:
+    parts = [candidate(1, 5), candidate(2, 5, partition=2), candidate(3, 5, vchannel="v1")]
+    assert chosen(parts, force=True) == []
+
+
+def test_the_first_of_a_bucket_takes_room_too() -> None:
+    """With the room not reduced by the first, these three would make a segment of 120 rows."""
+    assert chosen([candidate(n, 40) for n in (1, 2, 3)], force=True) == [[1, 2]]
+
+
+def test_a_worn_segment_that_is_merged_is_not_rewritten_alone_too() -> None:
+    assert chosen([candidate(1, 10, dead=10), candidate(2, 10)], force=True) == [[1, 2]]
+    assert chosen([candidate(1, 49, dead=49), candidate(2, 49), candidate(3, 49, dead=1)], force=True) == [
+        [1, 2],
+        [3],
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(1, 100), st.integers(0, 100)), max_size=40), st.booleans())
+def test_no_segment_is_named_twice_and_none_grows_too_large(rows: list[tuple[int, int]], force: bool) -> None:
+    groups = choose(
+        [candidate(n, count, min(dead, count)) for n, (count, dead) in enumerate(rows, 1)],
+        THRESHOLDS,
+        force=force,
+    )
+    named = [s.segment_id for group in groups for s in group]
+    assert len(named) == len(set(named))
+    assert all(sum(s.rows for s in group) <= MAX_ROWS for group in groups)
+
+
+def test_candidates_are_flushed_with_files_and_free() -> None:
+    flushed = info(1, 5)
+    assert is_candidate(flushed, ())
+    assert not is_candidate(flushed, {SegmentID(1)})
+    assert not is_candidate(replace(flushed, manifest=""), ())
+    for state in set(SegmentState) - {SegmentState.FLUSHED}:
+        assert not is_candidate(replace(flushed, state=state), ())
+
+
+def test_the_fold_ends_at_retention_and_at_the_checkpoint() -> None:
+    now = compose(100_000)
+    assert fold_bound(now, 10, compose(99_000)) == compose(90_000)
+    assert fold_bound(now, 0, compose(99_000)) == compose(99_000)
+
+
+def test_deltas_that_concern_a_segment() -> None:
+    rows = manifest(file(10, 20), file(30, 40), folded=25)
+    deltas = [delta(1, 10), delta(1, 25), delta(20, 26), delta(50, 60), delta(70, 80)]
+    assert concerned_deltas(rows, deltas, compose(60)) == [deltas[2], deltas[3]]
+    assert concerned_deltas(manifest(), deltas, compose(60)) == [], "no rows, nothing to concern"
+    imported = replace(manifest(file(1, 2)), commit_ts=compose(60))
+    assert concerned_deltas(imported, deltas, compose(90)) == [deltas[4]], "its rows are from their commit"
+
+
+def test_a_delta_is_done_with_when_nobody_has_older_rows_without_it() -> None:
+    deltas = [delta(1, 10), delta(11, 20), delta(21, 30)]
+
+    def done_with(*segments: SegmentManifest, bound: int = 100, concerned: bool = True) -> list[DeltaLog]:
+        return superseded_deltas(deltas, segments, compose(bound), lambda *_: concerned)
+
+    assert done_with() == deltas
+    assert done_with(manifest(file(5, 6))) == []
+    assert done_with(manifest(file(5, 6), folded=20)) == deltas[:2]
+    assert done_with(manifest(file(5, 6), folded=20), manifest(file(15, 16))) == deltas[:1]
+    assert done_with(manifest(file(5, 6)), concerned=False) == deltas, "it has none of their keys"
+    assert done_with(bound=25) == deltas[:2], "a read of the past may ask for the last"
+
+
+def test_time_to_live() -> None:
+    now = compose(100_000)
+    assert expire_until({TTL_PROPERTY: "10"}, now) == compose(90_000)
+    assert expire_until({}, now) == 0
+    assert time_to_live_s({TTL_PROPERTY: "0"}) is None
+    assert time_to_live_s({TTL_PROPERTY: "-1"}) is None
+    for wrong in ("soon", "1.5", "", "99999999999999"):
+        with pytest.raises(InvalidParameter, match="whole number of seconds"):
+            time_to_live_s({TTL_PROPERTY: wrong})
+    rows = manifest(file(1, 10, rows=3), file(5, 20, rows=4))
+    assert expired_rows(rows, compose(10)) == 3
+    assert expired_rows(replace(rows, commit_ts=compose(50)), compose(49)) == 0

@@ -1,0 +1,110 @@
+"""Bugs of compaction, planted as `planted` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.planner import Planner
+from elanus.querycoord import replica
+
+
+def delete_during_a_compaction_lost(patch: pytest.MonkeyPatch) -> None:
+    """The output counts as if it had all deletes folded in that lie in files when it is committed."""
+    add_compacted = Manifests.add_compacted
+
+    async def all_folded(self: Manifests, info: Any, output: Any, deletes_from: Any, name: str) -> Any:
+        latest = max((log.file.ts_max for logs in self._deltas.values() for log in logs), default=0)
+        return await add_compacted(self, info, output, Timestamp(max(latest, deletes_from)), name)
+
+    patch.setattr(Manifests, "add_compacted", all_folded)
+
+
+def folded_past_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    """Deletes count as folded in up to the present, though some lie in the log alone."""
+    patch.setattr("elanus.datacoord.planner.fold_bound", lambda now, retention_s, checkpoint: now)
+
+
+def segment_compacted_twice(patch: pytest.MonkeyPatch) -> None:
+    """A segment is planned while another compaction has it, and no commit looks at its inputs."""
+    patch.setattr(Planner, "_compacting", lambda self: [])
+    patch.setattr("elanus.datacoord.compactor._stale", lambda plan, inputs, vchannel: "")
+
+
+def inputs_let_go_before_the_output_is_there(patch: pytest.MonkeyPatch) -> None:
+    """A version drops the inputs of a compaction; their output comes with a later one."""
+    decide = replica.decide
+
+    def early(wanted: Any, served: Any, *rest: Any) -> Any:
+        outputs = frozenset(s for s, m in wanted.items() if m.parents and s not in served.named)
+        fresh = outputs if served.named and not outputs & _SEEN else frozenset()
+        _SEEN.update(outputs)
+        return replace(decide(wanted, served, *rest), held=fresh, kept={}, late=fresh)
+
+    _SEEN.clear()
+    patch.setattr(replica, "decide", early)
+
+
+_SEEN: set[Any] = set()
+
+
+def inputs_kept_beside_the_output(patch: pytest.MonkeyPatch) -> None:
+    """The version that brings the output does not take the inputs away, which de-duplication hides."""
+    decide = replica.decide
+
+    def keeping(wanted: Any, served: Any, successors: Any, *rest: Any) -> Any:
+        kept = {s: serving.vchannel for s, serving in served.sealed.items() if successors.get(s)}
+        return replace(decide(wanted, served, successors, *rest), held=frozenset(), kept=kept)
+
+    patch.setattr(replica, "decide", keeping)
+
+
+def deltas_forgotten_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A delta log goes as soon as it is old enough, whoever has it folded in."""
+    patch.setattr(
+        "elanus.datacoord.survey.superseded_deltas",
+        lambda deltas, segments, bound, concerned: [d for d in deltas if d.file.ts_max <= bound],
+    )
+
+
+def dead_rows_survive_a_merge(patch: pytest.MonkeyPatch) -> None:
+    """A merge leaves deleted rows in, and says that they are folded in."""
+    patch.setattr("elanus.pipeline.merge.dead_rows", lambda keys, row_ts, *_: np.zeros(len(row_ts), bool))
+
+
+BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str]], ...] = (
+    (
+        "delete during a compaction lost",
+        delete_during_a_compaction_lost,
+        frozenset({"DEL1", "VIS2", "SEG1"}),
+    ),
+    (
+        "folded past the checkpoint",
+        folded_past_the_checkpoint,
+        frozenset({"DEL1", "VIS2", "SEG1"}),
+    ),
+    ("segment compacted twice", segment_compacted_twice, frozenset({"SEG1", "VIS2"})),
+    (
+        "inputs let go too early",
+        inputs_let_go_before_the_output_is_there,
+        frozenset({"VIS1"}),
+    ),
+    ("inputs kept beside the output", inputs_kept_beside_the_output, frozenset({"VIS2"})),
+    (
+        "deltas forgotten too early",
+        deltas_forgotten_too_early,
+        frozenset({"DEL1", "VIS2", "SEG1"}),
+    ),
+    (
+        "dead rows survive a merge",
+        dead_rows_survive_a_merge,
+        frozenset({"DEL1", "VIS2", "SEG1"}),
+    ),
+)
+"""Name, patch, and the invariants under which it counts as found."""

@@ -1,0 +1,89 @@
+"""The RPCs of compaction, over a real channel."""
+
+from __future__ import annotations
+
+import pytest
+from fake_front import FakeFront
+from wire_messages import Call
+
+from elanus.core.compaction import CompactionPlan, CompactionState
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.wire.stubs import common_pb2
+
+P = CompactionState
+COMPLETED = common_pb2.CompactionState.Value("Completed")
+
+
+def plan(number: int, state: CompactionState, output: int = 0) -> CompactionPlan:
+    inputs = (SegmentID(10 * number), SegmentID(10 * number + 1))
+    return CompactionPlan(
+        number,
+        77,
+        CollectionID(1),
+        PartitionID(2),
+        "v",
+        inputs,
+        ("a", "b"),
+        SegmentID(output),
+        Timestamp(1),
+        Timestamp(0),
+        state,
+    )
+
+
+def test_it_is_asked_for_by_name_or_by_id(call: Call, front: FakeFront) -> None:
+    front.plans = [plan(1, P.PLANNED)]
+    by_name = call("ManualCompaction", collection_name="books")
+    assert (by_name.compactionID, by_name.compactionPlanCount) == (77, 1)
+    assert call("ManualCompaction", collectionID=5).compactionID == 77
+    assert front.compacted == [("default", "books", 0), ("default", "", 5)]
+
+
+def test_plans_are_counted_by_how_they_ended(call: Call, front: FakeFront) -> None:
+    states = [P.COMPLETED, P.COMPLETED, P.TIMED_OUT, P.FAILED, P.CANCELLED]
+    front.plans = [plan(n, state) for n, state in enumerate(states)]
+    ended = call("GetCompactionState", compactionID=77)
+    assert ended.state == COMPLETED
+    counts = (ended.executingPlanNo, ended.completedPlanNo, ended.timeoutPlanNo, ended.failedPlanNo)
+    assert counts == (0, 2, 1, 2)
+    front.plans.append(plan(9, P.PLANNED))
+    runs = call("GetCompactionState", compactionID=77)
+    assert (runs.state, runs.executingPlanNo) == (common_pb2.Executing, 1)
+
+
+def test_plans_name_their_segments(call: Call, front: FakeFront) -> None:
+    front.plans = [plan(1, P.COMPLETED, 99), plan(2, P.COMPLETED), plan(3, P.PLANNED, 98)]
+    answer = call("GetCompactionStateWithPlans", compactionID=77)
+    assert answer.state == common_pb2.Executing
+    found = [(list(info.sources), info.target) for info in answer.mergeInfos]
+    assert found == [([10, 11], 99), ([20, 21], -1), ([30, 31], -1)], "no target before there is one"
+
+
+def test_a_compaction_without_plans_is_complete(call: Call) -> None:
+    assert call("GetCompactionState", compactionID=4711).state == common_pb2.CompactionState.Value(
+        "Completed"
+    )
+
+
+@pytest.mark.parametrize("rpc", ["GetCompactionState", "GetCompactionStateWithPlans"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_no_compaction_has_such_an_id(call: Call, rpc: str, number: int) -> None:
+    assert "does not exist" in call(rpc, compactionID=number).status.reason
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [
+        ({"majorCompaction": True}, "no clustering keys"),
+        ({"l0Compaction": True}, "without it"),
+        ({"target_size": 5}, "segment_size_max_mb"),
+        ({"segment_ids": [1]}, "chosen by the server"),
+        ({"timetravel": 5}, "retention_s"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_chosen_is_refused(call: Call, field: dict[str, object], remedy: str) -> None:
+    answer = call("ManualCompaction", collection_name="books", **field)
+    assert "not supported" in answer.status.reason
+    assert remedy in answer.status.reason
