@@ -42,6 +42,11 @@ freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/fr
 	$(BIN)/python -m benchmarks freshness
 	$(BIN)/python -m benchmarks render-freshness > docs/freshness.md
 
+.PHONY: pipeline
+pipeline: $(VENV)/.demo  ## Measure the pipeline's jobs, and write docs/pipeline-benchmarks.md
+	$(BIN)/python -m benchmarks pipeline
+	$(BIN)/python -m benchmarks render-pipeline > docs/pipeline-benchmarks.md
+
 .PHONY: sim
 sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
 	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)

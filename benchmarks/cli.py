@@ -1,4 +1,4 @@
-"""Command line: ``run`` measures, ``render`` makes the page; ``freshness`` and ``kernels`` are small runs."""
+"""Command line: ``run`` measures, ``render`` makes the page; the other runs are small ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from benchmarks.report.page import render_page
 from benchmarks.results import Results
 from benchmarks.runner import Plan
 from benchmarks.runner import run as run_plan
-from benchmarks.settings import DEFAULT_DATA, NOTES, SHOWN_FRESHNESS, SHOWN_RESULTS, Settings, quick
+from benchmarks.settings import (
+    DEFAULT_DATA,
+    NOTES,
+    SHOWN_FRESHNESS,
+    SHOWN_GROWTH,
+    SHOWN_PIPELINE,
+    SHOWN_RESULTS,
+    Settings,
+    quick,
+)
 from benchmarks.systems import NAMES
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
@@ -85,6 +94,33 @@ def render_freshness(
 
     found = msgspec.json.decode(results.read_bytes(), type=Freshness)
     typer.echo(freshness_page.render_freshness(found), nl=False)
+
+
+@app.command()
+def pipeline(
+    out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
+    picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,
+) -> None:
+    """Measure the pipeline's jobs beside plain work, flush calls, and growth: some minutes."""
+    from benchmarks.pipeline import figures
+    from benchmarks.report.growth_plot import draw_growth
+
+    found = figures.measure(typer.echo)
+    out.write_bytes(msgspec.json.encode(found))
+    draw_growth(found.growth, picture)
+    typer.echo(f"wrote {out} and {picture}; render it with: python -m benchmarks render-pipeline {out}")
+
+
+@app.command()
+def render_pipeline(
+    results: Annotated[Path, typer.Argument(help="file that `pipeline` wrote")] = SHOWN_PIPELINE,
+) -> None:
+    """Print the pipeline's page as Markdown."""
+    from benchmarks.pipeline.figures import Figures
+    from benchmarks.report import pipeline_page
+
+    found = msgspec.json.decode(results.read_bytes(), type=Figures)
+    typer.echo(pipeline_page.render_pipeline(found), nl=False)
 
 
 @app.command(name="kernels")

@@ -1,18 +1,12 @@
-"""How much an import costs beyond rewriting the files: ``python -m benchmarks.import_files``.
+"""An import beside rewriting the file: the import job's task, and pyarrow alone.
 
-Both sides read the same Parquet file and write Elanus's own Parquet layout on the same disk. The plain side
-is pyarrow alone, batch by batch. The import side is the task that runs in a Spark worker: it also checks
-every value, hashes and sorts by primary key, and writes key statistics. Their ratio says what that costs, on
-any machine; Spark's start and the commit are not in it.
+Both sides read the same Parquet file and write Elanus's own Parquet layout, with the same writer, on the same
+disk. The plain side goes batch by batch. The task also checks every value, hashes and sorts by primary key,
+and writes key statistics. Spark's start and the commit are not in it.
 """
 
 from __future__ import annotations
 
-import argparse
-import shutil
-import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.pipeline.sides import Sides, in_turns
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
@@ -34,8 +29,8 @@ SHARDS = 2
 FILE = "rows.parquet"
 
 
-def measure(directory: Path, rows: int, dim: int, repeats: int) -> tuple[float, float]:
-    """Rows per second of the plain rewrite and of the import, the best of ``repeats`` each."""
+def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
+    """Take so many turns on files below the directory."""
     schema = CollectionSchema(
         "rows",
         (
@@ -45,12 +40,13 @@ def measure(directory: Path, rows: int, dim: int, repeats: int) -> tuple[float, 
     )
     _write(directory / "import" / FILE, rows, dim)
     plan = _plan(directory, schema)
-    runs: tuple[Callable[[int], object], ...] = (
+    return in_turns(
+        rows,
+        dim,
+        turns,
         lambda number: _rewrite(directory, schema, number),
         lambda number: import_task(replace(plan, attempt=number)),
     )
-    plain_s, import_s = (min(_timed(run, number) for number in range(1, repeats + 1)) for run in runs)
-    return rows / plain_s, rows / import_s
 
 
 def _write(file: Path, rows: int, dim: int) -> None:
@@ -94,31 +90,3 @@ def _rewrite(directory: Path, schema: CollectionSchema, number: int) -> None:
             rows = batch.cast(schema.arrow_schema)
             writer.write(with_system_columns(rows, 0, Timestamp(1), layout))
         writer.finish()
-
-
-def _timed(run: Callable[[int], object], number: int) -> float:
-    began = time.perf_counter()
-    run(number)
-    return time.perf_counter() - began
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--dim", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="elanus-import-"))
-    try:
-        plain, imported = measure(directory, arguments.rows, arguments.dim, arguments.repeats)
-    finally:
-        shutil.rmtree(directory)
-    print(f"plain rewrite  {plain:12,.0f} rows/s")
-    print(f"import         {imported:12,.0f} rows/s")
-    print(f"ratio          {imported / plain:12.2f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,141 @@
+"""The pipeline's page: every job beside plain work, flush calls, growth; each with its target."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
+from benchmarks.pipeline.growth import RANGE_ROWS
+from benchmarks.pipeline.sides import Sides
+
+FLUSH_CALL_S = 1.5
+PLOT = "pipeline-growth.svg"
+
+HEAD = f"""\
+# Speed of the data pipeline
+
+*Made from `pipeline-benchmarks.json` beside it by `python -m benchmarks render-pipeline >
+docs/pipeline-benchmarks.md`; `make pipeline` measures anew and draws `{PLOT}`.*
+
+## Jobs beside plain work
+
+What a job's task takes, beside the same work done by the library alone: the same rows, the same schema, the
+same encodings and compression in both. Both run in one process in turns, {{turns}} each after one that does
+not count. The ratio of their medians is quoted, which hardly depends on the machine. What a task writes is on
+stable storage at its end; so is the plain side's output where the table says *durable*. Spark's own time for
+a job and the commit are not in these figures; they are in the flush calls below.
+"""
+
+GROWTH = f"""\
+## Growth
+
+![Seconds and driver memory of flush jobs by their rows]({PLOT})
+
+Flush jobs of {{least:,}} to {{most:,}} rows of dimension {{dim}}, one task per {RANGE_ROWS:,} rows, in one
+Spark session on all cores; medians of {GROWTH_PASSES} each.
+The largest job took {{most_us:.2f}} µs a row, the smallest {{least_us:.2f}} µs:
+**{{factor:.2f}} times** as much a row for {{times:.0f}} times as many rows. The driver (its Python and its
+JVM) had {{first_mb:,.0f}} MB after the first job and {{last_mb:,.0f}} MB after the last.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A line of the table. ``target``: the least speed where ``by_speed``, else the longest time."""
+
+    name: str
+    ours: str
+    plain: str
+    target: float | None
+    by_speed: bool
+
+
+COMPARISONS = (
+    Comparison("flush", "log to Parquet, key statistics", "Arrow stream to Parquet, durable", 0.6, True),
+    Comparison(
+        "flush narrow", "log to Parquet, key statistics", "Arrow stream to Parquet, durable", 0.6, True
+    ),
+    Comparison(
+        "import", "Parquet to segments by key, key statistics", "Parquet rewritten, durable", None, True
+    ),
+    Comparison("index build", "HNSW from Parquet, durable", "raw faiss from memory to a file", 1.15, False),
+)
+
+
+def render_pipeline(found: Figures) -> str:
+    turns = max(len(sides.ours_s) for sides in found.jobs.values())
+    parts = [
+        HEAD.format(turns=turns),
+        *_table(found),
+        "",
+        *_flush_calls(found),
+        _growth(found),
+        _method(found),
+    ]
+    return "\n".join(parts)
+
+
+def _table(found: Figures) -> Iterator[str]:
+    yield "| job | rows | the task | plain work | task | plain | ratio |"
+    yield "|---|---:|---|---|---:|---:|---:|"
+    for line in COMPARISONS:
+        sides = found.jobs[line.name]
+        rows = f"{sides.rows:,} × {sides.dim}"
+        times = f"{_median_s(sides.ours_s)} | {_median_s(sides.plain_s)}"
+        yield f"| {line.name} | {rows} | {line.ours} | {line.plain} | {times} | {_ratio(line, sides)} |"
+
+
+def _ratio(line: Comparison, sides: Sides) -> str:
+    """Speed as a share of the plain side's, or time as a multiple of it, whichever the target is about."""
+    value = f"**{sides.speed:.2f} of the speed**" if line.by_speed else f"**{sides.cost:.2f} times as long**"
+    if line.target is None:
+        return value
+    met = sides.speed >= line.target if line.by_speed else sides.cost <= line.target
+    bound = "at least" if line.by_speed else "at most"
+    return f"{value} (target {bound} {line.target:g}: {_verdict(met)})"
+
+
+def _flush_calls(found: Figures) -> Iterator[str]:
+    calls = found.flush_calls
+    median_s = statistics.median(calls.seconds)
+    verdict = _verdict(median_s <= FLUSH_CALL_S)
+    yield "## A flush as its caller sees it"
+    yield ""
+    yield f"{calls.rows:,} rows of dimension {calls.dim} were in Flushed segments **{median_s:.2f} s** after"
+    yield f"the call (target {FLUSH_CALL_S:g} s: {verdict}), the median of {len(calls.seconds)};"
+    yield f"the slowest took {max(calls.seconds):.2f} s. The server's Spark session was warm, fsync on;"
+    yield "the client asked for the segments' states every 10 ms."
+    yield ""
+
+
+def _growth(found: Figures) -> str:
+    first, last = found.growth[0], found.growth[-1]
+    least_us, most_us = (1e6 * point.seconds / point.rows for point in (first, last))
+    return GROWTH.format(
+        least=first.rows,
+        most=last.rows,
+        dim=found.growth_dim,
+        least_us=least_us,
+        most_us=most_us,
+        factor=most_us / least_us,
+        times=last.rows / first.rows,
+        first_mb=first.driver_mb,
+        last_mb=last.driver_mb,
+    )
+
+
+def _method(found: Figures) -> str:
+    return (
+        f"Elanus {found.version} on {found.machine}; the machine did other work as well. Vectors are\n"
+        "random: noise, which packs badly.\n"
+    )
+
+
+def _median_s(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s"
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "missed"

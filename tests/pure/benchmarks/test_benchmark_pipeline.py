@@ -1,0 +1,82 @@
+"""The pipeline's benchmark: its page says what was measured, and both sides of a comparison do the work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.pipeline import flushing, importing
+from benchmarks.pipeline.figures import Figures, measures
+from benchmarks.pipeline.flush_call import FlushCalls
+from benchmarks.pipeline.growth import GrowthPoint
+from benchmarks.pipeline.sides import Sides, in_turns
+from benchmarks.report.growth_plot import draw_growth
+from benchmarks.report.pipeline_page import COMPARISONS, render_pipeline
+from benchmarks.settings import SHOWN_GROWTH, SHOWN_PIPELINE
+from elanus.pipeline.flush import flush_task
+
+ROOT = Path(__file__).parents[3]
+POINTS = [GrowthPoint(100_000, 0.2, 500.0), GrowthPoint(5_000_000, 12.0, 501.0)]
+
+
+def found(plain_s: float, ours_s: float, flushed_s: float) -> Figures:
+    sides = Sides(10, 4, [plain_s, plain_s, 9.0], [ours_s, ours_s, 9.0])
+    jobs = {line.name: sides for line in COMPARISONS}
+    return Figures("1", "m", jobs, FlushCalls(10, 4, [flushed_s] * 3), 32, POINTS)
+
+
+def test_the_page_is_made_from_its_results() -> None:
+    shown = msgspec.json.decode((ROOT / SHOWN_PIPELINE).read_bytes(), type=Figures)
+    assert render_pipeline(shown) == (ROOT / SHOWN_PIPELINE).with_suffix(".md").read_text()
+
+
+def test_the_picture_is_drawn_from_the_same_results(tmp_path: Path) -> None:
+    shown = msgspec.json.decode((ROOT / SHOWN_PIPELINE).read_bytes(), type=Figures)
+    draw_growth(shown.growth, tmp_path / SHOWN_GROWTH.name)
+    words = re.compile(r"<text[^>]*>([^<]*)")
+    drawn = (tmp_path / SHOWN_GROWTH.name).read_text()
+    assert words.findall(drawn) == words.findall((ROOT / SHOWN_GROWTH).read_text())
+
+
+def test_a_page_has_a_line_for_every_job() -> None:
+    assert [line.name for line in COMPARISONS] == list(measures(threads=1))
+
+
+def test_a_met_target_is_told_from_a_missed_one() -> None:
+    met, missed = (render_pipeline(found(*times)) for times in ((1.0, 1.0, 1.5), (0.5, 1.0, 1.6)))
+    assert "**1.00 of the speed** (target at least 0.6: met)" in met
+    assert "**1.00 times as long** (target at most 1.15: met)" in met
+    assert "**1.50 s** after\nthe call (target 1.5 s: met)" in met
+    assert "**0.50 of the speed** (target at least 0.6: missed)" in missed
+    assert "**2.00 times as long** (target at most 1.15: missed)" in missed
+    assert "(target 1.5 s: missed)" in missed
+
+
+def test_growth_is_told_by_the_cost_of_a_row() -> None:
+    page = render_pipeline(found(1.0, 1.0, 1.0))
+    assert "took 2.40 µs a row, the smallest 2.00 µs:\n**1.20 times** as much a row for 50 times" in page
+
+
+def test_sides_take_turns_and_the_first_does_not_count() -> None:
+    calls: list[str] = []
+    sides = in_turns(
+        1, 1, 2, lambda number: calls.append(f"plain {number}"), lambda number: calls.append(f"ours {number}")
+    )
+    assert calls == ["plain 0", "ours 0", "plain 1", "ours 1", "plain 2", "ours 2"]
+    assert len(sides.plain_s) == len(sides.ours_s) == 2
+
+
+def test_every_range_of_a_measured_log_holds_all_rows(tmp_path: Path) -> None:
+    plans = flushing.write_log_ranges(tmp_path, flushing.make_rows(2000, 768), 3)
+    outcomes = [flush_task(replace(plan, attempt=f"{number}")) for number, plan in enumerate(plans)]
+    assert [file.rows for outcome in outcomes for file in outcome.files] == [2000] * 3
+
+
+def test_what_is_measured_runs(tmp_path: Path) -> None:
+    for measured, place in ((flushing, "flush"), (importing, "import")):
+        (tmp_path / place).mkdir()
+        sides = measured.measure(tmp_path / place, 300, 8, 1)
+        assert sides.speed > 0
