@@ -52,6 +52,7 @@ class Judge:
         self._stamps: set[Timestamp] = set()
         self._newest: dict[CollectionID, Timestamp] = {}
         self._dropped: set[CollectionID] = set()
+        self._leaving: set[PartitionID] = set()
         self._dropped_partitions: list[tuple[CollectionID, PartitionID]] = []
 
     def since(self, now: Timestamp) -> Since:
@@ -60,6 +61,13 @@ class Judge:
     def dropped(self, collection_id: CollectionID) -> None:
         """A client was told that the collection is gone."""
         self._dropped.add(collection_id)
+
+    def partition_leaves(self, partition_id: PartitionID) -> None:
+        """A client asks for its drop: from now on nobody can say whether a read still finds its rows."""
+        self._leaving.add(partition_id)
+
+    def _may_be_gone(self, contents: Contents, row: Row) -> bool:
+        return row.partition_id in self._leaving or contents.may_be_gone(row)
 
     def partition_dropped(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         """A client was told that the partition is gone; its rows are so when things have come to rest."""
@@ -146,7 +154,7 @@ class Judge:
     def check_count(self, cached: CachedCollection, read_ts: Timestamp, count: int) -> None:
         contents = self._truth.contents(cached.collection_id)
         alive = contents.alive(read_ts)
-        least = sum(not contents.may_be_gone(row) for row in alive)
+        least = sum(not self._may_be_gone(contents, row) for row in alive)
         if count < least:
             raise InvariantBroken("VIS1", f"{count} rows counted at {read_ts}, {least} are alive")
         if count > len(alive):
@@ -170,14 +178,24 @@ class Judge:
             twice = tuple(sorted({k for k in keys if list(keys).count(k) > 1}))
             raise InvariantBroken("VIS2", f"keys twice in the answer at {read_ts}: {twice}", twice)
         missing = [
-            k for k, rows in wanted.items() if k not in set(keys) and not all(map(contents.may_be_gone, rows))
+            k
+            for k, rows in wanted.items()
+            if k not in set(keys) and not all(self._may_be_gone(contents, row) for row in rows)
         ]
         if missing:
             raise InvariantBroken("VIS1", f"missing at {read_ts}: {sorted(missing)}", tuple(sorted(missing)))
         for number, key in enumerate(keys):
             value = None if values is None else values[number]
-            if not _is_right(contents, wanted.get(key, []), value):
+            if not self._is_right(contents, wanted.get(key, []), value):
                 raise _wrong(contents, key, value, read_ts)
+
+    def _is_right(self, contents: Contents, rows: list[Row], value: int | None) -> bool:
+        if not rows:
+            return False
+        newest = max(rows, key=lambda row: row.born)
+        if value is None or value == newest.value:
+            return True
+        return self._may_be_gone(contents, newest) and any(row.value == value for row in rows)
 
     def check_repeated(self, before: Answer, read_ts: Timestamp, rows: Sequence[tuple[int, int]]) -> None:
         """The same read at the same moment: the same rows, but for partitions dropped in between."""
@@ -187,19 +205,10 @@ class Judge:
         differ = sorted(
             key
             for key, _ in set(rows) ^ set(before.rows)
-            if not any(map(contents.may_be_gone, contents.of_key(key)))
+            if not any(self._may_be_gone(contents, row) for row in contents.of_key(key))
         )
         if differ or len(set(rows)) != len(rows):
             raise InvariantBroken("VIS3", f"read again at {read_ts}, other rows of {differ}", tuple(differ))
-
-
-def _is_right(contents: Contents, rows: list[Row], value: int | None) -> bool:
-    if not rows:
-        return False
-    newest = max(rows, key=lambda row: row.born)
-    if value is None or value == newest.value:
-        return True
-    return contents.may_be_gone(newest) and any(row.value == value for row in rows)
 
 
 def _wrong(contents: Contents, key: int, value: int | None, read_ts: Timestamp) -> InvariantBroken:

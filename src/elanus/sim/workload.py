@@ -290,6 +290,8 @@ class Client:
         """Drop a partition and make it anew. Who hears that it is not there has the same certainty."""
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
+        if PARTITION in cached.partitions:
+            self._judge.partition_leaves(cached.partitions[PARTITION])
         for _ in range(_ATTEMPTS):
             try:
                 await self._define("drop", lambda: root.drop_partition(DEFAULT_DATABASE, name, PARTITION))
