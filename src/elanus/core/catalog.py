@@ -49,7 +49,8 @@ class Collection:
     """``vchannels`` are index-aligned with the shards; their pchannels follow from their names.
 
     ``dropped`` is set when the drop has been decided: the collection is then invisible, its record
-    stays until its segments are marked dropped. ``starts``: where each vchannel begins.
+    stays until its segments are marked dropped. ``starts``: where each vchannel begins. ``leaving``:
+    partitions whose drop has been decided, and not yet told to everybody.
     """
 
     collection_id: CollectionID
@@ -64,6 +65,7 @@ class Collection:
     properties: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     dropped: Timestamp = NO_TIMESTAMP
+    leaving: tuple[PartitionID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,13 +179,21 @@ class Lifecycle(Definitions):
             dropped = next((p for p in found.partitions if p.name == partition), None)
             if dropped is None:
                 raise PartitionNotFound(f"partition not found[partition={partition}]")
-            kept = tuple(p for p in found.partitions if p is not dropped)
+            kept = replace(
+                found,
+                partitions=tuple(p for p in found.partitions if p is not dropped),
+                leaving=(*found.leaving, dropped.partition_id),
+            )
             with self._or_later():
-                await self._end_partition(replace(found, partitions=kept), dropped.partition_id)
+                await self._end_partition(kept, dropped.partition_id)
             await self._invalidate(found)
 
     async def _end_partition(self, kept: Collection, partition_id: PartitionID) -> None:
-        """Make ``kept`` the collection, which lacks the partition, and tell everybody."""
+        """Make ``kept`` the collection, which lacks the partition, and tell everybody.
+
+        The partition is ``leaving`` until that is done: a successor finishes it, even where no row of it is
+        known yet. A proxy that has not heard of the drop may still open a segment in it.
+        """
         async with self._announcer.barrier() as ts:
             await self._catalog.put(kept)
             await self._announcer.announce(
@@ -193,6 +201,8 @@ class Lifecycle(Definitions):
             )
         await self._peers.query.release(kept.collection_id, (partition_id,))
         await self._peers.data.drop_partition(kept.collection_id, partition_id)
+        gone = tuple(p for p in kept.leaving if p != partition_id)
+        await self._catalog.put(replace(kept, leaving=gone))
 
     # what was cut off
 
@@ -242,9 +252,10 @@ class Lifecycle(Definitions):
         await self._peers.data.watch_channels(collection)
         segments = await self._peers.data.segments(collection_id)
         held = {s.partition_id for s in segments if s.state is not SegmentState.DROPPED}
-        for partition_id in held - {p.partition_id for p in collection.partitions}:
+        leftover = held - {p.partition_id for p in collection.partitions}
+        for partition_id in sorted(leftover.union(collection.leaving)):
             _log.info("dropping a partition to the end", collection=collection_id, partition=partition_id)
-            await self._end_partition(collection, partition_id)
+            await self._end_partition(self._catalog.by_id(collection_id), partition_id)
 
 
 def _numbered(schema: CollectionSchema) -> CollectionSchema:

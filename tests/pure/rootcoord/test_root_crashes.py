@@ -172,7 +172,9 @@ def segment_in(collection: Collection, partition_id: PartitionID, state: Segment
     )
 
 
-async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end() -> None:
+@pytest.mark.parametrize("has_rows", [True, False])
+async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end(has_rows: bool) -> None:
+    """Also where no row of it is known: a proxy that has not heard of the drop may still write one."""
     bench, root = await started("c")
     await root.create_partition("default", "c", "p")
     made = await root.describe_collection("default", "c")
@@ -181,7 +183,7 @@ async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end() -> Non
     )
     for info in (
         segment_in(made, kept, SegmentState.FLUSHED),
-        segment_in(made, gone, SegmentState.FLUSHED),
+        *([segment_in(made, gone, SegmentState.FLUSHED)] if has_rows else []),
         segment_in(made, finished, SegmentState.DROPPED),
     ):
         bench.data.infos[info.segment_id] = info
@@ -197,6 +199,7 @@ async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end() -> Non
     assert {h.partition_id for h in bench.ddl(MsgKind.DROP_PARTITION)} == {gone}
     assert bench.data.calls.of("drop_partition") == [(made.collection_id, gone)]
     assert bench.query.calls.of("release") == [(made.collection_id, (gone,))]
+    assert root._catalog.by_id(made.collection_id).leaving == ()
     await root.stop()
 
 
