@@ -18,6 +18,7 @@ from elanus.sim.chance import Chance
 from elanus.sim.life import Life
 from elanus.sim.scenario import FaultKind
 from elanus.sim.trace import Trace
+from elanus.storage.port import CorruptObject, ObjectMissing
 
 Api = TypeVar("Api")
 T = TypeVar("T")
@@ -225,8 +226,8 @@ class Handle:
         await asyncio.sleep(after_s)
         try:
             await self._executed("a repeated call", work)
-        except ElanusError:
-            return  # nobody waits for the answer
+        except (ElanusError, ObjectMissing, CorruptObject):
+            return  # nobody waits for the answer; what it asks for may be long gone
 
     async def _current(self) -> tuple[object, Life]:
         try:
