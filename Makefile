@@ -47,6 +47,10 @@ pipeline: $(VENV)/.demo  ## Measure the pipeline's jobs, and write docs/pipeline
 	$(BIN)/python -m benchmarks pipeline
 	$(BIN)/python -m benchmarks render-pipeline > docs/pipeline-benchmarks.md
 
+.PHONY: day
+day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write docs/pipeline-day.md
+	$(BIN)/python -m benchmarks day
+
 .PHONY: sim
 sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
 	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)

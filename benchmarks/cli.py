@@ -18,6 +18,8 @@ from benchmarks.runner import run as run_plan
 from benchmarks.settings import (
     DEFAULT_DATA,
     NOTES,
+    SHOWN_DAY,
+    SHOWN_DAY_PICTURE,
     SHOWN_FRESHNESS,
     SHOWN_GROWTH,
     SHOWN_PIPELINE,
@@ -121,6 +123,26 @@ def render_pipeline(
 
     found = msgspec.json.decode(results.read_bytes(), type=Figures)
     typer.echo(pipeline_page.render_pipeline(found), nl=False)
+
+
+@app.command()
+def day(
+    page: Annotated[Path, typer.Option(help="page to write")] = SHOWN_DAY,
+    picture: Annotated[Path, typer.Option(help="SVG of disk use to write")] = SHOWN_DAY_PICTURE,
+) -> None:
+    """Live through a server's day in a minute; fails when the disk holds too much at its end."""
+    from benchmarks.pipeline.day import live
+    from benchmarks.report.day_page import render_day
+    from benchmarks.report.day_plot import draw_day
+
+    found = live()
+    draw_day(found, picture)
+    page.write_text(render_day(found, picture.name))
+    typer.echo(found.ledger)
+    typer.echo(f"wrote {page} and {picture}")
+    if not found.is_clean:
+        typer.echo(f"the disk holds {found.surplus:.0%} more than what lives", err=True)
+        raise typer.Exit(1)
 
 
 @app.command(name="kernels")

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ ROWS = 10_000
 START_DEADLINE_S = 180.0
 STOP_DEADLINE_S = 30.0
 _POLL_S = 0.05
+_NOTHING: Mapping[str, object] = {}
 
 
 class Round(msgspec.Struct, frozen=True, array_like=True):
@@ -107,9 +108,9 @@ def measure_proxies(proxies: int, turns: int) -> ProxyFigures:
 
 
 @contextmanager
-def serving(data: Path, proxies: int) -> Iterator[Announcement]:
-    """A server on free ports, its pipeline up; ended with the block."""
-    settings = {"proxy.port": 0, "metrics.port": 0, "proxy.count": proxies}
+def serving(data: Path, proxies: int, more: Mapping[str, object] = _NOTHING) -> Iterator[Announcement]:
+    """A server on free ports with these settings, its pipeline up; ended with the block."""
+    settings = {"proxy.port": 0, "metrics.port": 0, "proxy.count": proxies, **more}
     assignments = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "elanus", "serve", "--data-dir", str(data), *assignments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -20,6 +20,9 @@ SHOWN_FRESHNESS = Path("docs/freshness.json")
 #: The results that the pipeline's page is made from, and its picture.
 SHOWN_PIPELINE = Path("docs/pipeline-benchmarks.json")
 SHOWN_GROWTH = Path("docs/pipeline-growth.svg")
+#: The page of a day in the life of a server, and its picture.
+SHOWN_DAY = Path("docs/pipeline-day.md")
+SHOWN_DAY_PICTURE = Path("docs/pipeline-day.svg")
 
 
 @dataclass(frozen=True)

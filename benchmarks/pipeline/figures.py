@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.pipeline import flush_call, flushing, growth, importing, indexing
+from benchmarks.pipeline import compacting, flush_call, flushing, growth, importing, indexing
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
 from benchmarks.pipeline.sides import Sides
@@ -40,6 +40,7 @@ def measures(threads: int) -> dict[str, Callable[[Path], Sides]]:
         "flush": lambda directory: flushing.measure(directory, 40_000, 768, TURNS),
         "flush narrow": lambda directory: flushing.measure(directory, 200_000, 128, TURNS),
         "import": lambda directory: importing.measure(directory, 100_000, 256, TURNS),
+        "compaction": lambda directory: compacting.measure(directory, 200_000, 128, TURNS),
         "index build": lambda directory: indexing.measure(directory, 10_000, 128, threads, TURNS),
     }
 

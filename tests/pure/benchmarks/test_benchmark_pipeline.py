@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.pipeline import flushing, importing
+from benchmarks.pipeline import compacting, flushing, importing
 from benchmarks.pipeline.figures import Figures, measures
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
@@ -57,7 +57,8 @@ def test_a_met_target_is_told_from_a_missed_one() -> None:
 
 def test_growth_is_told_by_the_cost_of_a_row() -> None:
     page = render_pipeline(found(1.0, 1.0, 1.0))
-    assert "took 2.40 µs a row, the smallest 2.00 µs:\n**1.20 times** as much a row for 50 times" in page
+    assert "A row cost 2.00 µs in the smallest job, 2.40 µs in the largest, 2.40 µs\nin the dearest" in page
+    assert "**1.20 times** as much for 50 times as many rows" in page
 
 
 def test_sides_take_turns_and_the_first_does_not_count() -> None:
@@ -76,7 +77,7 @@ def test_every_range_of_a_measured_log_holds_all_rows(tmp_path: Path) -> None:
 
 
 def test_what_is_measured_runs(tmp_path: Path) -> None:
-    for measured, place in ((flushing, "flush"), (importing, "import")):
+    for measured, place in ((flushing, "flush"), (importing, "import"), (compacting, "compaction")):
         (tmp_path / place).mkdir()
         sides = measured.measure(tmp_path / place, 300, 8, 1)
         assert sides.speed > 0

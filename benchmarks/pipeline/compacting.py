@@ -1,16 +1,13 @@
-"""Compaction beside a plain pyarrow merge of the same files: same reading, same sorting, same writing.
+"""Compaction beside a plain pyarrow merge that reads, filters, sorts and writes in memory.
 
-``python benchmarks/compaction.py [ROWS] [DIM]``. Both run in turn, in this process, a few times; what counts
-is the ratio of their best times in one run. The plain merge holds everything in memory at once.
+Both merge the same five files of rows in no order of keys, leave out the tenth that a delta log deletes, sort
+by key and write one durable file with the same layout. The plain side holds everything in memory at once; the
+job does not.
 """
 
 from __future__ import annotations
 
-import resource
-import sys
-import tempfile
-import time
-from collections.abc import Callable
+import os
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.pipeline.sides import Sides, in_turns
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
@@ -36,34 +34,21 @@ from elanus.storage.objects import open_store
 from elanus.storage.parquet import rows_per_group, writer_options
 from elanus.storage.port import ObjectStore
 
-SEGMENTS, ROUNDS = 5, 3
+SEGMENTS = 5
 CID, PID, VCHANNEL = CollectionID(7), PartitionID(8), "v"
 
 
-def main(rows: int, dim: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        scratch = Path(directory)
-        store = open_store((scratch / "store").as_uri())
-        order = _order(store, scratch, rows, dim)
-        times_s: dict[str, list[float]] = {"plain pyarrow": [], "compaction": []}
-        for number in range(ROUNDS):
-            times_s["plain pyarrow"].append(
-                _timed(lambda n: _plain(order, scratch / "store", scratch / f"plain{n}"), number)
-            )
-            times_s["compaction"].append(
-                _timed(lambda n: merge_segments(order, store, scratch, f"a1-{n}"), number)
-            )
-    best_s = {name: min(found) for name, found in times_s.items()}
-    for name, seconds in best_s.items():
-        print(f"{name:14} {seconds:6.2f} s   {rows / seconds:10,.0f} rows/s")
-    print(f"ratio {best_s['compaction'] / best_s['plain pyarrow']:.2f}")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB")
-
-
-def _timed(work: Callable[[int], object], number: int) -> float:
-    began = time.perf_counter()
-    work(number)
-    return time.perf_counter() - began
+def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
+    """Take so many turns on files below the directory."""
+    store = open_store((directory / "store").as_uri())
+    order = _order(store, directory, rows, dim)
+    return in_turns(
+        rows,
+        dim,
+        turns,
+        lambda number: _plain(order, directory / "store", directory / f"plain-{number}"),
+        lambda number: merge_segments(order, store, directory, f"a1-{number}"),
+    )
 
 
 def _order(store: ObjectStore, scratch: Path, rows: int, dim: int) -> CompactionOrder:
@@ -123,7 +108,5 @@ def _plain(order: CompactionOrder, root: Path, target: Path) -> None:
     table = table.filter(pc.invert(deleted)).sort_by(keys)
     group_rows = rows_per_group(order.schema.row_bytes_estimate)
     pq.write_table(table, target, row_group_size=group_rows, **writer_options(table.schema))
-
-
-if __name__ == "__main__":
-    main(*(int(text) for text in (*sys.argv[1:], *("200000", "128")[len(sys.argv) - 1 :])))
+    with target.open("rb") as written:
+        os.fsync(written.fileno())
