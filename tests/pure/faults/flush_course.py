@@ -14,6 +14,7 @@ from fakes import (
     CID,
     DEFAULT,
     FakeIndexCoord,
+    FakeNodes,
     FakeProxy,
     FakeQueryCoord,
     FakeRoot,
@@ -170,7 +171,7 @@ class Course:
             self._log,
             clock,
             self._root,  # type: ignore[arg-type]
-            {NodeID(1): FakeProxy()},
+            FakeNodes({NodeID(1): FakeProxy()}),
             lambda address: self._nodes[address],
             GcPorts(FakeIndexCoord(), FakeQueryCoord(), lambda address: None, inline),  # type: ignore[arg-type,return-value]
             DataPolicy(
