@@ -17,7 +17,7 @@ from elanus.core.ids import CollectionID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
-from elanus.rpc.connector import CollectionSnapshot
+from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot
 from elanus.rpc.datacoord import SegmentOutput
 from elanus.storage.manifests import read_manifest, write_manifest
 from elanus.storage.paths import MANIFESTS, snapshot_path
@@ -133,7 +133,7 @@ class Manifests:
 
     async def snapshot(self, path: str) -> CollectionSnapshot:
         """Raises `ObjectMissing`, `CorruptObject`."""
-        found: CollectionSnapshot = await self._offload(read_snapshot, self._store, path, CollectionSnapshot)
+        found: CollectionSnapshot = await self._offload(read_snapshot, self._store, path, SNAPSHOTS)
         return found
 
     async def forget_snapshot(self, path: str) -> None:

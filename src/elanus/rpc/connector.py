@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
@@ -37,6 +39,9 @@ class CollectionSnapshot:
         stats = {path for manifest in self.segments for path in manifest.stats_logs}
         deletes = {log.file.path for logs in self.delta_logs.values() for log in logs}
         return frozenset(inserts | stats | deletes)
+
+
+SNAPSHOTS = msgspec.json.Decoder(CollectionSnapshot)
 
 
 @dataclass(frozen=True, slots=True)

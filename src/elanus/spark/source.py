@@ -41,7 +41,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.schema import CollectionSchema
 from elanus.expr import compile_filter
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.connector import CollectionSnapshot, ConnectorApi, SnapshotLease
+from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
 from elanus.spark.options import ReadOptions, parse_options
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.storage.objects import open_store
@@ -180,7 +180,7 @@ def _take_snapshot(options: ReadOptions) -> SnapshotLease:
 def _read(options: ReadOptions, lease: SnapshotLease) -> CollectionSnapshot:
     store = open_store(_store_url(options, lease))
     try:
-        return read_snapshot(store, lease.path, CollectionSnapshot)
+        return read_snapshot(store, lease.path, SNAPSHOTS)
     except ObjectMissing as error:
         raise InvalidParameter(
             f"no snapshot {lease.path} in {store.url}: its lease has ended, or the server's object store is "

@@ -17,6 +17,11 @@ class _Document(msgspec.Struct, frozen=True):
     manifest: SegmentManifest
 
 
+# Made at import: two threads that first decode a dataclass at the same moment end the process, because
+# msgspec shows what it knows of the class before that is complete.
+_documents = msgspec.json.Decoder(_Document)
+
+
 def write_manifest(store: ObjectStore, manifest: SegmentManifest, name: str) -> str:
     """Write a manifest under a name never used before; returns its path. Raises `ObjectExists`."""
     path = manifest_path(manifest.collection_id, manifest.segment_id, name)
@@ -27,7 +32,7 @@ def write_manifest(store: ObjectStore, manifest: SegmentManifest, name: str) -> 
 def read_manifest(store: ObjectStore, path: str) -> SegmentManifest:
     """Raises `ObjectMissing`, and `CorruptObject` for anything that is not a manifest of this format."""
     try:
-        document = msgspec.json.decode(store.get(path), type=_Document)
+        document = _documents.decode(store.get(path))
     except ValueError as error:  # msgspec's errors are ValueErrors too
         raise CorruptObject(f"{path} is not a manifest: {error}") from error
     if document.format_version != FORMAT_VERSION:

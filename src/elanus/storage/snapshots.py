@@ -17,8 +17,11 @@ def write_snapshot(store: ObjectStore, path: str, snapshot: object) -> None:
     store.put(path, msgspec.json.encode({"format_version": FORMAT_VERSION, "snapshot": snapshot}))
 
 
-def read_snapshot(store: ObjectStore, path: str, of: type[T]) -> T:
-    """Raises `ObjectMissing`, and `CorruptObject` for anything that is not a snapshot of this format."""
+def read_snapshot(store: ObjectStore, path: str, snapshots: msgspec.json.Decoder[T]) -> T:
+    """``snapshots`` decodes it; it is made at import (see `elanus.storage.manifests`).
+
+    Raises `ObjectMissing`, and `CorruptObject` for anything that is not a snapshot of this format.
+    """
     try:
         document = msgspec.json.decode(store.get(path), type=dict[str, msgspec.Raw])
         version = msgspec.json.decode(document["format_version"], type=int)
@@ -27,6 +30,6 @@ def read_snapshot(store: ObjectStore, path: str, of: type[T]) -> T:
                 f"{path} has format version {version}, this release reads {FORMAT_VERSION}: "
                 "install the server's release of elanus"
             )
-        return msgspec.json.decode(document["snapshot"], type=of)
+        return snapshots.decode(document["snapshot"])
     except (ValueError, KeyError) as error:  # msgspec's errors are ValueErrors too
         raise CorruptObject(f"{path} is not a snapshot: {error}") from error

@@ -32,6 +32,9 @@ class _Document(msgspec.Struct, frozen=True):
     bloom: bytes
 
 
+_documents = msgspec.json.Decoder(_Document)  # at import, see `elanus.storage.manifests`
+
+
 @dataclass(frozen=True, slots=True)
 class KeyStats:
     """Rows, smallest and largest primary key (inclusive), and the keys' Bloom filter."""
@@ -83,7 +86,7 @@ def read_stats_logs(store: ObjectStore, paths: Sequence[str]) -> list[KeyStats]:
 
 def _read(store: ObjectStore, path: str) -> KeyStats:
     try:
-        document = msgspec.json.decode(store.get(path), type=_Document)
+        document = _documents.decode(store.get(path))
         bloom = BloomFilter.from_bytes(document.bloom)
     except ValueError as error:  # msgspec's errors are ValueErrors too
         raise CorruptObject(f"{path} is not a stats log: {error}") from error

@@ -15,7 +15,7 @@ from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.coord import DataCoord
-from elanus.rpc.connector import CollectionSnapshot, SnapshotLease
+from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.storage.snapshots import read_snapshot
 
 HOUR_MS = 3_600_000
@@ -36,7 +36,7 @@ async def taken(bench: Bench, *partitions: int, lease_ms: int = HOUR_MS) -> Snap
 
 def content(bench: Bench, lease: SnapshotLease) -> CollectionSnapshot:
     assert lease.store_url == bench.store.url
-    return read_snapshot(bench.store, lease.path, CollectionSnapshot)
+    return read_snapshot(bench.store, lease.path, SNAPSHOTS)
 
 
 def pinned(coord: DataCoord):  # type: ignore[no-untyped-def]
