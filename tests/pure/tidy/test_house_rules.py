@@ -131,3 +131,9 @@ def test_scripts_can_be_run() -> None:
         with path.open("rb") as file:
             is_script = file.read(2) == b"#!"
         assert not is_script or path.stat().st_mode & 0o100, f"{shown(path)} begins with #! and cannot be run"
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Test directories are no packages: pytest takes two modules of one name for the same."""
+    names = [f.name for f in PYTHON_FILES if (ROOT / "tests") in f.parents and f.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
