@@ -168,7 +168,7 @@ def _() -> None:
         made.flush()
         made.compact()
         made.wait_for_compaction_completed(timeout=60)
-        assert made.get_compaction_state().completed_plan_no == 1
+        assert made.get_compaction_state().completed == 1
         (plan,) = made.get_compaction_plans().plans
         assert len(plan.sources) == 2
         assert made.num_entities == 200
