@@ -124,6 +124,14 @@ def test_a_failed_import_tells_why(connector: FakeConnector, address: str, file:
         run(address, file, collection="nothing")
 
 
+@pytest.fixture(autouse=True)
+def the_usual_interrupt() -> Iterator[None]:
+    """Ctrl-C as a program of its own has it: a Spark session in this process leaves a handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted(connector: FakeConnector) -> threading.Thread:
     """Ctrl-C as soon as the import is seen to run."""
 
