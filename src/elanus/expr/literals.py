@@ -60,13 +60,23 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def literal_list(text: str) -> list[Scalar]:
-    """The values of a list of plain literals, brackets included. Raises `ValueError` as `string` does."""
+    """The values of a list of plain literals, brackets included.
+
+    Raises `ValueError` as `string` does, and where something else stands between two literals: the regular
+    expressions of Python before 3.11.5 take ``[1,,]`` for such a list.
+    """
     plain_quotes = '"' not in text and "\\" not in text
     try:
         decoded: list[Scalar] = msgspec.json.decode(text.replace("'", '"') if plain_quotes else text)
         return decoded
     except msgspec.DecodeError:  # True, +1, .5, 017, escapes, a last comma …
-        return [_element(found.group()) for found in _ELEMENT.finditer(text)]
+        found = list(_ELEMENT.finditer(text))
+        ends = [1, *(element.end() for element in found)]
+        starts = [*(element.start() for element in found), len(text) - 1]
+        gaps = [text[end:start].strip() for end, start in zip(ends, starts, strict=True)]
+        if gaps[0] or gaps[-1] not in ("", ",") or any(gap != "," for gap in gaps[1:-1]):
+            raise ValueError("a list of literals has one comma between two of them") from None
+        return [_element(element.group()) for element in found]
 
 
 def element_position(text: str, index: int) -> int:

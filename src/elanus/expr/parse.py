@@ -129,7 +129,7 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
         try:
             return syntax.LiteralList(_start(token), _end(token), literals.literal_list(str(token)))
         except ValueError:
-            raise _BadLiteral(token, "one of its numbers or escapes has no value") from None
+            raise _BadLiteral(token, "a number or an escape has no value, or a comma no neighbour") from None
 
     def listing(self, opening: Token, *rest: syntax.Node | Token) -> syntax.Node:
         return syntax.Listing(_start(opening), _end(rest[-1]), _nodes(rest))

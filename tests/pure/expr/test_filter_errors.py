@@ -221,4 +221,6 @@ def test_only_lists_of_plain_literals_may_be_long() -> None:
     assert len(keys) > limits.FILTER_UNLISTED_MAX_CHARS
     assert compile_filter(f"id in [{keys}] and not id in [{keys}]", PLAIN) is not None
     for spoiled in (f"id in [{keys},x]", f"id in [{keys}", f"id in [{keys},,]"):
-        assert "outside of lists of plain literals, more than" in refused(spoiled).message
+        message = refused(spoiled).message
+        # Python before 3.11.5 takes two commas for one, until the list is decoded
+        assert "outside of lists of plain literals, more than" in message or "comma no neighbour" in message

@@ -413,7 +413,12 @@ BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
     Bug("one proxy is enough", one_proxy_is_enough, frozenset({"TT2"})),
-    Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "VIS2", "VIS4", "DEL1", "SEG1"})),
+    Bug(
+        "late rule dropped",
+        late_rule_dropped,
+        frozenset({"VIS1", "VIS2", "VIS4", "DEL1", "SEG1"}),
+        first_seed=27,
+    ),
     Bug(
         "range committed twice", range_committed_twice, frozenset({"SEG1", "CKPT1", "VIS2", "SEG2", "LIVE1"})
     ),
@@ -423,7 +428,7 @@ BUGS = (
     Bug("delta logs not read", delta_logs_not_read, frozenset({"DEL1", "VIS2"})),
     Bug("deletes reach growing rows only", deletes_reach_growing_rows_only, frozenset({"DEL1", "VIS2"})),
     Bug("delete concerns its own upsert", delete_concerns_its_own_upsert, frozenset({"DEL2", "VIS1"})),
-    Bug("quota kept on flush", quota_kept_on_flush, frozenset({"SEG3", "LIVE1", "SEG1"})),
+    Bug("quota kept on flush", quota_kept_on_flush, frozenset({"SEG3", "LIVE1", "SEG1", "VIS1", "VIS4"})),
     Bug(
         "checkpoint past waiting messages",
         checkpoint_past_waiting_messages,
