@@ -16,6 +16,7 @@ from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class SnapshotApi(Protocol):
         """
         ...
 
+    @repeatable
     async def release_snapshot(self, snapshot_id: int) -> None:
         """The files need not stay any longer. Releasing what is gone is no error."""
         ...
@@ -86,8 +88,10 @@ class ConnectorApi(Protocol):
         """Raises `CollectionNotFound`, `PartitionNotFound`, and what `SnapshotApi.take_snapshot` does."""
         ...
 
+    @repeatable
     async def release(self, snapshot_id: int) -> None: ...
 
+    @repeatable
     async def import_directory(self) -> str:
         """The URL of the directory or store that files are imported from."""
         ...
@@ -98,7 +102,9 @@ class ConnectorApi(Protocol):
         """``partition`` "": the default one. Raises as `elanus.proxy.api.Front.start_import` does."""
         ...
 
+    @repeatable
     async def import_task(self, task_id: TaskID) -> ImportTask: ...
+    @repeatable
     async def cancel_import(self, task_id: TaskID) -> None:
         """Raises `InvalidParameter` for a task that has committed."""
         ...

@@ -16,6 +16,7 @@ from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManif
 from elanus.core.timestamps import Timestamp
 from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,27 +150,34 @@ class CompactionCommit:
 
 
 class DataCoordApi(Protocol):
+    @repeatable
     async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]: ...
+    @repeatable
     async def watch_channels(self, collection: Collection) -> None:
         """A collection was created: its vchannels exist from their starts on."""
         ...
 
+    @repeatable
     async def holds_channels(self, collection_id: CollectionID) -> bool:
         """Whether the drop message of any vchannel of the collection has still to be read."""
         ...
 
+    @repeatable
     async def drop_collection(self, collection_id: CollectionID) -> None:
         """Refuse quota and flushes for it from now on; the data node reports its channels dropped."""
         ...
 
+    @repeatable
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         """Marks the partition's segments dropped."""
         ...
 
+    @repeatable
     async def flush(self, collection_id: CollectionID) -> FlushOutcome:
         """Seals all growing segments of the collection and returns; flushing follows (seed 1)."""
         ...
 
+    @repeatable
     async def flush_finished(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
     ) -> bool:
@@ -179,14 +187,17 @@ class DataCoordApi(Protocol):
         """
         ...
 
+    @repeatable
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         """All segments of a collection; of all collections when it is 0. ``rows`` includes unflushed ones."""
         ...
 
+    @repeatable
     async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
         """Those that exist, in any order."""
         ...
 
+    @repeatable
     async def recovery_info(
         self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
     ) -> RecoveryInfo:
@@ -200,20 +211,25 @@ class DataCoordApi(Protocol):
         """
         ...
 
+    @repeatable
     async def compaction_plans(self, trigger_id: int) -> tuple[CompactionPlan, ...]:
         """The plans made at once, as they stand; none when the id is unknown or long over."""
         ...
 
+    @repeatable
     async def wait_change(self, since: int, timeout_s: float) -> int:
         """Returns the change counter as soon as it is larger than ``since``, or after the timeout."""
         ...
 
+    @repeatable
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
         """Own all vchannels from now on. Ids of nodes grow with the time of their start: raises
         `NodeReplaced` for one older than the node that is registered."""
         ...
 
+    @repeatable
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None: ...
+    @repeatable
     async def open_attempts(self, epoch: int, count: int) -> int:
         """The first of ``count`` consecutive numbers for tries of jobs that are about to write files.
 
@@ -226,18 +242,22 @@ class DataCoordApi(Protocol):
         should be. However it is answered, the attempt has ended."""
         ...
 
+    @repeatable
     async def collect_garbage(self, delete: bool) -> None:
         """Begin a round of garbage collection, after the one that runs; without ``delete`` one that only
         tells what would go. Returns at once, `gc_status` tells how it goes."""
         ...
 
+    @repeatable
     async def gc_status(self) -> GcStatus: ...
     async def commit_compaction(self, commit: CompactionCommit) -> None:
         """Put the output in its inputs' place. Raises `CommitRefused` when the epoch, the plan or an input is
         not what it should be, or it is too late."""
         ...
 
+    @repeatable
     async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None: ...
+    @repeatable
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         """The data node has read the drop message: the vchannel and its segments are marked dropped."""
         ...
@@ -249,14 +269,17 @@ class DataCoordApi(Protocol):
         """
         ...
 
+    @repeatable
     async def import_task(self, task_id: TaskID) -> ImportTask:
         """Raises `InvalidParameter` for one that is not known, or was forgotten."""
         ...
 
+    @repeatable
     async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
         """Those of a collection, or of all when it is 0; oldest first."""
         ...
 
+    @repeatable
     async def cancel_import(self, task_id: TaskID) -> None:
         """Ends a task that has not committed. Raises `InvalidParameter` for one that has."""
         ...

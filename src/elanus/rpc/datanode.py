@@ -15,6 +15,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.rpc.datacoord import ChannelAssignment
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,12 @@ class CompactionOrder:
 
 
 class DataNodeApi(Protocol):
+    @repeatable
     async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
         """Own these vchannels as well, from their checkpoints on."""
         ...
 
+    @repeatable
     async def flush_segments(
         self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
     ) -> None:
@@ -66,12 +69,14 @@ class DataNodeApi(Protocol):
         """
         ...
 
+    @repeatable
     async def compact(self, epoch: int, order: CompactionOrder) -> None:
         """Returns when the order is noted; datacoord hears of the result through `commit_compaction` or
         `compaction_failed`. A later attempt of a plan ends the one before. Raises `NotReady` when the node
         has not heard that it is registered under the epoch."""
         ...
 
+    @repeatable
     async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
         """Nobody wants their results any more."""
         ...

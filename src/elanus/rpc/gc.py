@@ -9,6 +9,7 @@ from typing import Protocol
 
 from elanus.core.gc import SweepRules, Verdict
 from elanus.core.ids import BuildID, SegmentID
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class GcStatus:
 class SweeperApi(Protocol):
     """What datacoord asks of the process that has Spark."""
 
+    @repeatable
     async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
         """Runs as a job; returns at its end. May be asked again: what is gone stays gone.
 

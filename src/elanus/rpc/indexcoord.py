@@ -12,6 +12,7 @@ from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile
 from elanus.rpc.gc import IndexReferences
+from elanus.rpc.repeat import repeatable
 
 
 class BuildState(StrEnum):
@@ -44,25 +45,34 @@ class IndexCoordApi(Protocol):
         """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise."""
         ...
 
+    @repeatable
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None: ...
+    @repeatable
     async def drop_collection(self, collection_id: CollectionID) -> None: ...
+    @repeatable
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]: ...
+    @repeatable
     async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]: ...
+    @repeatable
     async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
         """Finished builds of indexes that are not dropped."""
         ...
 
+    @repeatable
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
     ) -> tuple[SegmentID, ...]:
         """Of these segments, those that still wait for an index of the collection."""
         ...
 
+    @repeatable
     async def index_references(self) -> IndexReferences:
         """Every index file in use, and which builds may still bring one: one moment of the metadata."""
         ...
 
+    @repeatable
     async def wait_change(self, since: int, timeout_s: float) -> int: ...
+    @repeatable
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
         """Said again and again by a node that is up, so that a new coordinator learns of it."""
         ...

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from elanus.core.jobs import JobEntry
+from elanus.rpc.repeat import repeatable
 
 
 class JobLedgerApi(Protocol):
+    @repeatable
     async def report_jobs(self, owner: str, address: str, entries: tuple[JobEntry, ...]) -> None:
         """The owner is alive, and these of its jobs changed. May be said twice, and without entries.
 
@@ -21,10 +23,12 @@ class JobLedgerApi(Protocol):
         """
         ...
 
+    @repeatable
     async def jobs(self) -> tuple[JobEntry, ...]:
         """Every job the ledger knows, in the order in which they were ordered."""
         ...
 
+    @repeatable
     async def job(self, job_id: str) -> JobEntry:
         """Raises `JobNotFound`."""
         ...

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from elanus.rpc.repeat import repeatable
+
 
 class PipelineApi(Protocol):
+    @repeatable
     async def ping(self) -> None:
         """Answers while the process takes orders."""
         ...

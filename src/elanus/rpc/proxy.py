@@ -6,22 +6,27 @@ from typing import Protocol
 
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp
+from elanus.rpc.repeat import repeatable
 from elanus.rpc.rootcoord import TickReport
 
 
 class ProxyApi(Protocol):
+    @repeatable
     async def invalidate_collection(self, collection_id: CollectionID) -> None:
         """Forget what is cached of a collection, under every name it was looked up by."""
         ...
 
+    @repeatable
     async def invalidate_everything(self) -> None:
         """Forget what is cached of all collections: a new coordinator cannot know who was told what."""
         ...
 
+    @repeatable
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         """The collection's query channels are closed, or others now: ask querycoord before the next read."""
         ...
 
+    @repeatable
     async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
         """Forget all segment quota of a collection; later writes ask anew.
 
@@ -30,6 +35,7 @@ class ProxyApi(Protocol):
         """
         ...
 
+    @repeatable
     async def report_tick(self) -> TickReport:
         """A fresh report, now."""
         ...

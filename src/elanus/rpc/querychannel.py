@@ -21,6 +21,7 @@ import msgspec
 
 from elanus.core.errors import Internal
 from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.rpc.repeat import repeatable
 
 PAYLOAD_MAX_BYTES = 256 * 1024
 
@@ -169,10 +170,12 @@ class QueryChannels(Protocol):
 class ReadPayloads(Protocol):
     """What a proxy offers query nodes beside the channels, for payloads that are too large for those."""
 
+    @repeatable
     async def fetch_read(self, request_id: int) -> bytes:
         """The ``read`` of a request. Raises `Unavailable` when the proxy has given it up."""
         ...
 
+    @repeatable
     async def give_answer(self, request_id: int, node_id: NodeID, answer: bytes) -> None:
         """Given before the `DqResult` is published. Of a request that was given up nothing is kept."""
         ...

@@ -8,6 +8,7 @@ from typing import Protocol
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.querynode import SegmentServing
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class LoadStatus:
 
 
 class QueryCoordApi(Protocol):
+    @repeatable
     async def load(
         self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
     ) -> None:
@@ -30,17 +32,22 @@ class QueryCoordApi(Protocol):
         """
         ...
 
+    @repeatable
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None: ...
+    @repeatable
     async def loads(self) -> tuple[LoadStatus, ...]:
         """Everything that is loaded or loading."""
         ...
 
+    @repeatable
     async def held_segments(self) -> tuple[SegmentID, ...]:
         """Sealed segments that some query node may still read files of. Raises `Unavailable` when not every
         node can be asked."""
         ...
 
+    @repeatable
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]: ...
+    @repeatable
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
         """The channels of the replicas that can be read. Raises `CollectionNotLoaded`."""
         ...

@@ -22,6 +22,7 @@ from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter
 from elanus.rpc.querychannel import QueryChannelInfo
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +168,19 @@ class QueryNodeStatus:
 class QueryNodeApi(Protocol):
     """Control. Every call may be repeated: doing again what is done already changes nothing."""
 
+    @repeatable
     async def load_collection(self, request: LoadCollection) -> None: ...
+    @repeatable
     async def watch_vchannel(self, request: WatchVchannel) -> None:
         """Returns when the vchannel is followed, and has caught up with what the collection serves."""
         ...
 
+    @repeatable
     async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
         """Stop following a vchannel. Raises `NotReady` while it is led here, or segments need its deletes."""
         ...
 
+    @repeatable
     async def load_segment(self, request: LoadSegment) -> None:
         """Returns when the segment is ready. A segment that is ready already, with the same files and
         indexes, is left alone; with others it is loaded beside the copy that serves.
@@ -185,6 +190,7 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @repeatable
     async def announce(self, change: SealedSegmentsChange) -> None:
         """Switch versions, in one step. Raises, before anything changed, `SegmentNotFound` when a segment
         of ``online`` is not ready here, and `NotReady` when a vchannel of ``leads`` is not followed with
@@ -192,10 +198,12 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @repeatable
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
         """No segment will be loaded from an older checkpoint any more: older buffered deletes may go."""
         ...
 
+    @repeatable
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
         """Serve exactly these partitions from now on; data of others is released.
 
@@ -205,6 +213,7 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @repeatable
     async def add_query_channel(self, info: QueryChannelInfo) -> None:
         """Answer reads on the channel, under the version it is given with and those that follow on it.
 
@@ -213,7 +222,9 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @repeatable
     async def release_collection(self, collection_id: CollectionID) -> None: ...
+    @repeatable
     async def status(self) -> QueryNodeStatus: ...
 
 

@@ -11,6 +11,7 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
+from elanus.rpc.repeat import repeatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,17 @@ class NewCollection:
 
 
 class RootCoordApi(Protocol):
+    @repeatable
     async def alloc_timestamp(self, count: int) -> Timestamp:
         """The first of ``count`` consecutive timestamps, all larger than any handed out before."""
         ...
 
+    @repeatable
     async def alloc_ids(self, count: int) -> int:
         """The first of ``count`` consecutive ids, unique over the life of the system."""
         ...
 
+    @repeatable
     async def update_channel_time_tick(self, report: TickReport) -> None:
         """Once a proxy's first report is accepted, no tick passes what it has not reported as finished.
 
@@ -51,11 +55,13 @@ class RootCoordApi(Protocol):
         """
         ...
 
+    @repeatable
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """Collect the proxies' reports at once and write ticks, until those of the pchannels in use reach
         ``at_least``. Bounded by the caller: an unfinished older write keeps it waiting."""
         ...
 
+    @repeatable
     async def ticks(self) -> Mapping[str, Timestamp]:
         """The last tick written to each pchannel in use."""
         ...
@@ -65,6 +71,7 @@ class RootCoordApi(Protocol):
     async def alter_database(
         self, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None: ...
+    @repeatable
     async def list_databases(self) -> tuple[Database, ...]: ...
 
     async def create_collection(self, request: NewCollection) -> Collection: ...
@@ -75,11 +82,14 @@ class RootCoordApi(Protocol):
         that has been made under the name since. Raises `CollectionNotFound`."""
         ...
 
+    @repeatable
     async def describe_collection(self, database: str, name: str) -> Collection:
         """By name or alias. Raises `CollectionNotFound`, `DatabaseNotFound`."""
         ...
 
+    @repeatable
     async def collection_by_id(self, collection_id: CollectionID) -> Collection: ...
+    @repeatable
     async def list_collections(self, database: str) -> tuple[Collection, ...]:
         """Of one database; of all when it is empty."""
         ...

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
-import pkgutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,9 +11,9 @@ from typing import Any, Protocol, get_type_hints
 
 import msgspec
 import pytest
+from role_interfaces import INTERFACES
 from type_samples import sample
 
-import elanus.rpc
 from elanus.core.errors import (
     DeadlineExceeded,
     ElanusError,
@@ -31,18 +29,6 @@ from elanus.rpc.datanode import DataNodeApi, FlushReason
 WHY = FlushReason("flush")
 
 
-def interfaces() -> dict[str, type[Any]]:
-    modules = (
-        importlib.import_module(f"elanus.rpc.{m.name}") for m in pkgutil.iter_modules(elanus.rpc.__path__)
-    )
-    return {
-        name: kind
-        for module in modules
-        for name, kind in vars(module).items()
-        if name.endswith("Api") and inspect.isclass(kind)
-    }
-
-
 def methods(api: type[Any]) -> dict[str, dict[str, Any]]:
     return {
         name: get_type_hints(function)
@@ -50,7 +36,6 @@ def methods(api: type[Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-INTERFACES = interfaces()
 EVERY_METHOD = [(api, method) for api in INTERFACES for method in methods(INTERFACES[api])]
 
 

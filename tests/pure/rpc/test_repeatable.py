@@ -1,0 +1,54 @@
+"""Which calls may be sent again: every method of every interface has been thought about."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from role_interfaces import INTERFACES
+
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.repeat import is_repeatable
+
+SENT_ONCE = {
+    "RootCoordApi": {
+        "create_database", "drop_database", "alter_database",
+        "create_collection", "drop_collection", "rename_collection", "alter_collection",
+        "create_partition", "drop_partition",
+        "create_alias", "drop_alias", "alter_alias",
+    },
+    "DataCoordApi": {"compact", "commit_range", "commit_compaction", "start_import"},
+    "IndexCoordApi": {"create_index"},
+    "QueryCoordApi": {"load_balance"},
+    "ImportNodeApi": {"import_files"},
+    "IndexNodeApi": {"build_index"},
+    "PipelineApi": {"cancel_job"},
+    "JobLedgerApi": {"cancel_job"},
+    "SnapshotApi": {"take_snapshot"},
+    "ConnectorApi": {"snapshot", "start_import"},
+}  # fmt: skip
+"""All that a client must not send again by itself. A new method stands here until somebody marks it."""
+
+
+def methods(api: type[Any]) -> set[str]:
+    return {name for name, _ in inspect.getmembers(api, inspect.iscoroutinefunction)}
+
+
+@pytest.mark.parametrize("api", sorted(INTERFACES))
+def test_the_methods_that_are_not_repeatable_are_these(api: str) -> None:
+    interface = INTERFACES[api]
+    assert {m for m in methods(interface) if not is_repeatable(interface, m)} == SENT_ONCE.get(api, set())
+
+
+def test_a_method_that_the_interface_lacks_is_an_error() -> None:
+    with pytest.raises(AttributeError):
+        is_repeatable(DataCoordApi, "polish")
+
+
+def test_an_interface_that_inherits_keeps_the_marks() -> None:
+    class Wider(DataCoordApi):
+        async def polish(self) -> None: ...
+
+    assert is_repeatable(Wider, "segments")
+    assert not is_repeatable(Wider, "polish")
