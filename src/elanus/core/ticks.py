@@ -8,6 +8,7 @@ minimum over them as a tick (`TickBarrier`). Its own DDL takes part like a proxy
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from elanus.core.ids import NodeID
@@ -15,22 +16,25 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before
 
 
 class UnfinishedWrites:
-    """Timestamps of the writes a proxy has stamped and not finished, by pchannel.
+    """Timestamps of the writes a proxy has begun and not finished, by pchannel.
 
-    A write is added in the same step that stamps it; that atomicity is the caller's duty.
+    A write is added before anybody can have its stamp, with a timestamp not above it; that is the caller's
+    duty. Several writes may wait for their stamps under the same one.
     """
 
     def __init__(self) -> None:
-        self._by_pchannel: dict[str, set[Timestamp]] = {}
+        self._by_pchannel: dict[str, Counter[Timestamp]] = {}
 
     def add(self, ts: Timestamp, pchannels: Iterable[str]) -> None:
         for pchannel in pchannels:
-            self._by_pchannel.setdefault(pchannel, set()).add(ts)
+            self._by_pchannel.setdefault(pchannel, Counter())[ts] += 1
 
     def remove(self, ts: Timestamp, pchannels: Iterable[str]) -> None:
         for pchannel in pchannels:
             pending = self._by_pchannel[pchannel]
-            pending.discard(ts)
+            pending[ts] -= 1
+            if not pending[ts]:
+                del pending[ts]
             if not pending:
                 del self._by_pchannel[pchannel]
 

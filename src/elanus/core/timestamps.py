@@ -35,6 +35,11 @@ def logical(ts: Timestamp) -> int:
     return ts & LOGICAL_MASK
 
 
+def after(ts: Timestamp) -> Timestamp:
+    """The smallest timestamp above."""
+    return Timestamp(ts + 1)
+
+
 def before(ts: Timestamp) -> Timestamp:
     """The largest timestamp strictly below ``ts``."""
     return Timestamp(ts - 1)

@@ -27,6 +27,7 @@ from elanus.proxy.measures import Measures
 from elanus.proxy.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.reads import Nodes, Reader
 from elanus.proxy.segments import SegmentAssigner
+from elanus.proxy.stamps import Stamps
 from elanus.proxy.writes import LogWriter, Offload
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
@@ -69,7 +70,6 @@ class Proxy:
 
     ``lease``: what it does counts as long as that holds. When it is lost, the proxy is stopped, and another
     takes its place under a new id.
-    ``stamp`` allocates a fresh timestamp at once, from any thread.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Proxy:
         coordinators: Coordinators,
         nodes: Nodes,
         log: Log,
-        stamp: Callable[[], Timestamp],
+        stamps: Stamps,
         offload: Offload,
         policy: ProxyPolicy,
         measures: Measures,
@@ -86,14 +86,16 @@ class Proxy:
         self.node_id = lease.node_id
         self._lease = lease
         self.coordinators = coordinators
-        self.stamp = stamp
+        self.stamp = stamps.now
+        """A fresh timestamp, for gRPC threads."""
+        self._stamps = stamps
         self.measures = measures
         self._nodes = nodes
         self._policy = policy
         self._loop = asyncio.get_running_loop()
         self.cache = MetaCache(coordinators.root, coordinators.index)
-        self.dd_queue = DdQueue(stamp, policy.tasks_max)
-        self.dm_queue = DmQueue(stamp, policy.tasks_max)
+        self.dd_queue = DdQueue(stamps, policy.tasks_max)
+        self.dm_queue = DmQueue(stamps, policy.tasks_max)
         self.dq_queue = DqQueue(policy.tasks_max)
         self._assigner = SegmentAssigner(coordinators.data, policy.quota_rows)
         self.writer = LogWriter(log, self.dm_queue, self._assigner, offload, lease)
@@ -101,7 +103,7 @@ class Proxy:
         self.reader = Reader(
             nodes,
             self.dq_queue,
-            stamp,
+            stamps.now,
             self._ask_tick,
             measures,
             graceful_time_ms=policy.graceful_time_ms,
@@ -113,7 +115,12 @@ class Proxy:
 
     async def start(self) -> None:
         """Join the tick barrier; only after the first report is accepted may anything be written."""
-        await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+        await self._nodes.start()
+        try:
+            await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+        except BaseException:
+            await self._nodes.stop()
+            raise
         self._ticker = asyncio.create_task(self._tick(), name="proxy ticker")
 
     async def stop(self) -> None:
@@ -123,6 +130,7 @@ class Proxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._nodes.stop()
 
     # from gRPC threads
 
@@ -164,7 +172,7 @@ class Proxy:
         return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
 
     async def report_tick(self) -> TickReport:
-        now = self.stamp()
+        now = await self._stamps.fresh()
         default, channels = tick_report(now, self.dm_queue.oldest())
         return TickReport(self.node_id, default, channels)
 

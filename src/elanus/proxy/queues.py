@@ -1,7 +1,8 @@
 """The proxy's task queues (seed 3, 6.6.1): definitions one by one, writes and reads side by side.
 
-A task is stamped when it enters its queue, in the same step that enters it, so that the order of a queue
-is the order of its timestamps. Then it goes through ``pre_execute``, ``execute`` and ``post_execute``;
+A task is stamped when it has entered its queue, and the order of a queue is the order of its timestamps. A
+write counts as unfinished from the moment it enters: until its stamp is there, at the lowest that it can be.
+Then a task goes through ``pre_execute``, ``execute`` and ``post_execute``;
 an error ends it early and is what its caller gets.
 
 A queue that is closed takes no task any more, and can be waited for until it is empty: a proxy that stops
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,11 +21,12 @@ from typing import Protocol
 from elanus.core.errors import NotReady, TaskQueueFull
 from elanus.core.ids import TaskID
 from elanus.core.ticks import UnfinishedWrites
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import Timestamp, after
+from elanus.proxy.stamps import Stamps
 
 
 class Task(Protocol):
-    """What a queue needs of a task. ``begin`` is called once, when it enters."""
+    """What a queue needs of a task. ``begin`` is called once, before anything else."""
 
     name: str
 
@@ -48,10 +50,10 @@ async def _phases(task: Task) -> None:
 
 
 class TaskQueue:
-    """What the queues share: stamps, ids, and the limit. ``stamp`` allocates a fresh timestamp."""
+    """What the queues share: stamps, ids, and the limit."""
 
-    def __init__(self, stamp: Callable[[], Timestamp], tasks_max: int) -> None:
-        self._stamp = stamp
+    def __init__(self, stamps: Stamps, tasks_max: int) -> None:
+        self._stamps = stamps
         self._tasks_max = tasks_max
         self._last_id = 0
         self._unfinished: dict[TaskID, asyncio.Task[None] | None] = {}
@@ -78,7 +80,7 @@ class TaskQueue:
             self._empty.clear()
             await self._empty.wait()
 
-    def _enter(self, task: Task) -> tuple[TaskID, Timestamp]:
+    def _enter(self, task: Task) -> TaskID:
         if self._closed:
             raise NotReady("the proxy is stopping; retry when it is back")
         if len(self._unfinished) >= self._tasks_max:
@@ -87,10 +89,8 @@ class TaskQueue:
             )
         self._last_id += 1
         task_id = TaskID(self._last_id)
-        ts = self._stamp()
-        task.begin(task_id, ts)
         self._unfinished[task_id] = asyncio.current_task()
-        return task_id, ts
+        return task_id
 
     def _leave(self, task_id: TaskID) -> None:
         del self._unfinished[task_id]
@@ -100,13 +100,14 @@ class TaskQueue:
 class DdQueue(TaskQueue):
     """Definitions: strictly one at a time, in the order they came."""
 
-    def __init__(self, stamp: Callable[[], Timestamp], tasks_max: int) -> None:
-        super().__init__(stamp, tasks_max)
+    def __init__(self, stamps: Stamps, tasks_max: int) -> None:
+        super().__init__(stamps, tasks_max)
         self._turn = asyncio.Lock()  # fair: waiters are served in order
 
     async def run(self, task: Task) -> None:
-        task_id, _ = self._enter(task)
+        task_id = self._enter(task)
         try:
+            task.begin(task_id, await self._stamps.fresh())
             async with self._turn:
                 await _phases(task)
         finally:
@@ -116,8 +117,8 @@ class DdQueue(TaskQueue):
 class DmQueue(TaskQueue):
     """Writes: side by side. Knows the unfinished timestamps of every pchannel, for the time ticker."""
 
-    def __init__(self, stamp: Callable[[], Timestamp], tasks_max: int) -> None:
-        super().__init__(stamp, tasks_max)
+    def __init__(self, stamps: Stamps, tasks_max: int) -> None:
+        super().__init__(stamps, tasks_max)
         self._writes = UnfinishedWrites()
         self._turns = _Turns()
 
@@ -126,15 +127,21 @@ class DmQueue(TaskQueue):
         return self._writes.oldest()
 
     async def run(self, task: WriteTask) -> None:
-        task_id, ts = self._enter(task)
+        task_id = self._enter(task)
         pchannels = tuple(dict.fromkeys(task.pchannels))  # two shards may share one
-        self._writes.add(ts, pchannels)
+        unfinished = after(self._stamps.floor())
+        self._writes.add(unfinished, pchannels)
         self._turns.enter(task_id, pchannels)
         try:
+            ts = await self._stamps.fresh()
+            self._writes.add(ts, pchannels)
+            self._writes.remove(unfinished, pchannels)
+            unfinished = ts
+            task.begin(task_id, ts)
             await _phases(task)
         finally:
             self._turns.leave(task_id)
-            self._writes.remove(ts, pchannels)
+            self._writes.remove(unfinished, pchannels)
             self._leave(task_id)
 
     async def turn(self, task_id: TaskID) -> None:

@@ -35,8 +35,10 @@ from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
 
 
 class Nodes(QueryNodeReads, Protocol):
-    """The query nodes as one: a node in this process, or many over query channels."""
+    """The query nodes as one: a node in this process, or many over query channels. Lives with its proxy."""
 
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
     def forget(self, collection_id: CollectionID) -> None:
         """What was known of where the collection is read is no longer so."""
         ...

@@ -41,6 +41,7 @@ from elanus.meta.session import Session
 from elanus.proxy.measures import Measures
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.reads import Nodes as ReadNodes
+from elanus.proxy.stamps import Stamps
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.loader import Peers
@@ -251,8 +252,8 @@ class Builders:
             search_threads=ground.settings.querynode.search_threads or os.cpu_count() or 1,
         )
 
-    def proxy(self, session: Session, nodes: ReadNodes, stamp: Callable[[], Timestamp]) -> Proxy:
-        """``nodes`` answers reads; ``stamp`` allocates a fresh timestamp at once, from any thread."""
+    def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
+        """``nodes`` answers reads."""
         ground, settings = self._ground, self._ground.settings.proxy
         policy = ProxyPolicy(
             tick_interval_ms=settings.time_tick_interval_ms,
@@ -268,7 +269,7 @@ class Builders:
             ground.coordinators,
             nodes,
             ground.log,
-            stamp,
+            stamps,
             ground.offload,
             policy,
             ground.measures,

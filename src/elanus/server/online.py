@@ -26,6 +26,7 @@ from elanus.proxy.api import ComponentView
 from elanus.proxy.measures import Measures
 from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy
+from elanus.proxy.stamps import OwnStamps
 from elanus.querycoord.fleet import OneNode
 from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel
@@ -199,7 +200,7 @@ class Online:
         return self._builders.querynode(_QUERY_NODE)
 
     def _build_proxy(self, session: Session) -> Proxy:
-        return self._builders.proxy(session, CurrentReads(self.current_node), self._builders.stamp)
+        return self._builders.proxy(session, CurrentReads(self.current_node), OwnStamps(self._builders.stamp))
 
 
 class _FreeDisk:

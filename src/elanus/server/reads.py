@@ -24,6 +24,12 @@ class CurrentReads:
             raise NotReady("the query node is not running; retry when it is back")
         return node
 
+    async def start(self) -> None:
+        """The node is started as a role of its own."""
+
+    async def stop(self) -> None:
+        """As is its end."""
+
     def forget(self, collection_id: CollectionID) -> None:
         """Nothing is known beyond the node itself."""
 

@@ -47,6 +47,12 @@ class ReadsOfMoments:
     def stamp(self) -> Timestamp:
         return self._stamp() if self.moment is None else self.moment.stamp
 
+    async def start(self) -> None:
+        """The node is there by itself."""
+
+    async def stop(self) -> None:
+        """And stays."""
+
     def forget(self, collection_id: CollectionID) -> None:
         """Nothing is known beyond the node itself."""
 

@@ -30,6 +30,7 @@ from elanus.meta.port import Delete, Put
 from elanus.meta.session import Session
 from elanus.proxy.measures import NoMeasures
 from elanus.proxy.proxy import Coordinators, Proxy
+from elanus.proxy.stamps import OwnStamps
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.loader import Peers
@@ -457,7 +458,7 @@ class System:
             coordinators,
             nodes,
             self.log.handle(life),
-            nodes.stamp,
+            OwnStamps(nodes.stamp),
             self._offload,
             PROXY_POLICY,
             NoMeasures(),

@@ -16,6 +16,7 @@ from elanus.proxy.front import ProxyFront
 from elanus.proxy.measures import NoMeasures
 from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.proxy.stamps import OwnStamps
 from elanus.rpc.querynode import NodeQuery
 
 NODE = NodeID(1)
@@ -36,6 +37,9 @@ class ServesAll:
     def __init__(self) -> None:
         self.asked: list[NodeQuery] = []
         self.rows: dict[str, pa.Array] = {"pk": pa.array([], pa.int64())}
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
     def forget(self, _collection_id: int) -> None:
         """Nothing is known beyond what the test says."""
@@ -68,7 +72,7 @@ class Bench:
             coordinators,
             self.nodes,
             self.log,
-            self.root.stamp,
+            OwnStamps(self.root.stamp),
             inline,
             POLICY,
             NoMeasures(),  # type: ignore[arg-type]

@@ -15,13 +15,14 @@ from elanus.core.ids import TaskID
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.ddl import DdTask
 from elanus.proxy.queues import DdQueue, DmQueue, DqQueue
+from elanus.proxy.stamps import OwnStamps
 
 A, B, C = "dml_0", "dml_1", "dml_2"
 
 
-def stamps() -> Callable[[], Timestamp]:
+def stamps() -> OwnStamps:
     numbers = itertools.count(101)
-    return lambda: Timestamp(next(numbers))
+    return OwnStamps(lambda: Timestamp(next(numbers)))
 
 
 def now_s() -> float:

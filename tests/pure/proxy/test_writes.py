@@ -33,6 +33,7 @@ from elanus.log.memory import MemoryLog
 from elanus.log.port import LogEntry
 from elanus.proxy.queues import DmQueue
 from elanus.proxy.segments import SegmentAssigner
+from elanus.proxy.stamps import OwnStamps
 from elanus.proxy.writes import (
     DeleteTask,
     InsertTask,
@@ -66,7 +67,7 @@ class Writing:
         self.data = FakeData()
         self.data.rows_granted_max = rows_granted_max
         self.root = FakeRoot()
-        self.queue = DmQueue(self.root.stamp, 100)
+        self.queue = DmQueue(OwnStamps(self.root.stamp), 100)
         self.lease = FakeLease()
         self.writer = LogWriter(self.log, self.queue, SegmentAssigner(self.data, 1), inline, self.lease)
 
