@@ -16,7 +16,7 @@ import structlog
 from elanus.core.catalog import Collection
 from elanus.core.change import Changes
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound, CommitRefused, ElanusError, NodeReplaced
+from elanus.core.errors import CollectionNotFound, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
@@ -29,6 +29,7 @@ from elanus.datacoord.collecting import Collector, CollectorDesks, GcPorts, GcSc
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.compaction_calls import CompactionCalls
 from elanus.datacoord.compactor import CompactionPolicy, Compactor
+from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.imports import ImportDesks, Imports, ImportSetup
@@ -42,7 +43,6 @@ from elanus.datacoord.trimming import trim_log
 from elanus.log.port import Log
 from elanus.rpc.connector import SnapshotLease
 from elanus.rpc.datacoord import (
-    ChannelAssignment,
     DataNodeRegistration,
     DataNodeTick,
     FlushOutcome,
@@ -58,7 +58,6 @@ from elanus.rpc.imports import ImportRequest
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 
-_RETRY_PAUSE_S = 0.5
 _HURRY_S = 5.0
 _log = structlog.get_logger("datacoord")
 
@@ -101,7 +100,6 @@ class DataCoord(CompactionCalls):
         self._manifests = manifests
         self._log = log
         self._rootcoord = rootcoord
-        self._dial = dial
         self._policy = policy
         self._desk = QuotaDesk(state, rootcoord, policy.quota)
         self._flushing = Flushing(state, self._desk, rootcoord, proxies, policy.flush)
@@ -121,11 +119,9 @@ class DataCoord(CompactionCalls):
             clock,
             policy.gc,
         )
-        self._epoch = 0
-        self._datanode_id = NodeID(0)
-        self._ticks: dict[str, Timestamp] = {}
-        """Up to where the data node has seen each vchannel, by its own word."""
-        self._datanode: DataNodeApi | None = None
+        self._datanodes = DataNodes(
+            state, self._flushing, self._attempts, rootcoord, dial, self._datanode_registered
+        )
         plan = policy.compaction.plan
         self._compactor = Compactor(
             state,
@@ -135,8 +131,8 @@ class DataCoord(CompactionCalls):
             rootcoord,
             clock,
             self._lock,
-            lambda: self._datanode,
-            lambda: self._epoch,
+            lambda: self._datanodes.node,
+            lambda: self._datanodes.epoch,
             policy.compaction,
         )
         self._background: set[asyncio.Task[None]] = set()
@@ -184,7 +180,7 @@ class DataCoord(CompactionCalls):
                 return
             await self._state.put(vchannels=new)
         self._changes.happened()
-        self._spawn(self._tell_to_watch(new))
+        self._spawn(self._datanodes.tell_to_watch(new))
 
     async def _is_live(self, collection_id: CollectionID) -> bool:
         """Whether rootcoord still has the collection: the call may arrive late, or twice.
@@ -196,18 +192,6 @@ class DataCoord(CompactionCalls):
         except CollectionNotFound:
             return False
         return True
-
-    async def _tell_to_watch(self, vchannels: list[Vchannel]) -> None:
-        """Until the data node has been told, or has been replaced by one that learns it when it registers."""
-        node, epoch = self._datanode, self._epoch
-        while node is not None and self._datanode is node:
-            try:
-                await node.watch_channels(epoch, tuple(map(_assignment, vchannels)))
-            except ElanusError as error:
-                _log.warning("data node not reached", error=error.message)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-            else:
-                return
 
     async def holds_channels(self, collection_id: CollectionID) -> bool:
         return bool(self._state.vchannels_of(collection_id))
@@ -355,29 +339,18 @@ class DataCoord(CompactionCalls):
     # the data node
 
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
-        """A new owner of all vchannels: whoever owned them before can commit no more."""
         async with self._lock:
-            if node_id < self._datanode_id:
-                raise NodeReplaced(
-                    f"data node {node_id} has been replaced by {self._datanode_id}: it must end"
-                )
-            self._datanode_id = node_id
-            self._epoch = await self._rootcoord.alloc_ids(1)
-            self._datanode = self._dial(address)
-            self._collector.node_registered(address)
-            self._attempts.close_all()
-            self._ticks.clear()
-            self._imports.node_registered(address)
-            await self._flushing.give_up()
-            self._compactor.datanode_registered()
-            channels = tuple(map(_assignment, self._state.vchannels()))
-            return DataNodeRegistration(self._epoch, channels)
+            return await self._datanodes.register(node_id, address)
+
+    def _datanode_registered(self, address: str) -> None:
+        self._collector.node_registered(address)
+        self._imports.node_registered(address)
+        self._compactor.datanode_registered()
 
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
         async with self._lock:
             self._check_epoch(epoch)
-            reported = {t.vchannel: t for t in ticks if self._is_current(t)}
-            self._ticks |= {t.vchannel: t.ts for t in ticks}
+            reported = self._datanodes.take(ticks)
             for tick in reported.values():
                 self._desk.show_rows(tick.vchannel, tick.segment_rows)
             await self._flushing.seal_by_policy(reported)
@@ -385,28 +358,7 @@ class DataCoord(CompactionCalls):
                 await self._drop_segments(empty)
                 self._changes.happened()
             orders = await self._flushing.orders(reported)
-            node = self._datanode
-        for name, segment_ids in orders.items():
-            await self._order(node, epoch, name, segment_ids)
-
-    def _is_current(self, tick: DataNodeTick) -> bool:
-        """Whether the report counts from the checkpoint in force: a commit may have passed it."""
-        vchannel = self._state.vchannel(tick.vchannel)
-        return vchannel is not None and tick.checkpoint_ts == vchannel.checkpoint.ts
-
-    async def _order(
-        self, node: DataNodeApi | None, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...]
-    ) -> None:
-        """An order that does not arrive, or arrives at a node that was replaced, is given again."""
-        if node is None or node is not self._datanode:
-            return
-        try:
-            await node.flush_segments(epoch, vchannel, segment_ids, self._flushing.reason(segment_ids))
-        except ElanusError as error:
-            _log.warning("data node not reached", error=error.message)
-            return
-        if node is self._datanode:
-            self._flushing.delivered(segment_ids)
+        await self._datanodes.order(epoch, orders)
 
     async def open_attempts(self, epoch: int, count: int) -> int:
         async with self._lock:
@@ -425,8 +377,7 @@ class DataCoord(CompactionCalls):
                 self._compactor.flushed()
 
     def _check_epoch(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            raise CommitRefused(f"data node epoch {epoch} has been replaced by {self._epoch}: register again")
+        self._datanodes.check(epoch)
 
     # imports
 
@@ -471,9 +422,9 @@ class DataCoord(CompactionCalls):
         self._spawn(self._hurry(tuple({pchannel_of(v.vchannel) for v in vchannels}), at_least))
 
     async def order(self, vchannel: str, at_least: Timestamp) -> bool:
-        if self._ticks.get(vchannel, NO_TIMESTAMP) < at_least:
+        if not self._datanodes.has_seen(vchannel, at_least):
             return False
-        await self._order(self._datanode, self._epoch, vchannel, ())
+        await self._datanodes.order(self._datanodes.epoch, {vchannel: ()})
         return True
 
     # garbage
@@ -493,7 +444,3 @@ class DataCoord(CompactionCalls):
                 await trim_log(self._state, self._log, self._rootcoord)
             except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds the log only grows
                 _log.exception("trimming the log failed")
-
-
-def _assignment(vchannel: Vchannel) -> ChannelAssignment:
-    return ChannelAssignment(vchannel.vchannel, vchannel.collection_id, vchannel.schema, vchannel.checkpoint)
