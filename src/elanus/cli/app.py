@@ -74,6 +74,42 @@ def serve(
 
 
 @app.command()
+def run(
+    roles: Annotated[
+        list[str],
+        typer.Argument(
+            help="One or more of rootcoord, datacoord, indexcoord, querycoord, querynode, proxy; or datanode."
+        ),
+    ],
+    data_dir: DataDir = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Where a proxy listens for clients (setting proxy.host).", show_default=False),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="The port for clients of a proxy (setting proxy.port).", show_default=False),
+    ] = None,
+    config: Config = None,
+    assignments: Set = None,
+) -> None:
+    """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
+    named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
+    settings = _settings(config, named, assignments)
+    from elanus.server.lean import keep_pandas_out
+
+    keep_pandas_out()
+    from elanus.server.cluster.run import run as run_roles
+    from elanus.server.startup import CannotStart
+
+    try:
+        code = run_roles(settings, tuple(roles))
+    except CannotStart as error:
+        _fail(str(error), EXIT_FAILED)
+    raise typer.Exit(code)
+
+
+@app.command()
 def status(
     data_dir: DataDir = None,
     url: Url = None,

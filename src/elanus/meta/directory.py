@@ -19,11 +19,19 @@ Api = TypeVar("Api")
 class Directory(Nodes[Api]):
     """Always up to date between `start` and `stop`, a little behind the sessions.
 
-    ``connect`` makes a client of a node. It is called once for every session.
+    ``connect`` makes a client of a node. It is called once for every session, ``disconnect`` when that has
+    ended.
     """
 
-    def __init__(self, meta: MetaStore, role: str, connect: Callable[[SessionInfo], Api]) -> None:
+    def __init__(
+        self,
+        meta: MetaStore,
+        role: str,
+        connect: Callable[[SessionInfo], Api],
+        disconnect: Callable[[Api], None] = lambda _: None,
+    ) -> None:
         self._connect = connect
+        self._disconnect = disconnect
         self._infos: dict[NodeID, SessionInfo] = {}
         self._clients: dict[NodeID, Api] = {}
         self._exclusive_key = exclusive_key(role)
@@ -67,7 +75,7 @@ class Directory(Nodes[Api]):
                 info = msgspec.json.decode(entry.value, type=SessionInfo)
                 infos[info.node_id] = info
         for node_id in self._clients.keys() - infos.keys():
-            del self._clients[node_id]
+            self._disconnect(self._clients.pop(node_id))
         for node_id in infos.keys() - self._clients.keys():
             self._clients[node_id] = self._connect(infos[node_id])
         self._infos = infos

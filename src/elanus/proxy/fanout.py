@@ -11,10 +11,11 @@ before it and, when those are old, from the ticks that rootcoord has written.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ import structlog
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import ChannelLost, DeadlineExceeded, ElanusError, Internal, Unavailable
 from elanus.core.ids import CollectionID, NodeID
+from elanus.core.nodes import Nodes
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.gathering import Gathering
@@ -37,7 +39,7 @@ from elanus.rpc.querychannel import (
     encode_message,
 )
 from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeApi
 from elanus.rpc.reads import Answer, NodeCount, Read, encode_read
 from elanus.rpc.rootcoord import RootCoordApi
 
@@ -57,8 +59,9 @@ class _Served:
 class FanOut:
     """Implements `elanus.proxy.reads.Nodes` and `ReadPayloads`.
 
-    ``results`` is this proxy's own channel of answers. ``timeout_s``: the longest a read may take. Reads come
-    from any thread; everything else happens on the loop that `start` runs on.
+    ``results`` is this proxy's own channel of answers. ``timeout_s``: the longest a read may take.
+    ``nodes``: the query nodes that are alive; without them, `node_lost` has to be called. Reads come from any
+    thread; everything else happens on the loop that `start` runs on.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class FanOut:
         querycoord: QueryCoordApi,
         rootcoord: RootCoordApi,
         timeout_s: float,
+        nodes: Nodes[QueryNodeApi] | None = None,
     ) -> None:
         self._node_id = node_id
         self._results = results
@@ -85,21 +89,35 @@ class FanOut:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._nodes: Nodes[QueryNodeApi] | None = nodes
+        self._alive: frozenset[NodeID] = frozenset()
+        self._end_watching: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self._channels.create(self._results)
+        if self._nodes is not None:
+            self._alive = frozenset(self._nodes)
+            self._end_watching = self._nodes.on_change(self._look)
         self._task = asyncio.create_task(self._receive(), name="read results")
 
     async def stop(self) -> None:
+        self._end_watching()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._channels.remove(self._results)
+        with contextlib.suppress(Unavailable):  # a channel of answers without its proxy is only in the way
+            await self._channels.remove(self._results)
         for gathering in tuple(self._gatherings.values()):
             gathering.fail(Unavailable("the proxy is stopping; use another"))
 
     # what others tell
+
+    def _look(self) -> None:
+        there = frozenset(self._nodes or ())
+        for node_id in self._alive - there:
+            self.node_lost(node_id)
+        self._alive = there
 
     def node_lost(self, node_id: NodeID) -> None:
         """A query node's session ended. It does not come back: a node that rejoins has another id."""

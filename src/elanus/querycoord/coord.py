@@ -39,6 +39,7 @@ class QueryCoord:
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
         self._followers: list[asyncio.Task[None]] = []
+        self._growing_bytes = 0
 
     async def start(self) -> None:
         """Serve again what was loaded; returns at once, the loads go on in the background."""
@@ -125,6 +126,9 @@ class QueryCoord:
             if serving.collection_id == collection_id
         )
 
+    async def growing_bytes(self) -> int:
+        return self._growing_bytes
+
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
         return self._loaded(collection_id).channels()
 
@@ -184,6 +188,7 @@ class QueryCoord:
             except ElanusError as error:
                 _log.info("cannot see the query nodes", error=error.message)
                 continue
+            self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
             for loader in self._loaders.values():
                 if not loader.is_served(statuses) or not loader.knows(statuses):
                     loader.wake()

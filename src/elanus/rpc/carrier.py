@@ -110,7 +110,8 @@ class RpcServer:
     def __init__(self, address: str, services: Sequence[tuple[type[Any], Any]]) -> None:
         self._server = aio.server(options=_OPTIONS)
         self._server.add_generic_rpc_handlers(tuple(_Handler(api, target) for api, target in services))
-        self._server.add_insecure_port(address)
+        self.port = self._server.add_insecure_port(address)
+        """Where it listens; 0 for a socket in the file system."""
 
     async def start(self) -> None:
         await self._server.start()

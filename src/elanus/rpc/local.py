@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import Unavailable
+from elanus.rpc.calls import Calls
 
 Api = TypeVar("Api")
 
@@ -27,7 +28,7 @@ class LocalRole:
         self.name = name
         self._instance: object | None = None
         self._up = asyncio.Event()
-        self._calls: set[asyncio.Future[Any]] = set()
+        self._calls = Calls(name)
 
     @property
     def instance(self) -> object | None:
@@ -41,22 +42,12 @@ class LocalRole:
         """Whoever waits for an answer gets `Unavailable`; whether the call had its effect is not known."""
         self._instance = None
         self._up.clear()
-        for call in self._calls:
-            call.cancel()
+        self._calls.end()
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Raises `Unavailable`, and what the method raises."""
         instance = await self._current()
-        call = asyncio.ensure_future(getattr(instance, method)(*args, **kwargs))
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        try:
-            return await call
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if caller is not None and caller.cancelling():
-                raise
-            raise Unavailable(f"{self.name} went down during {method}; retry when it is back") from None
+        return await self._calls.run(method, getattr(instance, method)(*args, **kwargs))
 
     async def _current(self) -> object:
         try:

@@ -46,6 +46,11 @@ class QueryCoordApi(Protocol):
         ...
 
     @repeatable
+    async def growing_bytes(self) -> int:
+        """Growing data of the query node that has most of it, a moment ago: for back-pressure."""
+        ...
+
+    @repeatable
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]: ...
     @repeatable
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:

@@ -7,18 +7,23 @@ it was used with; with another it is refused. Hosts and credentials may change, 
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.follower import FileLogFollower
 from elanus.log.jetstream.source import NatsSource
 from elanus.log.port import Log, LogReader, Position
+from elanus.meta.etcd_source import EtcdSource
+from elanus.meta.port import MetaStore
 from elanus.server.data_dir import Paths
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.storage.objects import LocalStore, open_store
 from elanus.storage.port import ObjectStore
+
+if TYPE_CHECKING:
+    from elanus.rpc.nats_channels import NatsChannels
 
 _MB = 1024 * 1024
 _BINDING = "BACKENDS"
@@ -38,6 +43,21 @@ def log_url(settings: Settings, paths: Paths) -> str:
 
 def store_url(settings: Settings, paths: Paths) -> str:
     return settings.storage.url or paths.local_store_url
+
+
+def open_meta(settings: Settings, owner: str) -> MetaStore:
+    """The metadata of a cluster. ``owner``: a name that no other process has. Raises `ElanusError`."""
+    from elanus.meta.etcd import EtcdMeta  # a standalone server needs no etcd client
+
+    source = EtcdSource.parse(settings.meta.url)
+    return EtcdMeta(source.endpoints, root=source.prefix, owner=owner)
+
+
+async def open_channels(settings: Settings) -> NatsChannels:
+    """Query channels, on the NATS that has the log. Raises `ElanusError`."""
+    from elanus.rpc.nats_channels import NatsChannels
+
+    return await NatsChannels.open(NatsSource.parse(settings.log.url))
 
 
 async def open_log(settings: Settings, paths: Paths) -> Log:

@@ -7,6 +7,7 @@ metadata, and whether its peers are reached in the process or over the network.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from elanus.meta.election import FencedMeta, elect
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
 from elanus.proxy.measures import Measures
+from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.reads import Nodes as ReadNodes
 from elanus.proxy.stamps import Stamps
@@ -56,6 +58,7 @@ from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.querychannel import QueryChannels, ReadPayloads
 from elanus.server.import_served import ServedImports
 from elanus.server.settings import Settings
 from elanus.storage.port import ObjectStore
@@ -241,7 +244,13 @@ class Builders:
             Peers(peers.root, peers.data, peers.index, ground.query_nodes, ground.proxies),
         )
 
-    def querynode(self, node_id: NodeID) -> QueryNode:
+    def querynode(
+        self,
+        node_id: NodeID,
+        channels: QueryChannels | None = None,
+        proxies: Callable[[NodeID], ReadPayloads] | None = None,
+    ) -> QueryNode:
+        """``channels`` and ``proxies``: for a node that is not in its proxies' process."""
         ground = self._ground
         return QueryNode(
             node_id,
@@ -250,6 +259,9 @@ class Builders:
             ground.offload,
             scratch=ground.scratch / "querynode",
             search_threads=ground.settings.querynode.search_threads or os.cpu_count() or 1,
+            capacity_bytes=ground.settings.querynode.memory_mb * _MB,
+            channels=channels,
+            proxies=proxies,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
@@ -274,3 +286,12 @@ class Builders:
             policy,
             ground.measures,
         )
+
+    def pressure(self, growing_bytes: Callable[[], int], disk_free_bytes: Callable[[], int]) -> Pressure:
+        backpressure = self._ground.settings.backpressure
+        limits = PressureLimits(
+            growing_soft_bytes=backpressure.growing_soft_mb * _MB,
+            growing_hard_bytes=backpressure.growing_hard_mb * _MB,
+            disk_reserve_bytes=backpressure.disk_reserve_mb * _MB,
+        )
+        return Pressure(limits, growing_bytes, disk_free_bytes, time.sleep, self._ground.measures)

@@ -3,7 +3,8 @@
 ::
 
     GET  /metrics                 Prometheus text format
-    GET  /healthz                 200 when every role serves, else 503; JSON with the roles' states
+    GET  /healthz                 200 when every role serves or stands by, else 503; JSON with their states
+    GET  /readyz                  200 when every role serves, else 503; the same JSON
     GET  /status                  JSON, everything `elanus status` shows
     GET  /jobs                    JSON, the job ledger
     GET  /jobs/{id}               JSON, one job
@@ -61,9 +62,10 @@ _JOB = re.compile(r"/jobs/([\w-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``serving``: whether requests are answered."""
+    """``serving``: whether every role of the process answers requests; ``alive``: or stands by to do so."""
 
     serving: bool
+    alive: bool
     roles: Sequence[RoleStatus]
 
 
@@ -161,6 +163,7 @@ class ObservePort:
             )
         answers: dict[str, Callable[[], _Answer]] = {
             "/healthz": self._healthz,
+            "/readyz": self._readyz,
             "/status": lambda: (HTTPStatus.OK, self._observed.status()),
             "/jobs": lambda: (HTTPStatus.OK, self._observed.jobs()),
             "/gc": lambda: (HTTPStatus.OK, self._observed.garbage()),
@@ -169,12 +172,18 @@ class ObservePort:
             job_id = job[1]
             answers[path] = lambda: (HTTPStatus.OK, self._observed.job(job_id))
         if path not in answers:
-            return HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /status, /jobs, /gc"}
+            return HTTPStatus.NOT_FOUND, {
+                "error": "there are /metrics, /healthz, /readyz, /status, /jobs, /gc"
+            }
         if method != "GET":
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{path} answers GET"}
         return answers[path]()
 
     def _healthz(self) -> _Answer:
+        health = self._observed.health()
+        return HTTPStatus.OK if health.alive else HTTPStatus.SERVICE_UNAVAILABLE, health
+
+    def _readyz(self) -> _Answer:
         health = self._observed.health()
         return HTTPStatus.OK if health.serving else HTTPStatus.SERVICE_UNAVAILABLE, health
 

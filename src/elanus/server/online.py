@@ -24,7 +24,7 @@ from elanus.meta.session import Session
 from elanus.meta.sqlite import SqliteMeta
 from elanus.proxy.api import ComponentView
 from elanus.proxy.measures import Measures
-from elanus.proxy.pressure import Pressure, PressureLimits
+from elanus.proxy.pressure import Pressure
 from elanus.proxy.proxy import Coordinators, Proxy
 from elanus.proxy.stamps import OwnStamps
 from elanus.querycoord.fleet import OneNode
@@ -44,10 +44,10 @@ from elanus.server.data_dir import DataDir
 from elanus.server.reads import CurrentReads
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
+from elanus.server.status import RoleStatus
 from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
-_MB = 1024 * 1024
 _QUERY_NODE = NodeID(2)
 """What the coordinators call the query node of this process, whichever instance serves: there is one."""
 _OFFLOAD_THREADS = 4
@@ -156,15 +156,8 @@ class Online:
         return cast(QueryNode | None, self._handles["querynode"].instance)
 
     def pressure(self) -> Pressure:
-        backpressure = self._settings.backpressure
-        limits = PressureLimits(
-            growing_soft_bytes=backpressure.growing_soft_mb * _MB,
-            growing_hard_bytes=backpressure.growing_hard_mb * _MB,
-            disk_reserve_bytes=backpressure.disk_reserve_mb * _MB,
-        )
-        return Pressure(
-            limits, self.growing_bytes, _FreeDisk(self._paths.root).free_bytes, time.sleep, self._measures
-        )
+        free_bytes = _FreeDisk(self._paths.root).free_bytes
+        return self._builders.pressure(self.growing_bytes, free_bytes)
 
     def components(self) -> list[ComponentView]:
         """Every role of this process."""
@@ -172,6 +165,10 @@ class Online:
             ComponentView(self.roles.node_id(name), name, self.roles.is_running(name))
             for name in self.roles.names()
         ]
+
+    def elsewhere(self) -> list[RoleStatus]:
+        """The pipeline process is told of apart."""
+        return []
 
     def growing_bytes(self) -> int:
         node = self.current_node()

@@ -1,4 +1,4 @@
-"""What the server says about itself, gathered from its roles: health, status, and the gauges.
+"""What a process says about itself and its system, gathered from the roles: health and status.
 
 Called from the observation port's threads; what lives on the event loop is asked there. A role that does
 not answer in time shows as such, and does not keep the rest from being shown.
@@ -10,21 +10,24 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from elanus import __version__
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID
-from elanus.core.jobs import JobKind, JobState
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import lag_ms
-from elanus.metrics import Metrics
+from elanus.core.world import SystemClock
+from elanus.log.port import Log
+from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.gc import GcStatus
+from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.querycoord import LoadStatus
+from elanus.rpc.querycoord import LoadStatus, QueryCoordApi
+from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.job_status import job_status
 from elanus.server.observe import Health
-from elanus.server.online import Online
+from elanus.server.roles import RoleHost
 from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
@@ -43,19 +46,41 @@ _RESTART_S = 60.0
 _CANCEL_S = 60.0
 _JOBS_SHOWN = 20
 """Ended jobs in the status; the ledger knows more."""
-_GAUGES_INTERVAL_S = 5.0
+
+
+class Subject(Protocol):
+    """A process as the report sees it: its roles, and the coordinators wherever they are."""
+
+    roles: RoleHost
+    clock: SystemClock
+    log: Log
+    root: RootCoordApi
+    data: DataCoordApi
+    ledger: JobLedgerApi
+    query: QueryCoordApi
+
+    def elsewhere(self) -> list[RoleStatus]:
+        """Roles of other processes."""
+        ...
+
+    def growing_bytes(self) -> int: ...
 
 
 class Report:
-    """Implements `elanus.server.observe.Observed`."""
+    """Implements `elanus.server.observe.Observed`.
+
+    ``supervisor`` and ``pipeline``: of a standalone server.
+    """
 
     def __init__(
-        self, online: Online, supervisor: PipelineSupervisor | None, pipeline: PipelineApi, metrics: Metrics
+        self,
+        subject: Subject,
+        supervisor: PipelineSupervisor | None,
+        pipeline: PipelineApi | None,
     ) -> None:
-        self._online = online
+        self._subject = subject
         self._supervisor = supervisor
         self._pipeline = pipeline
-        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._started_s = time.monotonic()
         self.addresses: Mapping[str, str] = {}
@@ -63,30 +88,31 @@ class Report:
 
     def health(self) -> Health:
         roles = self._roles()
-        return Health(all(role.state == "Healthy" for role in roles), roles)
+        states = {role.state for role in roles}
+        return Health(states <= {"Healthy"}, states <= {"Healthy", "Standby"}, roles)
 
     def status(self) -> Status:
         return self._ask(self._status())
 
     def restart_role(self, role: str) -> None:
-        if role not in self._online.roles.names():
-            raise InvalidParameter(f"no role {role!r}: there are {', '.join(self._online.roles.names())}")
-        self._ask(self._online.roles.restart(role), _RESTART_S)
+        if role not in self._subject.roles.names():
+            raise InvalidParameter(f"no role {role!r}: there are {', '.join(self._subject.roles.names())}")
+        self._ask(self._subject.roles.restart(role), _RESTART_S)
 
     def jobs(self) -> Sequence[JobStatus]:
         return self._ask(self._jobs())
 
     def job(self, job_id: str) -> JobStatus:
-        return job_status(self._ask(self._online.ledger.job(job_id)), self._now_s())
+        return job_status(self._ask(self._subject.ledger.job(job_id)), self._now_s())
 
     def garbage(self) -> GcStatus:
-        return self._ask(self._online.data.gc_status())
+        return self._ask(self._subject.data.gc_status())
 
     def collect_garbage(self, *, delete: bool) -> None:
-        self._ask(self._online.data.collect_garbage(delete))
+        self._ask(self._subject.data.collect_garbage(delete))
 
     def cancel_job(self, job_id: str) -> None:
-        self._ask(self._online.ledger.cancel_job(job_id), _CANCEL_S)
+        self._ask(self._subject.ledger.cancel_job(job_id), _CANCEL_S)
 
     def _ask(self, work: Awaitable[T], timeout_s: float = _ANSWER_S) -> T:
         async def awaited() -> T:
@@ -95,35 +121,34 @@ class Report:
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(timeout_s)
 
     def _roles(self) -> list[RoleStatus]:
-        running = self._online.roles.is_running
-        return [
-            RoleStatus(name, "Healthy" if running(name) else "Initializing", self.addresses.get(name, ""))
-            for name in self._online.roles.names()
-        ]
+        roles = self._subject.roles
+        return [RoleStatus(n, roles.state(n), self.addresses.get(n, "")) for n in roles.names()]
 
     async def _status(self) -> Status:
-        segments = await self._online.data.segments(CollectionID(0))
+        segments = await self._subject.data.segments(CollectionID(0))
         jobs = await self._jobs()
         running = [job for job in jobs if not job.ended]
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
-            roles=self._roles(),
+            roles=[*self._roles(), *self._subject.elsewhere()],
             channels=await self._channels(),
             collections=await self._collections(segments),
             jobs=[*[job for job in jobs if job.ended][-_JOBS_SHOWN:], *running],
-            pipeline=self._pipeline_status(answers=await self._pipeline_answers()),
-            garbage=_garbage(await self._online.data.gc_status()),
+            pipeline=self._pipeline_status(answers=await self.pipeline_answers()),
+            garbage=_garbage(await self._subject.data.gc_status()),
         )
 
     async def _jobs(self) -> list[JobStatus]:
         now_s = self._now_s()
-        return [job_status(entry, now_s) for entry in await self._online.ledger.jobs()]
+        return [job_status(entry, now_s) for entry in await self._subject.ledger.jobs()]
 
     def _now_s(self) -> float:
-        return self._online.clock.wall_ms() / 1000
+        return self._subject.clock.wall_ms() / 1000
 
-    async def _pipeline_answers(self) -> bool:
+    async def pipeline_answers(self) -> bool:
+        if self._pipeline is None:
+            return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
         try:
             async with asyncio.timeout(_PING_S):
                 await self._pipeline.ping()
@@ -132,15 +157,15 @@ class Report:
         return True
 
     async def _channels(self) -> list[ChannelStatus]:
-        now_ms = self._online.clock.wall_ms()
+        now_ms = self._subject.clock.wall_ms()
         return [
-            ChannelStatus(pchannel, tick, float(lag_ms(now_ms, tick)), self._online.log.size_bytes(pchannel))
-            for pchannel, tick in (await self._online.root.ticks()).items()
+            ChannelStatus(pchannel, tick, float(lag_ms(now_ms, tick)), self._subject.log.size_bytes(pchannel))
+            for pchannel, tick in (await self._subject.root.ticks()).items()
         ]
 
     async def _collections(self, segments: tuple[SegmentInfo, ...]) -> list[CollectionStatus]:
-        databases = {d.database_id: d.name for d in await self._online.root.list_databases()}
-        loads = {load.collection_id: load for load in await self._online.query.loads()}
+        databases = {d.database_id: d.name for d in await self._subject.root.list_databases()}
+        loads = {load.collection_id: load for load in await self._subject.query.loads()}
         states: dict[CollectionID, Counter[str]] = {}
         rows: Counter[CollectionID] = Counter()
         for segment in segments:
@@ -155,46 +180,16 @@ class Report:
                 rows[c.collection_id],
                 dict(states.get(c.collection_id, {})),
             )
-            for c in await self._online.root.list_collections("")
+            for c in await self._subject.root.list_collections("")
         ]
 
     def _pipeline_status(self, *, answers: bool) -> PipelineStatus:
+        if self._pipeline is None:
+            return PipelineStatus("Healthy" if answers else "Abnormal", None, 0)
         if self._supervisor is None:
             return PipelineStatus("Disabled", None, 0)
         state = "Healthy" if answers else "Initializing" if self._supervisor.pid else "Abnormal"
         return PipelineStatus(state, self._supervisor.pid, self._supervisor.restarts)
-
-    # gauges
-
-    async def keep_gauges(self) -> None:
-        """Refresh the gauges until cancelled."""
-        while True:
-            await asyncio.sleep(_GAUGES_INTERVAL_S)
-            try:
-                await self._refresh_gauges()
-            except ElanusError:
-                continue  # a role is restarting; the next round shows it again
-
-    async def _refresh_gauges(self) -> None:
-        metrics = self._metrics
-        metrics.pipeline_up.set(await self._pipeline_answers())
-        running = Counter(e.kind for e in await self._online.ledger.jobs() if e.state is JobState.RUNNING)
-        for kind in JobKind:
-            metrics.jobs_running.labels(kind.value).set(running[kind])
-        for channel in await self._channels():
-            metrics.channel_lag_ms.labels(channel.pchannel).set(channel.lag_ms)
-        states = Counter(s.state.name.lower() for s in await self._online.data.segments(CollectionID(0)))
-        for state in SegmentState:
-            if state.name.lower() in states or state in _SHOWN_STATES:
-                metrics.segments.labels(state.name.lower()).set(states[state.name.lower()])
-        garbage = await self._online.data.gc_status()
-        metrics.gc_waiting_bytes.set(garbage.waiting_bytes)
-        metrics.gc_reclaimed_bytes.set(garbage.reclaimed_bytes)
-        metrics.growing_bytes.set(self._online.growing_bytes())
-        metrics.log_bytes.set(self._online.log.size_bytes())
-
-
-_SHOWN_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING, SegmentState.FLUSHED)
 
 
 def _garbage(status: GcStatus) -> GarbageStatus:

@@ -39,6 +39,7 @@ class _Hosted:
     handle: LocalRole
     join: Callable[[], Awaitable[Session]]
     build: Callable[[Session], Role]
+    stands_by: bool = False
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     session: Session | None = None
     instance: Role | None = None
@@ -53,16 +54,28 @@ class RoleHost:
         self._returning: set[asyncio.Task[None]] = set()
 
     def add(
-        self, handle: LocalRole, join: Callable[[], Awaitable[Session]], build: Callable[[Session], Role]
+        self,
+        handle: LocalRole,
+        join: Callable[[], Awaitable[Session]],
+        build: Callable[[Session], Role],
+        *,
+        stands_by: bool = False,
     ) -> None:
-        """``join`` registers the role, or waits until it is elected."""
-        self._hosted[handle.name] = _Hosted(handle, join, build)
+        """``join`` registers the role, or (``stands_by``) waits until it is elected."""
+        self._hosted[handle.name] = _Hosted(handle, join, build, stands_by)
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._hosted)
 
     def is_running(self, name: str) -> bool:
         return self._hosted[name].instance is not None
+
+    def state(self, name: str) -> str:
+        """Healthy, Initializing, or Standby: ready to take the place of the active one."""
+        hosted = self._hosted[name]
+        if hosted.instance is not None:
+            return "Healthy"
+        return "Standby" if hosted.stands_by and hosted.session is None else "Initializing"
 
     def node_id(self, name: str) -> NodeID:
         """0 while the role does not run."""
@@ -76,9 +89,9 @@ class RoleHost:
                 await self._start(hosted)
 
     async def start_when_possible(self) -> None:
-        """As `start`, for a process whose peers may come later: a role that cannot start tries again."""
-        for hosted in self._hosted.values():
-            await self._come_back(hosted)
+        """As `start`, for a process whose peers may come later, each role by itself: one that cannot start
+        tries again, one that stands by keeps none of the others from starting."""
+        await asyncio.gather(*(self._come_back(hosted) for hosted in self._hosted.values()))
 
     async def stop(self) -> None:
         for returning in tuple(self._returning):
@@ -119,13 +132,15 @@ class RoleHost:
 
     async def _start(self, hosted: _Hosted) -> None:
         session = await hosted.join()
+        hosted.session = session
         try:
             instance = hosted.build(session)
             await instance.start()
         except BaseException:
+            hosted.session = None
             await session.close()
             raise
-        hosted.session, hosted.instance = session, instance
+        hosted.instance = instance
         hosted.watch = asyncio.create_task(self._when_lost(hosted, session))
         hosted.handle.up(instance)
 

@@ -157,6 +157,35 @@ class CompactionSettings(Section):
     vchannel. When a client asks, two are enough."""
 
 
+class MetaSettings(Section):
+    """Metadata: a file in the data directory of a standalone server, etcd in a cluster."""
+
+    url: str = Field(default="", pattern=r"^$|^etcd://[^@?]+$")
+    """Where the processes of a cluster (`elanus run`) keep their metadata and find each other:
+    `etcd://host:port[,host:port]/prefix`. `elanus serve` does not use it."""
+
+
+class ClusterSettings(Section):
+    """Where a process of a cluster (`elanus run`) is reached by the others."""
+
+    host: Host = "127.0.0.1"
+    """The address to listen on for the other processes of the cluster."""
+    port: Port = 0
+    """The port to listen on; 0 takes a free one. The others learn it from the metadata."""
+    advertise: str = ""
+    """The name or address under which the others reach this process, when that is not `host`: needed where
+    `host` stands for all addresses of the machine."""
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if self.host in ("0.0.0.0", "::") and not self.advertise:
+            raise ValueError(
+                f"host {self.host} stands for all addresses of this machine: set advertise to the one "
+                "under which the others reach it"
+            )
+        return self
+
+
 class LogSettings(Section):
     """The message log: files under `log/` in the data directory, or streams on NATS JetStream."""
 
@@ -184,7 +213,8 @@ class StorageSettings(Section):
     """Where objects are kept on S3: `s3://bucket/prefix`, optionally with
     `?endpoint=https://host:port&region=name&credentials=/file`. Keys come from that file, which has the
     form of a shared credentials file, else from the usual places: the environment (`AWS_ACCESS_KEY_ID` and
-    so on), the shared credentials file, the machine's role. Spark tasks look for them where they run."""
+    so on), the shared credentials file, the machine's role. Spark tasks look for them where they run.
+    `file:///directory` is a directory that all processes see under that path."""
 
 
 class BackpressureSettings(Section):
@@ -235,6 +265,9 @@ class QuerynodeSettings(Section):
 
     search_threads: int = Field(default=0, ge=0, le=1024)
     """Threads that one index search may use; 0 stands for the number of processors."""
+    memory_mb: int = Field(default=0, ge=0, le=16_777_216)
+    """Memory that a query node may fill with segments. A load that does not fit is refused with the sum, and
+    segments are spread by what is left. 0: no limit is known."""
 
 
 class SessionSettings(Section):
@@ -323,6 +356,8 @@ class Settings(Section):
     datacoord: DatacoordSettings = DatacoordSettings()
     gc: GcSettings = GcSettings()
     compaction: CompactionSettings = CompactionSettings()
+    meta: MetaSettings = MetaSettings()
+    cluster: ClusterSettings = ClusterSettings()
     log: LogSettings = LogSettings()
     storage: StorageSettings = StorageSettings()
     backpressure: BackpressureSettings = BackpressureSettings()

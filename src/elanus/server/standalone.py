@@ -36,7 +36,7 @@ from elanus.server.data_dir import DataDir
 from elanus.server.logs import configure_logging
 from elanus.server.measures import JobMeasures, MetricMeasures, RequestMeasures
 from elanus.server.memory import fix_allocator
-from elanus.server.observe import ObservePort
+from elanus.server.observing import start_observing
 from elanus.server.online import Online
 from elanus.server.report import Report
 from elanus.server.settings import Settings
@@ -69,10 +69,9 @@ async def _serve(settings: Settings) -> int:
         await online.start()
         pipeline_address = data_dir.socket("pipeline")
         supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
-        report = Report(
-            online, supervisor, online.dial(pipeline_address).client(PipelineApi, timeout_s=1.0), metrics
-        )
-        observe_url = _start_observing(stack, settings, metrics, report)
+        pipeline = online.dial(pipeline_address).client(PipelineApi, timeout_s=1.0)
+        report = Report(online, supervisor, pipeline)
+        observe_url = start_observing(stack, settings, online, metrics, report)
         ports = await _start_fronts(stack, settings, online, metrics)
         addresses = [f"{settings.proxy.host}:{port}" for port in ports]
         report.addresses = dict(zip(online.proxies, addresses, strict=True))
@@ -142,16 +141,6 @@ async def _start_pipeline(
     supervisor.start()
     stack.push_async_callback(supervisor.stop)
     return supervisor
-
-
-def _start_observing(stack: AsyncExitStack, settings: Settings, metrics: Metrics, report: Report) -> str:
-    gauges = asyncio.create_task(report.keep_gauges(), name="gauges")
-    stack.callback(gauges.cancel)
-    if not settings.metrics.enabled:
-        return ""
-    port = ObservePort(settings.metrics, metrics.registry, report)
-    stack.push_async_callback(asyncio.to_thread, port.close)
-    return port.url
 
 
 async def _start_fronts(

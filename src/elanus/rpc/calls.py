@@ -1,0 +1,36 @@
+"""Calls under way to something that may go away: they end with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from elanus.core.errors import Unavailable
+
+
+class Calls:
+    """``name``: of what is called, for the error."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def run(self, method: str, call: Awaitable[Any]) -> Any:
+        """The call's result. Raises what it raises, and `Unavailable` when `end` came first."""
+        running = asyncio.ensure_future(call)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        try:
+            return await running
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                running.cancel()
+                raise
+            raise Unavailable(f"{self.name} went down during {method}; retry when it is back") from None
+
+    def end(self) -> None:
+        """Whoever waits for an answer gets `Unavailable`; whether the call had its effect is not known."""
+        for call in tuple(self._running):
+            call.cancel()

@@ -1,0 +1,292 @@
+"""A process of a cluster: some of its roles, what they stand on, and the port where others reach them.
+
+Every role joins through its session in the metadata and finds the others through theirs (`peers.py`), those
+of its own process too. A coordinator's role stands by until it is the active one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+import structlog
+
+from elanus.core.errors import ElanusError, NotReady
+from elanus.core.ids import NodeID
+from elanus.core.jobs import JobEntry
+from elanus.core.world import SystemClock
+from elanus.log.port import Log
+from elanus.meta.port import MetaStore
+from elanus.meta.session import Session
+from elanus.proxy.api import ComponentView
+from elanus.proxy.fanout import FanOut
+from elanus.proxy.measures import Measures
+from elanus.proxy.pressure import Pressure
+from elanus.proxy.proxy import Coordinators, Proxy
+from elanus.proxy.stamps import RemoteStamps
+from elanus.querycoord.fleet import ChannelFleet
+from elanus.querynode.node import QueryNode
+from elanus.rpc.carrier import RpcChannel, RpcServer
+from elanus.rpc.connector import SnapshotApi
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import IndexCoordApi
+from elanus.rpc.ledger import JobLedgerApi
+from elanus.rpc.local import LocalRole, local_client
+from elanus.rpc.proxy import ProxyApi
+from elanus.rpc.querychannel import QueryChannels, ReadPayloads
+from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.querynode import QueryNodeApi
+from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.builders import Builders, Ground
+from elanus.server.cluster.peers import COORDINATORS, NODES, Peers
+from elanus.server.cluster.workspace import Workspace
+from elanus.server.data_dir import paths_of
+from elanus.server.roles import Role, RoleHost
+from elanus.server.settings import Settings
+from elanus.server.status import RoleStatus
+from elanus.storage.port import ObjectStore
+
+Api = TypeVar("Api")
+_OFFLOAD_THREADS = 4
+_PROXY_CALL_S = 3.0
+"""How long a coordinator waits for a proxy's answer. One that is gone or hangs leaves with its session."""
+_GROWING_LOOK_S = 1.0
+_NO_LIMIT_BYTES = 1 << 62
+_INTERFACES: dict[str, tuple[type[Any], ...]] = {
+    "rootcoord": (RootCoordApi,),
+    "datacoord": (DataCoordApi, JobLedgerApi, SnapshotApi),
+    "indexcoord": (IndexCoordApi,),
+    "querycoord": (QueryCoordApi,),
+    "querynode": (QueryNodeApi,),
+    "proxy": (ProxyApi,),
+    "datanode": (),
+}
+"""What each role answers by itself; some have parts that answer further ones."""
+_log = structlog.get_logger("cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services of the cluster, opened by this process."""
+
+    meta: MetaStore
+    log: Log
+    store: ObjectStore
+    channels: QueryChannels
+
+
+class Pipeline(Protocol):
+    """The role datanode, made by code that knows Spark: other processes do not load it."""
+
+    def interfaces(self, handle: LocalRole) -> list[tuple[type[Any], Any]]: ...
+    def build(self, process: ClusterProcess, session: Session) -> Role: ...
+
+
+class ClusterProcess:
+    """``roles``: those of this process. ``job_ended``: as for `elanus.server.builders.Ground`. ``pipeline``:
+    for the role datanode.
+
+    Implements `elanus.server.report.Subject`. Made and used on one event loop; the services outlive it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        roles: tuple[str, ...],
+        workspace: Workspace,
+        services: Services,
+        measures: Measures,
+        job_ended: Callable[[JobEntry], None],
+        pipeline: Pipeline | None = None,
+    ) -> None:
+        self._settings = settings
+        self._services = services
+        self._workspace = workspace
+        self.log = services.log
+        self.clock = SystemClock()
+        self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
+        self._dialled: dict[str, RpcChannel] = {}
+        self.peers = Peers(services.meta, RpcChannel)
+        self.root = self.peers.coordinator("rootcoord", RootCoordApi)
+        self.data = self.peers.coordinator("datacoord", DataCoordApi)
+        self.ledger = self.peers.coordinator("datacoord", JobLedgerApi)
+        self.snapshots = self.peers.coordinator("datacoord", SnapshotApi)
+        self.index = self.peers.coordinator("indexcoord", IndexCoordApi)
+        self.query = self.peers.coordinator("querycoord", QueryCoordApi)
+        self._query_nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None)
+        self._payloads = self.peers.nodes("proxy", ReadPayloads, timeout_s=30.0)
+        self._builders = Builders(
+            Ground(
+                settings=settings,
+                clock=self.clock,
+                meta=services.meta,
+                log=services.log,
+                store=services.store,
+                offload=self.offload,
+                scratch=workspace.scratch,
+                measures=measures,
+                job_ended=job_ended,
+                coordinators=Coordinators(self.root, self.data, self.index, self.query),
+                proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
+                query_nodes=ChannelFleet(lambda: self._query_nodes, services.channels),
+                dial=self.dial,
+            )
+        )
+        self._handles = {role: LocalRole(role) for role in roles}
+        self._fan_out: FanOut | None = None
+        self._growing_bytes = 0
+        self._background: list[asyncio.Task[None]] = []
+        self.roles = RoleHost()
+        self._pipeline = pipeline
+        self._server = RpcServer(f"{settings.cluster.host}:{settings.cluster.port}", self._interfaces(roles))
+        self.address = f"{settings.cluster.advertise or settings.cluster.host}:{self._server.port}"
+        self._add_roles()
+
+    @property
+    def import_url(self) -> str:
+        return paths_of(self._settings.data_dir).import_url(self._settings.imports.root)
+
+    async def start(self) -> None:
+        """Returns when others can reach this process; its roles join in the background."""
+        await self.peers.start()
+        await self._server.start()
+        self._background = [asyncio.create_task(self.roles.start_when_possible(), name="roles")]
+        if "proxy" in self._handles:
+            self._background.append(asyncio.create_task(self._watch_growing(), name="growing data"))
+
+    async def stop(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.roles.stop()
+        await self._server.stop()
+        await self.peers.stop()
+        for channel in self._dialled.values():
+            await channel.close()
+        self._threads.shutdown()
+
+    # what roles need of the process
+
+    async def offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run blocking work off the event loop."""
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def dial(self, address: str) -> RpcChannel:
+        if address not in self._dialled:
+            self._dialled[address] = RpcChannel(address)
+        return self._dialled[address]
+
+    def current_proxy(self) -> Proxy:
+        proxy = self._handles["proxy"].instance
+        if proxy is None:
+            raise NotReady("the proxy has not joined the cluster yet; retry")
+        return cast(Proxy, proxy)
+
+    def _current_fan_out(self) -> FanOut:
+        if self._fan_out is None:
+            raise NotReady("the proxy has not joined the cluster yet; retry")
+        return self._fan_out
+
+    # what it tells
+
+    def growing_bytes(self) -> int:
+        """Growing data of the query node that has most of it, about a second ago."""
+        return self._growing_bytes
+
+    def pressure(self) -> Pressure:
+        """What fills up are the services' disks, and they refuse by themselves."""
+        return self._builders.pressure(self.growing_bytes, lambda: _NO_LIMIT_BYTES)
+
+    def elsewhere(self) -> list[RoleStatus]:
+        """The roles of other processes, as their sessions tell."""
+        return [
+            RoleStatus(f"{role} {node_id}", "Healthy", info.address)
+            for role in (*COORDINATORS, *NODES)
+            for node_id, info in sorted(self.peers.infos(role).items())
+            if info.address != self.address
+        ]
+
+    def components(self) -> list[ComponentView]:
+        """Every node of the cluster, and the coordinators that are missing."""
+        there = [
+            ComponentView(node_id, role, True)
+            for role in (*COORDINATORS, *NODES)
+            for node_id in sorted(self.peers.infos(role))
+        ]
+        missing = [r for r in COORDINATORS if not self.peers.infos(r)]
+        return [*there, *(ComponentView(NodeID(0), role, False) for role in missing)]
+
+    # its roles
+
+    def _interfaces(self, roles: tuple[str, ...]) -> list[tuple[type[Any], Any]]:
+        """What this process answers to the others."""
+        found: list[tuple[type[Any], Any]] = [
+            (api, local_client(self._handles[role], api)) for role in roles for api in _INTERFACES[role]
+        ]
+        if "proxy" in roles:
+            found.append((ReadPayloads, _Payloads(self._current_fan_out)))
+        if self._pipeline is not None:
+            found += self._pipeline.interfaces(self._handles["datanode"])
+        return found
+
+    def _add_roles(self) -> None:
+        make = self._builders
+        builders: dict[str, Callable[[Session], Role]] = {
+            "rootcoord": make.rootcoord,
+            "datacoord": make.datacoord,
+            "indexcoord": make.indexcoord,
+            "querycoord": make.querycoord,
+            "querynode": self._build_querynode,
+            "proxy": self._build_proxy,
+            "datanode": self._build_datanode,
+        }
+        for role, handle in self._handles.items():
+            stands_by = role in COORDINATORS
+            join = make.elect if stands_by else make.register
+            self.roles.add(handle, partial(join, role, self.address), builders[role], stands_by=stands_by)
+
+    def _build_querynode(self, session: Session) -> QueryNode:
+        return self._builders.querynode(session.node_id, self._services.channels, self._payloads.__getitem__)
+
+    def _build_proxy(self, session: Session) -> Proxy:
+        self._fan_out = FanOut(
+            session.node_id,
+            f"results-{session.node_id}-{uuid.uuid4().hex[:8]}",
+            self._services.channels,
+            self.query,
+            self.root,
+            self._settings.proxy.read_timeout_s,
+            self._query_nodes,
+        )
+        stamps = RemoteStamps(self.root.alloc_timestamp, self._settings.proxy.read_timeout_s)
+        return self._builders.proxy(session, self._fan_out, stamps)
+
+    def _build_datanode(self, session: Session) -> Role:
+        assert self._pipeline is not None, "the role datanode was given no pipeline"
+        return self._pipeline.build(self, session)
+
+    async def _watch_growing(self) -> None:
+        while True:
+            with contextlib.suppress(ElanusError):  # what was seen last counts until querycoord is back
+                self._growing_bytes = await self.query.growing_bytes()
+            await asyncio.sleep(_GROWING_LOOK_S)
+
+
+class _Payloads:
+    """Implements `ReadPayloads` for the proxy that runs at the moment."""
+
+    def __init__(self, current: Callable[[], FanOut]) -> None:
+        self._current = current
+
+    async def fetch_read(self, request_id: int) -> bytes:
+        return await self._current().fetch_read(request_id)
+
+    async def give_answer(self, request_id: int, node_id: NodeID, answer: bytes) -> None:
+        await self._current().give_answer(request_id, node_id, answer)

@@ -1,0 +1,49 @@
+"""The directory of one process of a cluster: its scratch files, and where it announces itself.
+
+Nothing in it is needed by the process that comes after. Processes of one machine share a data directory; each
+takes the first free place below it, so a process that is started again finds that of the one before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+from elanus.server.startup import CannotStart
+
+
+class Workspace:
+    """``DATA_DIR/NAME-N``, locked until `close`. Raises `CannotStart` when it cannot be made."""
+
+    def __init__(self, data_dir: Path, name: str) -> None:
+        try:
+            self.root, self._lock = _claim(data_dir.absolute(), name)
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            self.scratch.mkdir()
+        except OSError as error:
+            raise CannotStart(f"the data directory {data_dir} cannot be used: {error.strerror}") from error
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
+
+    def close(self) -> None:
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _claim(data_dir: Path, name: str) -> tuple[Path, int]:
+    for number in itertools.count(1):
+        root = data_dir / f"{name}-{number}"
+        root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(root / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return root, descriptor
+    raise AssertionError("there is always a next number")

@@ -1,0 +1,66 @@
+"""The gauges among the metrics: looked up every few seconds, each by the process whose role knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from elanus.core.errors import ElanusError
+from elanus.core.ids import CollectionID
+from elanus.core.jobs import JobKind, JobState
+from elanus.core.segments import SegmentState
+from elanus.core.timestamps import lag_ms
+from elanus.metrics import Metrics
+from elanus.server.report import Report, Subject
+
+_INTERVAL_S = 5.0
+_SHOWN_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING, SegmentState.FLUSHED)
+
+
+class Gauges:
+    """What a role knows is shown by the process where it runs: of a coordinator, by the active one."""
+
+    def __init__(self, subject: Subject, report: Report, metrics: Metrics) -> None:
+        self._subject = subject
+        self._report = report
+        self._metrics = metrics
+
+    async def keep(self) -> None:
+        """Refresh them until cancelled."""
+        while True:
+            await asyncio.sleep(_INTERVAL_S)
+            try:
+                await self._refresh()
+            except ElanusError:
+                continue  # a role is restarting; the next round shows it again
+
+    async def _refresh(self) -> None:
+        if self._runs("rootcoord"):
+            await self._refresh_channels()
+        if self._runs("datacoord"):
+            await self._refresh_data()
+        self._metrics.growing_bytes.set(self._subject.growing_bytes())
+
+    def _runs(self, role: str) -> bool:
+        roles = self._subject.roles
+        return role in roles.names() and roles.is_running(role)
+
+    async def _refresh_channels(self) -> None:
+        now_ms = self._subject.clock.wall_ms()
+        for pchannel, tick in (await self._subject.root.ticks()).items():
+            self._metrics.channel_lag_ms.labels(pchannel).set(lag_ms(now_ms, tick))
+        self._metrics.log_bytes.set(self._subject.log.size_bytes())
+
+    async def _refresh_data(self) -> None:
+        metrics, subject = self._metrics, self._subject
+        metrics.pipeline_up.set(await self._report.pipeline_answers())
+        running = Counter(e.kind for e in await subject.ledger.jobs() if e.state is JobState.RUNNING)
+        for kind in JobKind:
+            metrics.jobs_running.labels(kind.value).set(running[kind])
+        states = Counter(s.state.name.lower() for s in await subject.data.segments(CollectionID(0)))
+        for state in SegmentState:
+            if state.name.lower() in states or state in _SHOWN_STATES:
+                metrics.segments.labels(state.name.lower()).set(states[state.name.lower()])
+        garbage = await subject.data.gc_status()
+        metrics.gc_waiting_bytes.set(garbage.waiting_bytes)
+        metrics.gc_reclaimed_bytes.set(garbage.reclaimed_bytes)
