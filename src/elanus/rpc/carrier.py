@@ -45,6 +45,15 @@ class _Method:
     name: str
     arguments: msgspec.msgpack.Decoder[tuple[Any, ...]]
     result: msgspec.msgpack.Decoder[Any]
+    signature: inspect.Signature
+
+    def bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """All arguments in their order, those left out with their defaults. Raises `TypeError`."""
+        if not named and len(args) == len(self.signature.parameters):
+            return args
+        bound = self.signature.bind(*args, **named)
+        bound.apply_defaults()
+        return bound.args
 
 
 def _methods(api: type[Any]) -> dict[str, _Method]:
@@ -52,9 +61,12 @@ def _methods(api: type[Any]) -> dict[str, _Method]:
     for name, function in inspect.getmembers(api, inspect.iscoroutinefunction):
         hints = get_type_hints(function)
         result = hints.pop("return", type(None))
-        parameters = [hints[p] for p in inspect.signature(function).parameters if p != "self"]
+        whole = inspect.signature(function)
+        signature = whole.replace(parameters=[p for n, p in whole.parameters.items() if n != "self"])
+        parameters = [hints[name] for name in signature.parameters]
         arguments = tuple[tuple(parameters)] if parameters else tuple[()]  # type: ignore[misc]
-        methods[name] = _Method(name, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+        decoder = msgspec.msgpack.Decoder(arguments)
+        methods[name] = _Method(name, decoder, msgspec.msgpack.Decoder(result), signature)
     return methods
 
 
@@ -134,11 +146,10 @@ class _RemoteClient:
             raise AttributeError(name)
         remote = self._channel.unary_unary(self._service + name)
 
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **named: Any) -> Any:
+            request = msgspec.msgpack.encode(method.bound(args, named))
             try:
-                reply = await remote(
-                    msgspec.msgpack.encode(args), timeout=self._timeout_s, wait_for_ready=True
-                )
+                reply = await remote(request, timeout=self._timeout_s, wait_for_ready=True)
             except aio.AioRpcError as error:
                 raise _typed(error, self._peer, name) from error
             return _result(method, reply, self._peer)

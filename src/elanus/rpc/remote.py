@@ -41,13 +41,15 @@ class Peer:
         """As of the channel, with calls that end when the peer does."""
         return cast(Api, _PeerClient(self, api, timeout_s))
 
-    async def call(self, api: type[Any], method: str, timeout_s: float | None, *args: Any) -> Any:
+    async def call(
+        self, api: type[Any], method: str, timeout_s: float | None, *args: Any, **named: Any
+    ) -> Any:
         client = self._clients.get((api, timeout_s))
         if client is None:
             client = self._clients[(api, timeout_s)] = self._channel.client(api, timeout_s)
         if self.gone:
             raise Unavailable(f"{self._calls.name} is gone")
-        return await self._calls.run(method, getattr(client, method)(*args))
+        return await self._calls.run(method, getattr(client, method)(*args, **named))
 
     async def connected(self, timeout_s: float) -> bool:
         """Whether there is a connection now, or comes to be one in time. Ends with the peer."""
@@ -92,7 +94,9 @@ class RemoteRole:
         """``timeout_s``: of a single call, once it is sent."""
         return cast(Api, _RoleClient(self, api, timeout_s))
 
-    async def call(self, api: type[Any], method: str, timeout_s: float | None, *args: Any) -> Any:
+    async def call(
+        self, api: type[Any], method: str, timeout_s: float | None, *args: Any, **named: Any
+    ) -> Any:
         """Raises `Unavailable` when nobody is the active one for too long, and what the method raises."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._wait_s
@@ -101,7 +105,7 @@ class RemoteRole:
             if not await peer.connected(max(_PAUSE_S, deadline_s - loop.time())):
                 continue  # nothing was sent
             try:
-                return await peer.call(api, method, timeout_s, *args)
+                return await peer.call(api, method, timeout_s, *args, **named)
             except (Unavailable, LeaseLost):
                 if not is_repeatable(api, method) or loop.time() + _PAUSE_S > deadline_s:
                     raise

@@ -115,5 +115,5 @@ def bind(settings: Settings, paths: Paths) -> None:
 def _identity(url: str) -> str:
     """What of a URL may not change: not hosts, parameters and passwords."""
     parts = urlsplit(url)
-    place = parts.netloc if parts.scheme == "s3" else ""
+    place = parts.netloc if parts.scheme in ("s3", "file") else ""
     return f"{parts.scheme}:{place}/{parts.path.strip('/')}" if url else ""

@@ -209,7 +209,7 @@ class LogSettings(Section):
 class StorageSettings(Section):
     """Segments, indexes and manifests: objects under `files/` in the data directory, or in a bucket."""
 
-    url: str = Field(default="", pattern=r"^$|^s3://[^@]*$")
+    url: str = Field(default="", pattern=r"^$|^s3://[^@]*$|^file:///.+$")
     """Where objects are kept on S3: `s3://bucket/prefix`, optionally with
     `?endpoint=https://host:port&region=name&credentials=/file`. Keys come from that file, which has the
     form of a shared credentials file, else from the usual places: the environment (`AWS_ACCESS_KEY_ID` and
