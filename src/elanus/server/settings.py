@@ -172,13 +172,13 @@ class ClusterSettings(Section):
     """The address to listen on for the other processes of the cluster."""
     port: Port = 0
     """The port to listen on; 0 takes a free one. The others learn it from the metadata."""
-    advertise: str = ""
-    """The name or address under which the others reach this process, when that is not `host`: needed where
-    `host` stands for all addresses of the machine."""
+    advertise: Host = "auto"
+    """The name or address under which the others reach this process; `auto` stands for `host`, and does not
+    do where that stands for all addresses of the machine."""
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> Self:
-        if self.host in ("0.0.0.0", "::") and not self.advertise:
+        if self.host in ("0.0.0.0", "::") and self.advertise == "auto":
             raise ValueError(
                 f"host {self.host} stands for all addresses of this machine: set advertise to the one "
                 "under which the others reach it"

@@ -80,7 +80,7 @@ class FakeServer:
         self.rounds: list[GcReport] = []
 
     def health(self) -> Health:
-        return Health(True, STATUS.roles)
+        return Health(True, True, STATUS.roles)
 
     def status(self) -> Status:
         return STATUS

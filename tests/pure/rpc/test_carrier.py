@@ -256,3 +256,23 @@ def test_waiting_for_a_peer_that_does_not_come_up_ends() -> None:
         await channel.close()
 
     asyncio.run(run())
+
+
+class WithDefaults(Protocol):
+    async def ask(self, a: int, b: tuple[int, ...] = (7,), c: int = 3) -> int: ...
+
+
+def test_what_a_caller_leaves_out_goes_with_its_default() -> None:
+    class Role:
+        async def ask(self, a: int, b: tuple[int, ...], c: int) -> int:
+            return a * 100 + b[0] * 10 + c
+
+    async def check() -> None:
+        async with served((WithDefaults, Role())) as channel:
+            client = channel.client(WithDefaults)
+            answers = [await client.ask(1), await client.ask(1, (2,)), await client.ask(1, c=9)]
+            assert answers == [173, 123, 179]
+            with pytest.raises(TypeError, match="missing a required argument"):
+                await client.ask()  # type: ignore[call-arg]
+
+    asyncio.run(check())

@@ -23,12 +23,13 @@ from elanus.server.status import REQUEST_HEADER, JobStatus, PipelineStatus, Role
 @dataclass
 class FakeServer:
     serving: bool = True
+    not_serving: str = "Initializing"
     broken: bool = False
     restarted: list[str] = field(default_factory=list)
 
     def health(self) -> Health:
-        state = "Healthy" if self.serving else "Initializing"
-        return Health(self.serving, [RoleStatus("proxy", state)])
+        state = "Healthy" if self.serving else self.not_serving
+        return Health(self.serving, self.serving or state == "Standby", [RoleStatus("proxy", state)])
 
     def status(self) -> Status:
         if self.broken:
@@ -103,6 +104,12 @@ def test_healthz_follows_the_roles(port: ObservePort, server: FakeServer) -> Non
     status, text = ask(port.url + "/healthz")
     assert status == 503
     assert json.loads(text)["roles"] == [{"role": "proxy", "state": "Initializing", "detail": ""}]
+
+
+def test_who_stands_by_is_healthy_and_not_ready(port: ObservePort, server: FakeServer) -> None:
+    assert ask(port.url + "/readyz")[0] == 200
+    server.serving, server.not_serving = False, "Standby"
+    assert (ask(port.url + "/healthz")[0], ask(port.url + "/readyz")[0]) == (200, 503)
 
 
 def test_status_is_the_servers_own_account(port: ObservePort) -> None:

@@ -130,7 +130,22 @@ async def test_a_process_whose_peers_come_later_starts_when_it_can() -> None:
     bench = Bench("a", "b")
     bench.failing = {"a": 3, "b": 2}
     await bench.host.start_when_possible()
-    assert [step.split()[1] for step in bench.steps] == ["a", "b"]
+    assert {step.split()[1] for step in bench.steps} == {"a", "b"}
+    await bench.host.stop()
+
+
+async def test_one_that_stands_by_keeps_none_from_starting() -> None:
+    bench = Bench("b")
+
+    async def for_ever() -> Session:
+        await asyncio.sleep(1e9)
+        raise AssertionError
+
+    bench.host.add(LocalRole("a"), for_ever, bench._build("a"), stands_by=True)
+    starting = asyncio.ensure_future(bench.host.start_when_possible())
+    await asyncio.sleep(1)
+    assert (bench.host.state("a"), bench.host.state("b")) == ("Standby", "Healthy")
+    starting.cancel()
     await bench.host.stop()
 
 

@@ -145,7 +145,9 @@ class ClusterProcess:
         self.roles = RoleHost()
         self._pipeline = pipeline
         self._server = RpcServer(f"{settings.cluster.host}:{settings.cluster.port}", self._interfaces(roles))
-        self.address = f"{settings.cluster.advertise or settings.cluster.host}:{self._server.port}"
+        cluster = settings.cluster
+        reached_at = cluster.host if cluster.advertise == "auto" else cluster.advertise
+        self.address = f"{reached_at}:{self._server.port}"
         self._add_roles()
 
     @property

@@ -1,0 +1,48 @@
+"""What `elanus run` refuses before it starts anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from elanus.server.cluster.run import check
+from elanus.server.settings import ClusterSettings, LogSettings, MetaSettings, Settings, StorageSettings
+from elanus.server.startup import CannotStart
+
+COMPLETE = Settings(
+    meta=MetaSettings(url="etcd://h:2379/elanus"),
+    log=LogSettings(url="nats://h:4222/elanus"),
+    storage=StorageSettings(url="s3://bucket/elanus"),
+)
+
+
+@pytest.mark.parametrize(
+    "roles", [("proxy",), ("rootcoord", "datacoord", "querynode", "proxy"), ("datanode",)]
+)
+def test_roles_that_go_together(roles: tuple[str, ...]) -> None:
+    check(COMPLETE, roles)
+
+
+@pytest.mark.parametrize(
+    ("roles", "text"),
+    [
+        (("prox",), "no role 'prox': there are rootcoord,"),
+        (("proxy", "proxy"), "runs each role once"),
+        (("proxy", "datanode"), "a process of its own"),
+    ],
+)
+def test_roles_that_do_not(roles: tuple[str, ...], text: str) -> None:
+    with pytest.raises(CannotStart, match=text):
+        check(COMPLETE, roles)
+
+
+@pytest.mark.parametrize("name", ["meta", "log", "storage"])
+def test_a_service_that_is_not_named(name: str) -> None:
+    settings = COMPLETE.model_copy(update={name: getattr(Settings(), name)})
+    with pytest.raises(CannotStart, match=f"needs the setting {name}.url, such as"):
+        check(settings, ("proxy",))
+
+
+def test_an_address_for_all_needs_one_to_tell_the_others() -> None:
+    with pytest.raises(ValueError, match="set advertise"):
+        ClusterSettings(host="0.0.0.0")
+    assert ClusterSettings(host="0.0.0.0", advertise="node7").host == "0.0.0.0"
