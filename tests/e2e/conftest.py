@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from cluster import Cluster
 from harness import Server
 from pymilvus import MilvusClient
 
@@ -63,4 +64,6 @@ def pytest_runtest_makereport(
         for server in Server.running:
             text = server.output()[-SHOWN_CHARACTERS:]
             report.sections.append((f"server on {server.data_dir}", text))
+        for cluster in Cluster.running:
+            report.sections.append((f"cluster in {cluster.directory}", cluster.output()))
     return report

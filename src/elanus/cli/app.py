@@ -305,15 +305,20 @@ def dev_cluster(
         ),
     ] = None,
     services: Annotated[
-        str, typer.Option("--with", help="The services to start, with commas between.")
-    ] = "etcd,nats,s3,spark",
+        str, typer.Option("--with", help="What to start, with commas between.")
+    ] = "etcd,nats,s3,spark,elanus",
+    proxies: Annotated[int, typer.Option(min=1, help="Proxies of the cluster.")] = 1,
+    query_nodes: Annotated[int, typer.Option(min=1, help="Query nodes of the cluster.")] = 2,
+    data_nodes: Annotated[int, typer.Option(min=1, help="Data nodes of the cluster.")] = 1,
+    port: Annotated[int, typer.Option(help="The port of the first proxy.")] = 19_530,
 ) -> None:
-    """Start the services of a cluster on this machine, until it is interrupted."""
-    from elanus.devcluster.command import run
+    """Start a whole cluster on this machine, its services included, until it is interrupted."""
+    from elanus.devcluster.command import Size, run
     from elanus.devcluster.process import ServiceFailed
 
     try:
-        run(directory, [name.strip() for name in services.split(",")], typer.echo)
+        names = [name.strip() for name in services.split(",")]
+        run(directory, names, Size(proxies, query_nodes, data_nodes, port), typer.echo)
     except ServiceFailed as error:
         _fail(str(error), EXIT_FAILED)
 

@@ -1,4 +1,4 @@
-"""``elanus dev-cluster``: the services with one command, until it is interrupted."""
+"""``elanus dev-cluster``: services and roles of a cluster with one command, until it is interrupted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn, Protocol
@@ -14,6 +15,7 @@ from typing import NoReturn, Protocol
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.process import ServiceFailed
+from elanus.devcluster.roles import Elanus, write_config
 from elanus.devcluster.spark import Spark
 from elanus.devcluster.swift import Swift
 
@@ -41,21 +43,36 @@ class Service(Protocol):
 SERVICES: Mapping[str, Callable[[Path], Service]] = MappingProxyType(
     {"etcd": Etcd, "nats": Nats, "s3": Swift, "spark": Spark}
 )
+ELANUS = "elanus"
+"""The roles themselves, on all of the services."""
+CONFIG_FILE = "cluster.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many nodes of each kind. ``port``: of the first proxy."""
+
+    proxies: int = 1
+    query_nodes: int = 2
+    data_nodes: int = 1
+    port: int = 19_530
 
 
 class _Ended(Exception):
     """A signal to end came."""
 
 
-def run(directory: Path | None, names: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Start the named services, tell where they are, wait for a signal to end, stop them.
+def run(directory: Path | None, names: Sequence[str], size: Size, tell: Callable[[str], None]) -> None:
+    """Start the named services (and roles), tell where they are, wait for a signal to end, stop them.
 
     Only for the main thread. Raises `ServiceFailed` for a name that is not known, a program that is
     missing, a service that does not start, and one that ends by itself; the others are stopped then.
     """
     for name in names:
-        if name not in SERVICES:
-            raise ServiceFailed(f"no service {name!r}; there are {', '.join(SERVICES)}")
+        if name not in (*SERVICES, ELANUS):
+            raise ServiceFailed(f"no service {name!r}; there are {', '.join((*SERVICES, ELANUS))}")
+    if ELANUS in names and not set(SERVICES) <= set(names):
+        raise ServiceFailed(f"{ELANUS} needs all of {', '.join(SERVICES)}: name them too")
     for ending in _ENDINGS:
         signal.signal(ending, _end)
     with ExitStack() as stack:
@@ -63,9 +80,19 @@ def run(directory: Path | None, names: Sequence[str], tell: Callable[[str], None
         try:
             if directory is None:
                 directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elanus-dev-")))
-            running = [_start(stack, SERVICES[name](directory.resolve()), tell) for name in names]
+            directory = directory.resolve()
+            running = {
+                name: _start(stack, service(directory), tell)
+                for name, service in SERVICES.items()
+                if name in names
+            }
+            if set(SERVICES) <= set(running):
+                _configure(directory, running)
+            if ELANUS in names:
+                roles = Elanus(directory / CONFIG_FILE, directory, **asdict(size))
+                running[ELANUS] = _start(stack, roles, tell)
             tell(f"ready in {directory}; interrupt to stop")
-            _watch(running)
+            _watch(tuple(running.values()))
         except _Ended:
             _ignore_endings()
             tell("stopping")
@@ -77,6 +104,19 @@ def _start(stack: ExitStack, service: Service, tell: Callable[[str], None]) -> S
     for endpoint, address in service.endpoints.items():
         tell(f"{endpoint:<12}{address}")
     return service
+
+
+def _configure(directory: Path, services: Mapping[str, Service]) -> None:
+    """Write down what `elanus run` has to know of the services."""
+    etcd, nats, s3, spark = (services[name] for name in SERVICES)
+    write_config(
+        directory / CONFIG_FILE,
+        etcd=etcd.endpoints["etcd"],
+        nats=nats.endpoints["nats"],
+        store_url=s3.endpoints["s3"],
+        data_dir=directory / "elanus-data",
+        more={"pipeline": {"spark_master": spark.endpoints["spark"], "driver_host": "127.0.0.1"}},
+    )
 
 
 def _watch(services: Sequence[Service]) -> NoReturn:

@@ -1,0 +1,155 @@
+"""A cluster of processes on etcd, NATS, S3 and Spark's own cluster, through the Milvus client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from cluster import Cluster
+from harness import until
+from pymilvus import MilvusClient
+
+from elanus.devcluster.etcd import Etcd
+from elanus.devcluster.nats import Nats
+from elanus.devcluster.spark import Spark
+from elanus.devcluster.swift import Swift
+
+pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.jvm]
+
+DIM = 8
+ROWS = 3000
+DEADLINE_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, etcd_server: Etcd, nats_server: Nats, s3_server: Swift
+) -> Iterator[Cluster]:
+    directory, prefix = tmp_path_factory.mktemp("cluster"), uuid.uuid4().hex
+    spark = Spark(directory / "spark")
+    spark.start()
+    cluster = Cluster(
+        directory / "roles",
+        etcd=etcd_server.endpoint,
+        nats=nats_server.url,
+        store_url=s3_server.store_url(prefix),
+        more={"pipeline": {"spark_master": spark.master, "driver_host": "127.0.0.1"}},
+        prefix=prefix,
+    )
+    try:
+        yield cluster.start(proxies=2)
+    finally:
+        cluster.close()
+        spark.stop()
+
+
+def count(client: MilvusClient, name: str = "rows") -> int:
+    answer = client.query(name, output_fields=["count(*)"], consistency_level="Strong")
+    return int(answer[0]["count(*)"])
+
+
+def rows(vectors: np.ndarray, first: int = 0) -> list[dict[str, object]]:
+    return [{"id": first + n, "vector": vector.tolist()} for n, vector in enumerate(vectors)]
+
+
+@pytest.fixture(scope="module")
+def vectors() -> np.ndarray:
+    return np.random.default_rng(1).random((ROWS, DIM), dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def clients(cluster: Cluster, vectors: np.ndarray) -> list[MilvusClient]:
+    """Of both proxies; a collection with rows from each, flushed, indexed, and some deleted."""
+    one, two = cluster.client("proxy1"), cluster.client("proxy2")
+    one.create_collection("rows", dimension=DIM, metric_type="L2", num_shards=2)
+    half = ROWS // 2
+    one.insert("rows", rows(vectors[:half]))
+    two.insert("rows", rows(vectors[half:], first=half))
+    return [one, two]
+
+
+def test_what_one_proxy_wrote_the_other_reads_at_once(
+    clients: list[MilvusClient], vectors: np.ndarray
+) -> None:
+    for client in clients:
+        assert count(client) == ROWS
+        found = client.search("rows", data=vectors[::500].tolist(), limit=1, consistency_level="Strong")
+        assert [hits[0]["id"] for hits in found] == list(range(0, ROWS, 500))
+
+
+def test_segments_are_flushed_indexed_and_spread_over_the_nodes(
+    cluster: Cluster, clients: list[MilvusClient], vectors: np.ndarray
+) -> None:
+    one, two = clients
+    one.flush("rows")
+    until(lambda: _sealed(one) == ROWS, DEADLINE_S, "sealed segments serve", poll_s=0.2)
+    assert count(two) == ROWS
+    assert len({node for segment in _segments(one) for node in segment.nodeIds}) == 2
+    two.delete("rows", ids=[0, 1, 2])
+    assert count(one) == ROWS - 3
+    found = one.search("rows", data=vectors[:3].tolist(), limit=1, consistency_level="Strong")
+    assert not {0, 1, 2} & {hits[0]["id"] for hits in found}
+
+
+def test_definitions_reach_every_proxy(clients: list[MilvusClient]) -> None:
+    one, two = clients
+    one.create_collection("other", dimension=DIM)
+    assert two.has_collection("other")
+    assert count(two, "other") == 0
+    two.drop_collection("other")
+    assert not one.has_collection("other")
+    with pytest.raises(Exception, match="can't find collection"):
+        one.insert("other", rows(np.zeros((1, DIM), np.float32)))
+
+
+def test_a_release_closes_the_reads_at_every_proxy(clients: list[MilvusClient]) -> None:
+    one, two = clients
+    one.release_collection("rows")
+    for client in clients:
+        with pytest.raises(Exception, match="not loaded"):
+            count(client)
+    two.load_collection("rows")
+    assert count(one) == ROWS - 3
+
+
+def test_replicas_answer_as_one(clients: list[MilvusClient]) -> None:
+    one, two = clients
+    one.release_collection("rows")
+    one.load_collection("rows", replica_number=2)
+    assert [count(c) for c in (one, two, one, two)] == [ROWS - 3] * 4
+    with pytest.raises(Exception, match="replica"):
+        one.load_collection("rows", replica_number=3)
+    one.release_collection("rows")
+    one.load_collection("rows")
+
+
+def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
+    for name in cluster.processes:
+        roles = {r["role"].split()[0] for r in cluster.status(name)["roles"]}
+        assert roles == {
+            "rootcoord", "datacoord", "indexcoord", "querycoord", "querynode", "proxy", "datanode"
+        }, name  # fmt: skip
+    url = cluster.processes["querycoord"].observe_url
+    told = subprocess.run(
+        [sys.executable, "-m", "elanus", "status", "--url", url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert "default.rows" in told.stdout
+    assert "querynode" in told.stdout
+
+
+def _segments(client: MilvusClient) -> list[object]:
+    return list(client._get_connection().get_query_segment_info("rows"))
+
+
+def _sealed(client: MilvusClient) -> int:
+    return sum(s.num_rows for s in _segments(client) if s.state == 3)
