@@ -6,7 +6,8 @@
     ├── NotReady                        1   1   a role is still starting, or is restarting
     ├── Unavailable                     2   1   a peer cannot be reached; a retry may help
     │   └── LeaseLost                   2   1   a node was taken for dead, or may have been; it joins again
-    │       └── NoSession               2   1   a coordinator does not know the node that calls it
+    │       ├── NoSession               2   1   a coordinator does not know the node that calls it
+    │       └── CoordinatorReplaced     2   1   an order of a coordinator that has a successor
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
@@ -90,6 +91,10 @@ class LeaseLost(Unavailable):
 
 class NoSession(LeaseLost):
     """The calling node is not, or no longer, among those that have registered."""
+
+
+class CoordinatorReplaced(LeaseLost):
+    """A node was given an order by a coordinator whose successor it has heard of already."""
 
 
 class DeadlineExceeded(ElanusError):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from elanus.core.errors import Unavailable
+from elanus.rpc import deadlines
 
 
 class Calls:
@@ -19,6 +20,7 @@ class Calls:
     async def run(self, method: str, call: Awaitable[Any]) -> Any:
         """The call's result. Raises what it raises, and `Unavailable` when `end` came first."""
         running = asyncio.ensure_future(call)
+        deadlines.hand_on(running)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         try:

@@ -6,6 +6,10 @@ decoded (msgspec), so a peer of another release meets a clear error and not a wr
 `elanus.core.errors` cross as their name and message and are raised again as what they were; any other
 error crosses as `Internal`.
 
+Beside its arguments a call carries its deadline (`elanus.rpc.deadlines`), the trace it belongs to
+(`elanus.rpc.tracing`), and the session of the coordinator that gives an order (`elanus.rpc.fencing`). Between
+machines both ends show certificates (`elanus.rpc.security`).
+
 Why not protobuf messages of our own: the interfaces are typed dataclasses already, and a second
 definition of each, with converters both ways, would be more code than everything it serves.
 """
@@ -24,11 +28,16 @@ import structlog
 from grpc import aio
 
 from elanus.core import errors
+from elanus.core.ids import NodeID
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
+from elanus.rpc import deadlines, tracing
+from elanus.rpc.fencing import ISSUER_KEY, Gate, orders_of
+from elanus.rpc.reach import is_local, refusal
+from elanus.rpc.security import RpcSecurity
 
 Api = TypeVar("Api")
 _log = structlog.get_logger("rpc")
-_OPTIONS = [
+_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
     ("grpc.max_receive_message_length", GRPC_MESSAGE_MAX_BYTES),
     ("grpc.enable_http_proxy", 0),
@@ -37,7 +46,13 @@ _OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
+_SERVER_OPTIONS = [*_OPTIONS, ("grpc.so_reuseport", 0)]
+"""A second server on a port must fail, not share its calls."""
 _OK, _ERROR = b"\x00", b"\x01"
+_TIMEOUT_S = 30.0
+_LOOK_S = 0.05
+_LOOK_MAX_S = 0.25
+"""Between two looks at a connection that has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +86,13 @@ def _methods(api: type[Any]) -> dict[str, _Method]:
 
 
 class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
-    def __init__(self, api: type[Any], target: Any) -> None:
+    def __init__(self, api: type[Any], target: Any, gate: Gate) -> None:
         self._prefix = f"/elanus.{api.__name__}/"
         self._methods = _methods(api)
         self._target = target
+        self._gate = gate
+        self._orders = orders_of(api)
+        self._issuer = next(iter(self._orders.values()), "")
 
     def service(self, details: Any) -> Any:
         if not details.method.startswith(self._prefix):
@@ -85,8 +103,9 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.unary_unary_rpc_method_handler(self._serve(method))
 
     def _serve(self, method: _Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def serve(request: bytes, _context: Any) -> bytes:
+        async def serve(request: bytes, context: Any) -> bytes:
             try:
+                self._begin(method.name, context)
                 result = await getattr(self._target, method.name)(*method.arguments.decode(request))
                 return _OK + msgspec.msgpack.encode(result)
             except errors.ElanusError as error:
@@ -98,13 +117,38 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         return serve
 
+    def _begin(self, method: str, context: Any) -> None:
+        """Take over what the call carries beside its arguments. Raises `CoordinatorReplaced`."""
+        metadata = context.invocation_metadata() or ()
+        tracing.set_trace(self._trace(metadata))
+        deadlines.bind(context.time_remaining())
+        if not self._issuer:
+            return
+        issued_by = next((NodeID(int(value)) for key, value in metadata if key == ISSUER_KEY), None)
+        self._gate.hear(self._issuer, issued_by)
+        if method in self._orders:
+            try:
+                self._gate.admit(self._issuer, issued_by)
+            except errors.CoordinatorReplaced as error:
+                _log.warning("order refused", method=method, reason=error.message)
+                raise
+
+    def _trace(self, metadata: Any) -> str:
+        return tracing.trace_of(metadata)
+
 
 class ThreadedHandler(_Handler):
-    """An interface on a gRPC server that answers in threads: its calls run on the event loop ``loop``."""
+    """An interface on a gRPC server that answers in threads: its calls run on the event loop ``loop``.
+
+    Its callers are outside the system, so a call without a trace begins one.
+    """
 
     def __init__(self, api: type[Any], target: Any, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(api, target)
+        super().__init__(api, target, Gate())
         self._loop = loop
+
+    def _trace(self, metadata: Any) -> str:
+        return super()._trace(metadata) or tracing.new_trace()
 
     def _serve(self, method: _Method) -> Callable[[bytes, Any], Any]:
         serve = super()._serve(method)
@@ -117,13 +161,38 @@ class ThreadedHandler(_Handler):
 
 
 class RpcServer:
-    """Serves role interfaces on one address (``unix:PATH`` or ``host:port``)."""
+    """Serves role interfaces on one address (``unix:PATH`` or ``host:port``; port 0 takes a free one).
 
-    def __init__(self, address: str, services: Sequence[tuple[type[Any], Any]]) -> None:
-        self._server = aio.server(options=_OPTIONS)
-        self._server.add_generic_rpc_handlers(tuple(_Handler(api, target) for api, target in services))
-        self.port = self._server.add_insecure_port(address)
-        """Where it listens; 0 for a socket in the file system."""
+    Without ``security`` whoever reaches the address may call everything. Raises `Unavailable` when the
+    address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        services: Sequence[tuple[type[Any], Any]],
+        *,
+        security: RpcSecurity | None = None,
+    ) -> None:
+        self._server = aio.server(options=_SERVER_OPTIONS)
+        gate = Gate()
+        self._server.add_generic_rpc_handlers(tuple(_Handler(api, target, gate) for api, target in services))
+        try:
+            if security is None:
+                self.port: int = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, security.server_credentials())
+        except RuntimeError as error:
+            raise errors.Unavailable(
+                f"cannot listen on {address}: another process uses it, or it is no address of this machine"
+            ) from error
+        if security is None and not is_local(address):
+            _log.warning(
+                "calls between processes are neither encrypted nor authenticated: whoever reaches this "
+                "address can read, change and delete all data; set cluster.tls_cert, cluster.tls_key and "
+                "cluster.tls_ca, or keep others away from the network",
+                address=address,
+            )
 
     async def start(self) -> None:
         await self._server.start()
@@ -133,35 +202,54 @@ class RpcServer:
 
 
 class _RemoteClient:
-    def __init__(self, channel: aio.Channel, api: type[Any], timeout_s: float | None) -> None:
+    def __init__(
+        self, channel: RpcChannel, api: type[Any], timeout_s: float | None, issued_by: NodeID | None
+    ) -> None:
         self._channel = channel
         self._service = f"/elanus.{api.__name__}/"
         self._methods = _methods(api)
         self._timeout_s = timeout_s
+        self._issuer = () if issued_by is None else ((ISSUER_KEY, str(issued_by)),)
         self._peer = api.__name__.removesuffix("Api").lower()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = self._methods.get(name)
         if method is None:
             raise AttributeError(name)
-        remote = self._channel.unary_unary(self._service + name)
+        remote = self._channel.method(self._service + name)
 
         async def call(*args: Any, **named: Any) -> Any:
             request = msgspec.msgpack.encode(method.bound(args, named))
+            timeout_s = deadlines.within(self._timeout_s)
             try:
-                reply = await remote(request, timeout=self._timeout_s, wait_for_ready=True)
+                async with asyncio.timeout(timeout_s) as waiting:
+                    await self._channel.reachable()
+                left_s = deadlines.left(waiting)
+                reply = await remote(request, timeout=left_s, metadata=self._metadata(), wait_for_ready=True)
             except aio.AioRpcError as error:
                 raise _typed(error, self._peer, name) from error
+            except TimeoutError as error:
+                raise _late(self._peer, name) from error
+            except errors.Unavailable as error:
+                raise errors.Unavailable(f"{self._peer} cannot be reached: {error.message}") from error
             return _result(method, reply, self._peer)
 
         setattr(self, name, call)
         return call
 
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        trace = tracing.trace_id()
+        return (*self._issuer, (tracing.TRACE_KEY, trace)) if trace else self._issuer
+
+
+def _late(peer: str, method: str) -> errors.DeadlineExceeded:
+    return errors.DeadlineExceeded(f"{peer} did not answer {method} in time")
+
 
 def _typed(error: aio.AioRpcError, peer: str, method: str) -> errors.ElanusError:
     match error.code():
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return errors.DeadlineExceeded(f"{peer} did not answer {method} in time")
+            return _late(peer, method)
         case grpc.StatusCode.UNIMPLEMENTED:
             return errors.Internal(f"{peer} does not know {method}: is it of another release?")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -181,24 +269,90 @@ def _result(method: _Method, reply: bytes, peer: str) -> Any:
 
 
 class RpcChannel:
-    """A connection to a process that serves role interfaces."""
+    """A connection to a process that serves role interfaces, made when it is first needed.
 
-    def __init__(self, address: str) -> None:
-        self._channel = aio.insecure_channel(address, options=_OPTIONS)
+    With ``security`` both ends show certificates, and a peer that has none of the CA is refused.
+    """
 
-    def client(self, api: type[Api], timeout_s: float | None = 30.0) -> Api:
+    def __init__(self, address: str, *, security: RpcSecurity | None = None) -> None:
+        self._address = address
+        self._security = security
+        if security is None:
+            self._channel = aio.insecure_channel(address, options=_OPTIONS)
+        else:
+            options = [*_OPTIONS]
+            if security.server_name:
+                options.append(("grpc.ssl_target_name_override", security.server_name))
+            self._channel = aio.secure_channel(address, security.channel_credentials(), options=options)
+        self._connecting: asyncio.Task[None] | None = None
+
+    def client(
+        self,
+        api: type[Api],
+        timeout_s: float | None = _TIMEOUT_S,
+        *,
+        issued_by: NodeID | None = None,
+    ) -> Api:
         """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need.
 
-        A call waits for a peer that is starting, within its time; one that breaks off is not repeated.
+        A call waits for a peer that is starting, within its time and what is left of the call that its
+        caller answers; one that breaks off is not repeated. ``issued_by``: the session of the coordinator
+        whose orders go through the client (`elanus.rpc.fencing`).
         """
-        return cast(Api, _RemoteClient(self._channel, api, timeout_s))
+        return cast(Api, _RemoteClient(self, api, timeout_s, issued_by))
+
+    def method(self, path: str) -> Any:
+        return self._channel.unary_unary(path)
+
+    async def reachable(self) -> None:
+        """Returns at once when there is a connection, else when there is one.
+
+        Raises `Unavailable` when the peer and this process will not come to terms, however long one waits.
+        """
+        if self._address.startswith("unix:") or self._is_ready():
+            return  # within the machine only a peer that has not started yet is in the way: the call waits
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._connect(), name=f"connect to {self._address}")
+            self._connecting.add_done_callback(_seen)
+        await asyncio.shield(self._connecting)
 
     async def ready(self, timeout_s: float) -> None:
-        """Wait for the peer. Raises `DeadlineExceeded`."""
+        """Wait for the peer. Raises `DeadlineExceeded`, and what `reachable` does."""
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self.reachable()
+                await self._channel.channel_ready()
         except TimeoutError:
             raise errors.DeadlineExceeded("the peer did not come up in time") from None
 
     async def close(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
         await self._channel.close()
+
+    def _is_ready(self) -> bool:
+        return self._channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+
+    async def _connect(self) -> None:
+        suspected, pause_s = "", _LOOK_S
+        while not self._is_ready():
+            state = self._channel.get_state()
+            if state is grpc.ChannelConnectivity.SHUTDOWN:
+                return  # the call says so
+            if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                await self._channel.wait_for_state_change(state)
+                continue
+            # Twice: a peer that is just ending hangs up as well.
+            why = await refusal(self._address, self._security)
+            if why and why == suspected:
+                raise errors.Unavailable(f"{self._address}: {why}")
+            suspected = why
+            # The state does not change while gRPC tries again and fails again.
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_MAX_S)
+
+
+def _seen(connecting: asyncio.Task[None]) -> None:
+    if not connecting.cancelled():
+        connecting.exception()

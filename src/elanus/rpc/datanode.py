@@ -15,6 +15,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.rpc.datacoord import ChannelAssignment
+from elanus.rpc.fencing import order_of
 from elanus.rpc.repeat import repeatable
 
 
@@ -53,11 +54,13 @@ class CompactionOrder:
 
 
 class DataNodeApi(Protocol):
+    @order_of("datacoord")
     @repeatable
     async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
         """Own these vchannels as well, from their checkpoints on."""
         ...
 
+    @order_of("datacoord")
     @repeatable
     async def flush_segments(
         self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
@@ -69,6 +72,7 @@ class DataNodeApi(Protocol):
         """
         ...
 
+    @order_of("datacoord")
     @repeatable
     async def compact(self, epoch: int, order: CompactionOrder) -> None:
         """Returns when the order is noted; datacoord hears of the result through `commit_compaction` or
@@ -76,6 +80,7 @@ class DataNodeApi(Protocol):
         has not heard that it is registered under the epoch."""
         ...
 
+    @order_of("datacoord")
     @repeatable
     async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
         """Nobody wants their results any more."""

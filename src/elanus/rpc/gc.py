@@ -9,6 +9,7 @@ from typing import Protocol
 
 from elanus.core.gc import SweepRules, Verdict
 from elanus.core.ids import BuildID, SegmentID
+from elanus.rpc.fencing import order_of
 from elanus.rpc.repeat import repeatable
 
 
@@ -105,6 +106,7 @@ class GcStatus:
 class SweeperApi(Protocol):
     """What datacoord asks of the process that has Spark."""
 
+    @order_of("datacoord")
     @repeatable
     async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
         """Runs as a job; returns at its end. May be asked again: what is gone stays gone.

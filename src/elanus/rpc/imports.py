@@ -9,6 +9,7 @@ from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
+from elanus.rpc.fencing import order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class ImportOutcome:
 class ImportNodeApi(Protocol):
     """The side of a data node that imports; it serves beside `elanus.rpc.datanode.DataNodeApi`."""
 
+    @order_of("datacoord")
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
         """Runs the import as one Spark job; returns when all files are on the object store.
 

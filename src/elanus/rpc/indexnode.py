@@ -9,6 +9,7 @@ from typing import Protocol
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.rpc.fencing import order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class BuildIndex:
 
 
 class IndexNodeApi(Protocol):
+    @order_of("indexcoord")
     async def build_index(self, request: BuildIndex) -> IndexFile:
         """Runs the build as a Spark job; returns when the file is on the object store."""
         ...

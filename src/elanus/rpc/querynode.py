@@ -21,6 +21,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter
+from elanus.rpc.fencing import order_of
 from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.repeat import repeatable
 
@@ -168,18 +169,22 @@ class QueryNodeStatus:
 class QueryNodeApi(Protocol):
     """Control. Every call may be repeated: doing again what is done already changes nothing."""
 
+    @order_of("querycoord")
     @repeatable
     async def load_collection(self, request: LoadCollection) -> None: ...
+    @order_of("querycoord")
     @repeatable
     async def watch_vchannel(self, request: WatchVchannel) -> None:
         """Returns when the vchannel is followed, and has caught up with what the collection serves."""
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
         """Stop following a vchannel. Raises `NotReady` while it is led here, or segments need its deletes."""
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def load_segment(self, request: LoadSegment) -> None:
         """Returns when the segment is ready. A segment that is ready already, with the same files and
@@ -190,6 +195,7 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def announce(self, change: SealedSegmentsChange) -> None:
         """Switch versions, in one step. Raises, before anything changed, `SegmentNotFound` when a segment
@@ -198,11 +204,13 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
         """No segment will be loaded from an older checkpoint any more: older buffered deletes may go."""
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
         """Serve exactly these partitions from now on; data of others is released.
@@ -213,6 +221,7 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def add_query_channel(self, info: QueryChannelInfo) -> None:
         """Answer reads on the channel, under the version it is given with and those that follow on it.
@@ -222,6 +231,7 @@ class QueryNodeApi(Protocol):
         """
         ...
 
+    @order_of("querycoord")
     @repeatable
     async def release_collection(self, collection_id: CollectionID) -> None: ...
     @repeatable

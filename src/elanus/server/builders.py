@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.errors import NotReady
@@ -63,6 +63,7 @@ from elanus.server.import_served import ServedImports
 from elanus.server.settings import Settings
 from elanus.storage.port import ObjectStore
 
+Api = TypeVar("Api")
 _MB = 1024 * 1024
 _SYNC_BYTES = 256 * _MB
 _TRIM_INTERVAL_S = 10.0
@@ -132,6 +133,13 @@ class Builders:
 
     # how a role is made
 
+    def _orders_to(
+        self, api: type[Api], session: Session, timeout_s: float | None = 30.0
+    ) -> Callable[[str], Api]:
+        """Makes clients of nodes, by address, for a coordinator's orders (`elanus.rpc.fencing`)."""
+        dial = self._ground.dial
+        return lambda address: dial(address).client(api, timeout_s, issued_by=session.node_id)
+
     def rootcoord(self, session: Session) -> RootCoord:
         ground, settings = self._ground, self._ground.settings.rootcoord
         meta = FencedMeta(ground.meta, session)
@@ -170,16 +178,16 @@ class Builders:
             ground.clock,
             ground.coordinators.root,
             ground.proxies,
-            lambda address: ground.dial(address).client(DataNodeApi),
+            self._orders_to(DataNodeApi, session),
             GcPorts(
                 ground.coordinators.index,
                 ground.coordinators.query,
-                lambda address: ground.dial(address).client(SweeperApi, timeout_s=None),
+                self._orders_to(SweeperApi, session, timeout_s=None),
                 ground.offload,
             ),
             policy,
-            self._imports(),
-            self._job_ledger(meta),
+            self._imports(session),
+            self._job_ledger(meta, session),
         )
 
     def _compaction_policy(self) -> CompactionPolicy:
@@ -205,20 +213,20 @@ class Builders:
         )
         return GcSchedule(policy, settings.enabled, settings.interval_s, _GC_SETTLE_S)
 
-    def _imports(self) -> ImportSetup:
-        ground, settings, peers = self._ground, self._ground.settings.imports, self._ground.coordinators
+    def _imports(self, session: Session) -> ImportSetup:
+        settings, peers = self._ground.settings.imports, self._ground.coordinators
         return ImportSetup(
-            lambda address: ground.dial(address).client(ImportNodeApi, timeout_s=None),
+            self._orders_to(ImportNodeApi, session, timeout_s=None),
             ServedImports(peers.data, peers.index, peers.query).is_served,
             ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000)),
         )
 
-    def _job_ledger(self, meta: MetaStore) -> JobLedger:
+    def _job_ledger(self, meta: MetaStore, session: Session) -> JobLedger:
         ground, settings = self._ground, self._ground.settings.datacoord
         return JobLedger(
             meta,
             ground.clock,
-            lambda address: ground.dial(address).client(PipelineApi),
+            self._orders_to(PipelineApi, session),
             LedgerPolicy(settings.jobs_max, settings.jobs_age_max_s),
             ground.job_ended,
         )
@@ -233,7 +241,7 @@ class Builders:
             ground.coordinators.root,
             ground.coordinators.data,
             ground.proxies,
-            lambda address: ground.dial(address).client(IndexNodeApi, timeout_s=None),
+            self._orders_to(IndexNodeApi, session, timeout_s=None),
             IndexPolicy(rows_min=ground.settings.indexcoord.index_rows_min, builds_max=1),
         )
 

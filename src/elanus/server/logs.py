@@ -3,7 +3,7 @@
 Both structlog's loggers and those of the standard library (grpc, py4j, warnings) go through one
 handler, so a process has one format and one level. A person gets a coloured line per message, a
 collector one JSON object per line: timestamp (UTC, ISO 8601), level, logger, event, the name of the
-process, and what the call added.
+process, the trace it belongs to where there is one (`elanus.rpc.tracing`), and what the call added.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.types import Processor
 
+from elanus.rpc.tracing import add_trace
 from elanus.server.settings import LoggingSettings
 
 
@@ -33,6 +34,7 @@ def configure_logging(settings: LoggingSettings, process: str, stream: TextIO | 
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        add_trace,
         _add_process(process),
     ]
     structlog.configure(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from elanus.rpc.tracing import end_trace, set_trace
 from elanus.server.logs import configure_logging
 from elanus.server.settings import LoggingSettings
 
@@ -42,6 +43,19 @@ def test_a_message_is_one_json_object_with_what_the_call_added(stream: io.String
         "logger": "elanus.test",
         "process": "online",
     }
+
+
+def test_what_happens_for_a_request_carries_its_trace(stream: io.StringIO) -> None:
+    configure_logging(LoggingSettings(), "online", stream)
+    trace = set_trace("4bf92f3577b34da6a3ce929d0e0e4736")
+    try:
+        structlog.get_logger("trace.ours").error("ours")
+        logging.getLogger("trace.theirs").error("theirs")
+    finally:
+        end_trace(trace)
+    structlog.get_logger("trace.ours").error("after")
+    traces = [line.get("trace_id") for line in lines(stream)]
+    assert traces == ["4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4736", None]
 
 
 def test_messages_below_the_level_are_not_shown(stream: io.StringIO) -> None:

@@ -14,8 +14,9 @@ from elanus.proxy.wire.databases import Databases
 from elanus.proxy.wire.requests import rpc
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.status import status_field
-from elanus.proxy.wire.stubs import SERVICE, Message
+from elanus.proxy.wire.stubs import SERVICE, Message, milvus_pb2
 from elanus.proxy.wire.unsupported import INSTEAD
+from elanus.rpc.tracing import trace_id
 
 BUILT = {
     "AllocTimestamp",
@@ -86,6 +87,7 @@ BUILT = {
     "ShowPartitions",
     "Upsert",
 }
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 NOT_BUILT = [method for method in SERVICE.methods if method.name not in BUILT]
 UNARY = [method for method in NOT_BUILT if not method.client_streaming]
 
@@ -145,6 +147,29 @@ def test_a_defect_becomes_a_status_and_a_log_entry(
     assert (status.code, status.error_code) == (5, 1)
     assert "inner detail" not in status.reason
     assert [entry["rpc"] for entry in heard if entry["log_level"] == "error"] == ["ListDatabases"]
+
+
+@pytest.mark.parametrize("sends", [True, False], ids=["traced", "untraced"])
+def test_a_request_has_a_trace_that_a_defect_names(
+    port: int, front: FakeFront, monkeypatch: pytest.MonkeyPatch, heard: list[Any], sends: bool
+) -> None:
+    seen: list[str] = []
+
+    def broken() -> None:
+        seen.append(trace_id())
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(front, "list_databases", broken)
+    metadata = [("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")] if sends else []
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        send = channel.unary_unary(
+            f"/{SERVICE.full_name}/ListDatabases",
+            response_deserializer=milvus_pb2.ListDatabasesResponse.FromString,
+        )
+        reasons = [send(b"", metadata=metadata, timeout=10).status.reason for _ in range(2)]
+    assert [reason.partition("[trace_id=")[2] for reason in reasons] == [f"{trace}]" for trace in seen]
+    assert [line["trace_id"] for line in heard if line["log_level"] == "error"] == seen
+    assert seen == [TRACE, TRACE] if sends else len(set(seen)) == 2
 
 
 def test_the_observer_is_told_each_answer(call: Call, answers: list[tuple[str, int]]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from elanus.core.errors import (
     ElanusError,
+    Internal,
     InvalidFilter,
     InvalidParameter,
     InvalidTopK,
@@ -16,6 +17,7 @@ from elanus.core.errors import (
 )
 from elanus.proxy.wire.status import defect, status_field, status_of
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
+from elanus.rpc.tracing import end_trace, set_trace
 
 
 @pytest.mark.parametrize("kind", all_error_types().values(), ids=lambda kind: kind.__name__)
@@ -52,15 +54,29 @@ def test_input_errors_are_marked_as_the_callers() -> None:
 
 
 def test_a_defect_is_logged_in_full_and_told_in_general(heard: list[Any]) -> None:
+    trace = set_trace("4bf92f3577b34da6a3ce929d0e0e4736")
     try:
         raise KeyError("secret inner name")
     except KeyError as error:
-        told = defect("Search", error)
-    assert "secret" not in told.message
-    assert "Search" in told.message
-    assert heard[0]["error_id"] in told.message
+        told = status_of(defect("Search", error)).reason
+    finally:
+        end_trace(trace)
+    assert "secret" not in told
+    assert "Search" in told
+    assert heard[0]["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert told.endswith("[trace_id=4bf92f3577b34da6a3ce929d0e0e4736]")
     assert heard[0]["exc_info"] is True
     assert "secret inner name" in heard[0]["error"]
+
+
+def test_only_an_error_that_does_not_explain_itself_names_its_trace() -> None:
+    trace = set_trace("4bf92f3577b34da6a3ce929d0e0e4736")
+    try:
+        assert "4bf92f" not in status_of(InvalidFilter("x", 3)).reason
+        assert "4bf92f" in status_of(Internal("x")).reason
+    finally:
+        end_trace(trace)
+    assert status_of(Internal("x")).reason == "x"
 
 
 @pytest.mark.parametrize(

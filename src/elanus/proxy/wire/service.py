@@ -1,8 +1,8 @@
 """Every RPC of the Milvus service, from the service descriptor to a gRPC handler.
 
 The handlers come from the descriptor, so that no RPC is forgotten: one that a family implements is
-called, every other answers that it is not supported. Whatever a method raises becomes a status here, and
-nowhere else.
+called, every other answers that it is not supported. Here a request's trace begins (`elanus.rpc.tracing`),
+and whatever a method raises becomes a status here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from elanus.proxy.wire.requests import Context, is_rpc, refuse_unknown_fields, u
 from elanus.proxy.wire.status import defect, status_field, status_of
 from elanus.proxy.wire.stubs import SERVICE, Message
 from elanus.proxy.wire.unsupported import unsupported_rpc
+from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_of
 
 Handler = Callable[[Message, Context], Message]
 
@@ -81,6 +82,7 @@ def _answering(
 
     def answer(request: Message, context: Context) -> Message:
         started = time.perf_counter()
+        trace = set_trace(trace_of(context.invocation_metadata()) or new_trace())
         code = 0
         try:
             if understood is not None:
@@ -93,6 +95,8 @@ def _answering(
             told = defect(name, error)
             code = told.code
             response = _failed(response_type, status, told)
+        finally:
+            end_trace(trace)
         observe(name, code, time.perf_counter() - started)
         return response
 

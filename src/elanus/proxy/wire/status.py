@@ -1,18 +1,18 @@
 """The one boundary where errors become a ``common.Status``, and messages that carry one.
 
 Clients since 2.3 read ``code``, older ones the legacy ``error_code``: every failure fills in both.
-An error that is not ours (an `ElanusError`) is a defect: it is logged with its traceback under an id, and
-the client gets that id instead of the text.
+An error that is not ours (an `ElanusError`) is a defect: it is logged with its traceback, and the client gets
+the id of the trace instead of the text. So it does beside the text of an `Internal` error, whose story is in
+the log of whichever role met it.
 """
 
 from __future__ import annotations
-
-import uuid
 
 import structlog
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
 from elanus.proxy.wire.stubs import Message, common_pb2
+from elanus.rpc.tracing import trace_id
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,8 @@ def _text(error: ElanusError) -> str:
     if len(text) > _TEXT_MAX_CHARS:
         half = _TEXT_MAX_CHARS // 2
         text = f"{text[:half]}…{text[-half:]}"
-    return text
+    trace = trace_id()
+    return f"{text} [trace_id={trace}]" if trace and isinstance(error, Internal) else text
 
 
 def defect(rpc: str, error: Exception) -> Internal:
@@ -56,9 +57,8 @@ def defect(rpc: str, error: Exception) -> Internal:
 
     Must be called while the exception is being handled, so that the log gets its traceback.
     """
-    error_id = uuid.uuid4().hex[:12]
-    _log.error("rpc failed unexpectedly", rpc=rpc, error_id=error_id, error=repr(error), exc_info=True)
-    return Internal(f"{rpc} failed inside the server: its log has the details under error id {error_id}")
+    _log.error("rpc failed unexpectedly", rpc=rpc, trace_id=trace_id(), error=repr(error), exc_info=True)
+    return Internal(f"{rpc} failed inside the server: its log has the details")
 
 
 def status_field(response_descriptor: Message) -> str | None:

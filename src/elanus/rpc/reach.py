@@ -1,0 +1,81 @@
+"""Why a peer that answers on its port cannot be talked to.
+
+gRPC reports every failed connection alike, and goes on trying: right for a peer that is about to start,
+wrong for one that will never accept us. So when a connection has failed, the handshake is done once more
+with Python's own TLS, which tells what was wrong. What no waiting mends is told to the callers at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from elanus.core.errors import InvalidParameter
+from elanus.rpc.security import ALPN, RpcSecurity
+
+_PATIENCE_S = 2.0
+_REMEDY = "give every process a certificate of one CA (cluster.tls_cert, cluster.tls_key, cluster.tls_ca)"
+
+
+def is_local(address: str) -> bool:
+    """Whether only this machine reaches the address: a socket file, or loopback."""
+    if address.startswith("unix:"):
+        return True
+    host, _ = host_and_port(address)
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of ``host:port`` or ``[host]:port``. Raises `ValueError`."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+async def refusal(address: str, security: RpcSecurity | None) -> str:
+    """Why the peer and this process will never understand each other; "" when that cannot be said.
+
+    Nobody may listen there as yet, for instance.
+    """
+    host, port = host_and_port(address)
+    context = _context(security)
+    name = security.server_name if security is not None else ""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname=name or host
+            )
+            try:
+                # A server looks at our certificate after our side of the handshake is over.
+                heard = await reader.read(1)
+            finally:
+                writer.close()
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate is refused: {error.verify_message}; {_REMEDY}"
+    except ssl.SSLError:
+        return f"it does not speak TLS, and this process does; {_REMEDY}" if security is not None else ""
+    except (OSError, TimeoutError):
+        return ""
+    if security is None:
+        return f"it speaks TLS, and this process does not; {_REMEDY}"
+    return "" if heard else _own_fault(security)
+
+
+def _context(security: RpcSecurity | None) -> ssl.SSLContext:
+    if security is not None:
+        context = security.context(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = True
+        return context
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([ALPN])
+    return context
+
+
+def _own_fault(security: RpcSecurity) -> str:
+    """gRPC's server hangs up without a word when it does not like a certificate; its log has the reason."""
+    try:
+        security.check()
+    except InvalidParameter as error:
+        return f"it does not accept this process: {error.message}; {_REMEDY}"
+    return f"it does not accept the certificate of this process, its log says why; {_REMEDY}"

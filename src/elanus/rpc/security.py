@@ -1,0 +1,109 @@
+"""Mutual TLS between the processes of a cluster: who has a certificate of the cluster's CA belongs to it.
+
+Every process shows its certificate to those it calls and to those that call it, and checks theirs against
+one CA, which should sign nothing else. There are no users and no rights beyond that: a member of the
+cluster may call every interface. Certificates are read once; new ones are taken up by restarting a process
+at a time.
+
+The files are tried out before anything is served (`RpcSecurity.check`), by a handshake of the certificate
+with itself in memory: so whatever would make all peers refuse it is told at the start, by the name of the
+file.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from elanus.core.errors import InvalidParameter
+
+ALPN = "h2"
+_HANDSHAKE_FLIGHTS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RpcSecurity:
+    """PEM files: this process's certificate (with intermediate ones, if any) and its key, and the CA.
+
+    ``server_name``: what the certificates of peers must be issued for; "": the host of the peer's address.
+    """
+
+    certificate: Path
+    key: Path
+    ca: Path
+    server_name: str = ""
+
+    def check(self) -> None:
+        """Raises `InvalidParameter` naming the file that will not do, and why."""
+        for what, path in (("certificate", self.certificate), ("key", self.key), ("CA", self.ca)):
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise InvalidParameter(f"the {what} file {path} cannot be read: {error.strerror}") from error
+        try:
+            self._handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise InvalidParameter(
+                f"the certificate in {self.certificate} does not hold before the CA in {self.ca}: "
+                f"{error.verify_message}"
+            ) from error
+        except ssl.SSLError as error:
+            raise InvalidParameter(
+                f"the certificate in {self.certificate} cannot be used for TLS: {error.reason}"
+            ) from error
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Clients without a certificate of the CA are refused."""
+        pair = (self.key.read_bytes(), self.certificate.read_bytes())
+        return grpc.ssl_server_credentials([pair], self.ca.read_bytes(), require_client_auth=True)
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(
+            self.ca.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
+        )
+
+    def context(self, protocol: int) -> ssl.SSLContext:
+        """The same for Python's own TLS. Raises `InvalidParameter` when key and certificate do not match."""
+        context = ssl.SSLContext(protocol)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.set_alpn_protocols([ALPN])
+        try:
+            # a password of our own: OpenSSL would ask for one on the terminal
+            context.load_cert_chain(self.certificate, self.key, password="")
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                text = f"the key in {self.key} does not belong to the certificate in {self.certificate}"
+            else:
+                text = (
+                    f"{self.certificate} and {self.key} are not a certificate and its unencrypted key in PEM"
+                )
+            raise InvalidParameter(text) from error
+        try:
+            context.load_verify_locations(self.ca)
+        except ssl.SSLError as error:
+            raise InvalidParameter(f"the CA file {self.ca} holds no certificate in PEM") from error
+        return context
+
+    def _handshake(self) -> None:
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        calling = self.context(ssl.PROTOCOL_TLS_CLIENT)
+        calling.check_hostname = bool(self.server_name)
+        serving = self.context(ssl.PROTOCOL_TLS_SERVER)
+        ends = [
+            calling.wrap_bio(to_client, to_server, server_hostname=self.server_name or None),
+            serving.wrap_bio(to_server, to_client, server_side=True),
+        ]
+        for _ in range(_HANDSHAKE_FLIGHTS_MAX):
+            for end in tuple(ends):
+                try:
+                    end.do_handshake()
+                    ends.remove(end)
+                except ssl.SSLWantReadError:
+                    continue
+            if not ends:
+                return
+        raise ssl.SSLError("the handshake does not end")

@@ -1,0 +1,63 @@
+"""One id for all that a client's request sets in motion, in every process.
+
+A trace begins at the front. A client that traces its own requests sends a `traceparent` (W3C Trace Context),
+whose trace id is taken over; any other request gets a fresh one. Calls between roles carry the id in their
+metadata, and each log line written while serving one of them has it as ``trace_id``. An error whose text does
+not explain itself names the id, so that the line in the log of whichever role failed can be found.
+
+Work that nobody asked for (a coordinator's own rounds) has no trace. There are no spans: what took how
+long is in the metrics.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, MutableMapping
+from contextvars import ContextVar, Token
+from typing import Any
+
+TRACE_KEY = "elanus-trace"
+"""The id between roles."""
+_TRACEPARENT = "traceparent"
+_TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_trace: ContextVar[str] = ContextVar("trace", default="")
+_random = random.Random()  # of its own: seeding the shared one must not repeat ids
+
+
+def trace_id() -> str:
+    """The id of what is being served, 32 hexadecimal digits, or ""."""
+    return _trace.get()
+
+
+def set_trace(trace: str) -> Token[str]:
+    """What runs in this context from now on belongs to the trace."""
+    return _trace.set(trace)
+
+
+def end_trace(token: Token[str]) -> None:
+    """Undo `set_trace`."""
+    _trace.reset(token)
+
+
+def trace_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """The id that a call's metadata carries; "" when there is none, or it is malformed."""
+    for key, value in metadata:
+        if key == TRACE_KEY:
+            return value if isinstance(value, str) and _TRACE_ID.fullmatch(value) else ""
+        if key == _TRACEPARENT:
+            parent = _PARENT.fullmatch(value) if isinstance(value, str) else None
+            return parent[1] if parent else ""
+    return ""
+
+
+def new_trace() -> str:
+    return f"{_random.getrandbits(128) or 1:032x}"
+
+
+def add_trace(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor of structlog: the line's ``trace_id``, where there is one."""
+    if trace := _trace.get():
+        event["trace_id"] = trace
+    return event
