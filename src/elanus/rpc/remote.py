@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import DeadlineExceeded, LeaseLost, Unavailable
+from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.calls import Calls
 from elanus.rpc.carrier import RpcChannel
@@ -34,29 +35,45 @@ class Peer:
     def __init__(self, name: str, channel: RpcChannel) -> None:
         self._calls = Calls(name)
         self._channel = channel
-        self._clients: dict[tuple[type[Any], float | None], Any] = {}
+        self._clients: dict[tuple[type[Any], float | None, NodeID | None], Any] = {}
         self.gone = False
 
-    def client(self, api: type[Api], timeout_s: float | None = None) -> Api:
+    def client(
+        self, api: type[Api], timeout_s: float | None = None, *, issued_by: NodeID | None = None
+    ) -> Api:
         """As of the channel, with calls that end when the peer does."""
-        return cast(Api, _PeerClient(self, api, timeout_s))
+        return cast(Api, _PeerClient(self, api, timeout_s, issued_by))
 
     async def call(
-        self, api: type[Any], method: str, timeout_s: float | None, *args: Any, **named: Any
+        self,
+        api: type[Any],
+        method: str,
+        timeout_s: float | None,
+        issued_by: NodeID | None,
+        *args: Any,
+        **named: Any,
     ) -> Any:
-        client = self._clients.get((api, timeout_s))
+        key = (api, timeout_s, issued_by)
+        client = self._clients.get(key)
         if client is None:
-            client = self._clients[(api, timeout_s)] = self._channel.client(api, timeout_s)
+            client = self._clients[key] = self._channel.client(api, timeout_s, issued_by=issued_by)
         if self.gone:
             raise Unavailable(f"{self._calls.name} is gone")
         return await self._calls.run(method, getattr(client, method)(*args, **named))
 
     async def connected(self, timeout_s: float) -> bool:
-        """Whether there is a connection now, or comes to be one in time. Ends with the peer."""
+        """Whether there is a connection now, or comes to be one in time. Ends with the peer.
+
+        Raises `Unavailable` for a peer that is there and will never be understood (`RpcChannel.reachable`).
+        """
         try:
             await self._calls.run("connecting", self._channel.ready(timeout_s))
-        except (Unavailable, DeadlineExceeded):
+        except DeadlineExceeded:
             return False
+        except Unavailable:
+            if self.gone:
+                return False
+            raise
         return True
 
     async def end(self) -> None:
@@ -66,15 +83,16 @@ class Peer:
 
 
 class _PeerClient:
-    def __init__(self, peer: Peer, api: type[Any], timeout_s: float | None) -> None:
+    def __init__(self, peer: Peer, api: type[Any], timeout_s: float | None, issued_by: NodeID | None) -> None:
         self._peer = peer
         self._api = api
         self._timeout_s = timeout_s
+        self._issued_by = issued_by
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         if method.startswith("_"):
             raise AttributeError(method)
-        call = functools.partial(self._peer.call, self._api, method, self._timeout_s)
+        call = functools.partial(self._peer.call, self._api, method, self._timeout_s, self._issued_by)
         setattr(self, method, call)
         return call
 
@@ -103,9 +121,11 @@ class RemoteRole:
         while True:
             peer = await self._find(deadline_s)
             if not await peer.connected(max(_PAUSE_S, deadline_s - loop.time())):
+                if loop.time() >= deadline_s:
+                    raise Unavailable(f"{self.name} cannot be reached; retry when it is back")
                 continue  # nothing was sent
             try:
-                return await peer.call(api, method, timeout_s, *args, **named)
+                return await peer.call(api, method, timeout_s, None, *args, **named)
             except (Unavailable, LeaseLost):
                 if not is_repeatable(api, method) or loop.time() + _PAUSE_S > deadline_s:
                     raise

@@ -1,9 +1,9 @@
-"""Mutual TLS between the processes of a cluster: who has a certificate of the cluster's CA belongs to it.
+"""TLS: mutual between the processes of a cluster, of the server alone towards clients.
 
-Every process shows its certificate to those it calls and to those that call it, and checks theirs against
-one CA, which should sign nothing else. There are no users and no rights beyond that: a member of the
-cluster may call every interface. Certificates are read once; new ones are taken up by restarting a process
-at a time.
+Who has a certificate of the cluster's CA belongs to the cluster. Every process shows its own to those it
+calls and to those that call it, and checks theirs against one CA, which should sign nothing else. There are
+no users and no rights beyond that: a member of the cluster may call every interface. Certificates are read
+once; new ones are taken up by restarting a process at a time.
 
 The files are tried out before anything is served (`RpcSecurity.check`), by a handshake of the certificate
 with itself in memory: so whatever would make all peers refuse it is told at the start, by the name of the
@@ -38,11 +38,7 @@ class RpcSecurity:
 
     def check(self) -> None:
         """Raises `InvalidParameter` naming the file that will not do, and why."""
-        for what, path in (("certificate", self.certificate), ("key", self.key), ("CA", self.ca)):
-            try:
-                path.read_bytes()
-            except OSError as error:
-                raise InvalidParameter(f"the {what} file {path} cannot be read: {error.strerror}") from error
+        _readable(certificate=self.certificate, key=self.key, CA=self.ca)
         try:
             self._handshake()
         except ssl.SSLCertVerificationError as error:
@@ -71,17 +67,7 @@ class RpcSecurity:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.set_alpn_protocols([ALPN])
-        try:
-            # a password of our own: OpenSSL would ask for one on the terminal
-            context.load_cert_chain(self.certificate, self.key, password="")
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                text = f"the key in {self.key} does not belong to the certificate in {self.certificate}"
-            else:
-                text = (
-                    f"{self.certificate} and {self.key} are not a certificate and its unencrypted key in PEM"
-                )
-            raise InvalidParameter(text) from error
+        _load_pair(context, self.certificate, self.key)
         try:
             context.load_verify_locations(self.ca)
         except ssl.SSLError as error:
@@ -107,3 +93,42 @@ class RpcSecurity:
             if not ends:
                 return
         raise ssl.SSLError("the handshake does not end")
+
+
+@dataclass(frozen=True, slots=True)
+class FrontSecurity:
+    """PEM files of a server that shows a certificate to clients and asks for none."""
+
+    certificate: Path
+    key: Path
+
+    def check(self) -> None:
+        """Raises `InvalidParameter` naming the file that will not do, and why.
+
+        Which CA clients trust, and when the certificate ends, is for them to see.
+        """
+        _readable(certificate=self.certificate, key=self.key)
+        _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.certificate, self.key)
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        return grpc.ssl_server_credentials([(self.key.read_bytes(), self.certificate.read_bytes())])
+
+
+def _readable(**files: Path) -> None:
+    for what, path in files.items():
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise InvalidParameter(f"the {what} file {path} cannot be read: {error.strerror}") from error
+
+
+def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    try:
+        # a password of our own: OpenSSL would ask for one on the terminal
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            text = f"the key in {key} does not belong to the certificate in {certificate}"
+        else:
+            text = f"{certificate} and {key} are not a certificate and its unencrypted key in PEM"
+        raise InvalidParameter(text) from error

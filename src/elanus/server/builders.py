@@ -74,7 +74,8 @@ _GC_SETTLE_S = 5.0
 class Ground:
     """What the roles of a process stand on.
 
-    ``dial`` connects to the address of a data or index node. ``job_ended`` hears of the end of every Spark
+    ``dial`` connects to the address of a data or index node. ``query_nodes`` makes what a query coordinator
+    with that session commands. ``job_ended`` hears of the end of every Spark
     job, for the metrics.
     """
 
@@ -88,7 +89,7 @@ class Ground:
     measures: Measures
     coordinators: Coordinators
     proxies: Nodes[ProxyApi]
-    query_nodes: Fleet
+    query_nodes: Callable[[NodeID], Fleet]
     job_ended: Callable[[JobEntry], None]
     dial: Callable[[str], RpcChannel]
 
@@ -249,7 +250,7 @@ class Builders:
         ground, peers = self._ground, self._ground.coordinators
         return QueryCoord(
             LoadState(FencedMeta(ground.meta, session)),
-            Peers(peers.root, peers.data, peers.index, ground.query_nodes, ground.proxies),
+            Peers(peers.root, peers.data, peers.index, ground.query_nodes(session.node_id), ground.proxies),
         )
 
     def querynode(

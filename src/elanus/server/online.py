@@ -108,7 +108,7 @@ class Online:
                 job_ended=job_ended,
                 coordinators=Coordinators(self.root, self.data, self.index, self.query),
                 proxies=self._directory,
-                query_nodes=OneNode(_QUERY_NODE, self.node),
+                query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
                 dial=self.dial,
             )
         )

@@ -29,6 +29,14 @@ class Section(BaseModel):
     )
 
 
+def _all_or_none(**files: str) -> None:
+    missing = [name for name, file in files.items() if not file]
+    if missing and len(missing) < len(files):
+        raise ValueError(
+            f"{' and '.join(missing)} must be set too: {', '.join(files)} go together, all of them or none"
+        )
+
+
 class ProxySettings(Section):
     """The gRPC front that Milvus clients connect to."""
 
@@ -51,6 +59,16 @@ class ProxySettings(Section):
     """How far a read with Bounded consistency may lie behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """How long a search or query without a deadline of its own waits for its timestamp to be served."""
+    tls_cert: str = ""
+    """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
+    must connect with TLS; they need none of their own (docs/production.md)."""
+    tls_key: str = ""
+    """The file with the certificate's key (PEM, without a password)."""
+
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> Self:
+        _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key)
+        return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
@@ -166,7 +184,7 @@ class MetaSettings(Section):
 
 
 class ClusterSettings(Section):
-    """Where a process of a cluster (`elanus run`) is reached by the others."""
+    """Where a process of a cluster (`elanus run`) is reached by the others, and how they know each other."""
 
     host: Host = "127.0.0.1"
     """The address to listen on for the other processes of the cluster."""
@@ -175,6 +193,18 @@ class ClusterSettings(Section):
     advertise: Host = "auto"
     """The name or address under which the others reach this process; `auto` stands for `host`, and does not
     do where that stands for all addresses of the machine."""
+    tls_cert: str = ""
+    """A file with this process's certificate (PEM, intermediate ones behind it). It is shown to the processes
+    that it calls and to those that call it, so it must be good for both. Without certificates calls between
+    processes are neither encrypted nor authenticated."""
+    tls_key: str = ""
+    """The file with the certificate's key (PEM, without a password)."""
+    tls_ca: str = ""
+    """The file with the certificate of the CA (PEM). Whoever has a certificate of this CA belongs to the
+    cluster and may do everything, so it should sign nothing else."""
+    tls_server_name: str = ""
+    """The name that the certificates of all processes are issued for, when that is not each one's own
+    address."""
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> Self:
@@ -183,6 +213,13 @@ class ClusterSettings(Section):
                 f"host {self.host} stands for all addresses of this machine: set advertise to the one "
                 "under which the others reach it"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key, tls_ca=self.tls_ca)
+        if self.tls_server_name and not self.tls_cert:
+            raise ValueError("tls_server_name needs tls_cert, tls_key and tls_ca")
         return self
 
 

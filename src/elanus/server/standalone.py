@@ -32,6 +32,7 @@ from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
+from elanus.server.certificates import front_security
 from elanus.server.data_dir import DataDir
 from elanus.server.logs import configure_logging
 from elanus.server.measures import JobMeasures, MetricMeasures, RequestMeasures
@@ -149,6 +150,7 @@ async def _start_fronts(
     """A front for each proxy. The ports they listen on."""
     observe = RequestMeasures(metrics).observe
     loop = asyncio.get_running_loop()
+    security = front_security(settings.proxy)
     ports = []
     for name, port in zip(online.proxies, settings.proxy.ports, strict=True):
         current = functools.partial(online.current_proxy, name)
@@ -160,6 +162,7 @@ async def _start_fronts(
             max_workers=settings.proxy.workers,
             observe=observe,
             others=[ThreadedHandler(ConnectorApi, connector, loop)],
+            security=security,
         )
         try:
             ports.append(server.start())

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 from fakes import settle
 
-from elanus.core.errors import Unavailable
+from elanus.core.errors import DeadlineExceeded, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.remote import Peer, RemoteRole
@@ -23,21 +23,27 @@ class Api(Protocol):
 
 
 class Channel:
-    """A connection to a process that answers, or (``silent``) does not."""
+    """A connection to a process that answers, or (``silent``) does not. ``refused``: why there is none."""
 
-    def __init__(self, name: str, *, silent: bool = False, connects: bool = True) -> None:
+    def __init__(self, name: str, *, silent: bool = False, connects: bool = True, refused: str = "") -> None:
         self.name = name
         self.silent = silent
         self.connects = connects
+        self.refused = refused
+        self.issuers: list[NodeID | None] = []
         self.asked: list[str] = []
         self.closed = False
 
-    def client(self, _api: type[Any], _timeout_s: float | None) -> Any:
+    def client(self, _api: type[Any], _timeout_s: float | None, *, issued_by: NodeID | None) -> Any:
+        self.issuers.append(issued_by)
         return self
 
     async def ready(self, timeout_s: float) -> None:
+        if self.refused:
+            raise Unavailable(self.refused)
         if not self.connects:
-            await asyncio.sleep(timeout_s + 100)
+            await asyncio.sleep(timeout_s)
+            raise DeadlineExceeded("the peer did not come up in time")
 
     async def close(self) -> None:
         self.closed = True
@@ -136,6 +142,29 @@ async def test_what_was_never_sent_is_sent_to_the_successor() -> None:
     sessions.begin(2, Channel("two"))
     assert await asked == "two: change 1"
     assert dead.asked == []
+
+
+async def test_one_that_is_active_and_cannot_be_reached_is_not_waited_for_endlessly() -> None:
+    sessions = Sessions()
+    sessions.begin(1, Channel("one", connects=False))
+    with pytest.raises(Unavailable, match="rootcoord cannot be reached"):
+        await RemoteRole("rootcoord", sessions, wait_s=5).client(Api).look(1)
+
+
+async def test_one_that_refuses_this_process_is_not_waited_for() -> None:
+    sessions = Sessions()
+    sessions.begin(1, Channel("one", refused="it does not speak TLS"))
+    with pytest.raises(Unavailable, match="it does not speak TLS"):
+        await RemoteRole("rootcoord", sessions).client(Api).look(1)
+
+
+async def test_orders_name_the_session_that_gives_them() -> None:
+    sessions, channel = Sessions(), Channel("one")
+    peer = sessions.begin(1, channel)
+    await peer.client(Api, issued_by=NodeID(7)).change(1)
+    await peer.client(Api, issued_by=NodeID(8)).change(1)
+    await peer.client(Api).look(1)
+    assert channel.issuers == [7, 8, None]
 
 
 async def test_a_cancelled_caller_is_cancelled() -> None:

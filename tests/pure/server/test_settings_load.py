@@ -77,10 +77,14 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         value = getattr(value, part)
     monkeypatch.setenv(environment_name(setting), str(value))
     assert load() == Settings()
-    # and the variable is really read: empty is no setting's value, but for URLs, which other schemes are not
-    monkeypatch.setenv(environment_name(setting), "gopher://" if setting.endswith(".url") else "")
+    # and the variable is really read: empty is no setting's value, but for URLs, which other schemes are not,
+    # and for certificates, which are of no use alone
+    section, _, name = setting.rpartition(".")
+    is_certificate = name.startswith("tls_")
+    wrong = "gopher://" if name == "url" else "file.pem" if is_certificate else ""
+    monkeypatch.setenv(environment_name(setting), wrong)
     if setting not in {"data_dir"}:
-        with pytest.raises(InvalidSettings, match=setting):
+        with pytest.raises(InvalidSettings, match=rf"{section}: .*{name}" if is_certificate else setting):
             load()
 
 
@@ -97,6 +101,9 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         ("proxy: {port: 70000}", "proxy.port is 70000: input should be less than or equal to 65535"),
         ("pipeline: {java: gnu}", "pipeline.java is 'gnu': input should be 'auto', 'system' or 'bundled'"),
         ("backpressure: {growing_soft_mb: 9999}", "backpressure: growing_soft_mb (9999) is above"),
+        ("proxy: {tls_cert: a.pem}", "proxy: tls_key must be set too"),
+        ("cluster: {tls_key: a.key}", "cluster: tls_cert and tls_ca must be set too"),
+        ("cluster: {tls_server_name: a}", "cluster: tls_server_name needs tls_cert, tls_key and tls_ca"),
         ("- 1", "holds a list, not settings by name"),
         ("a: [1", "is not YAML"),
     ],

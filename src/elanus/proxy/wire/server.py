@@ -26,6 +26,7 @@ from elanus.proxy.wire.reads import Reads
 from elanus.proxy.wire.resource_groups import ResourceGroups
 from elanus.proxy.wire.service import Observer, milvus_handlers
 from elanus.proxy.wire.writes import Writes
+from elanus.rpc.security import FrontSecurity
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", GRPC_MESSAGE_MAX_BYTES),
@@ -50,7 +51,8 @@ class MilvusServer:
     ``port`` 0 takes a free one. ``max_workers`` bounds the requests answered at a time, also those that
     wait for a tick or a load: further ones queue. ``deploy_mode`` is what clients are told
     (``STANDALONE`` or ``DISTRIBUTED``). ``observe`` is called after each answer, for metrics.
-    ``others``: further services on the same port.
+    ``others``: further services on the same port. ``security``: the certificate that clients are shown; None
+    serves without TLS.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class MilvusServer:
         deploy_mode: str = "STANDALONE",
         observe: Observer = _observe_nothing,
         others: Sequence[grpc.GenericRpcHandler] = (),
+        security: FrontSecurity | None = None,
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._security = security
         self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
         self._server = grpc.server(self._workers, options=_OPTIONS)
         families = (
@@ -85,7 +89,10 @@ class MilvusServer:
     def start(self) -> int:
         """Begin to serve; the port. Raises `Unavailable` when the address cannot be listened on."""
         try:
-            port = self._server.add_insecure_port(self._address)
+            if self._security is None:
+                port = self._server.add_insecure_port(self._address)
+            else:
+                port = self._server.add_secure_port(self._address, self._security.server_credentials())
         except RuntimeError as error:
             raise Unavailable(
                 f"cannot listen on {self._address}: another server uses the port, "

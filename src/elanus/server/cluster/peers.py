@@ -45,9 +45,12 @@ class Peers:
     def coordinator(self, role: str, api: type[Api]) -> Api:
         return self._coordinators[role].client(api)
 
-    def nodes(self, role: str, api: type[Api], *, timeout_s: float | None) -> Nodes[Api]:
-        """Clients of a role's nodes, by node id."""
-        return _Clients(self._directories[role], api, timeout_s)
+    def nodes(
+        self, role: str, api: type[Api], *, timeout_s: float | None, issued_by: NodeID | None = None
+    ) -> Nodes[Api]:
+        """Clients of a role's nodes, by node id. ``issued_by``: the session of the coordinator whose orders
+        go through them."""
+        return _Clients(self._directories[role], api, timeout_s, issued_by)
 
     def infos(self, role: str) -> Mapping[NodeID, SessionInfo]:
         return self._directories[role].infos
@@ -64,13 +67,16 @@ class Peers:
 class _Clients(Nodes[Api], Generic[Api]):
     """What a directory of peers looks like to who calls one of their interfaces."""
 
-    def __init__(self, peers: Nodes[Peer], api: type[Api], timeout_s: float | None) -> None:
+    def __init__(
+        self, peers: Nodes[Peer], api: type[Api], timeout_s: float | None, issued_by: NodeID | None
+    ) -> None:
         self._peers = peers
         self._api = api
         self._timeout_s = timeout_s
+        self._issued_by = issued_by
 
     def __getitem__(self, node_id: NodeID) -> Api:
-        return self._peers[node_id].client(self._api, self._timeout_s)
+        return self._peers[node_id].client(self._api, self._timeout_s, issued_by=self._issued_by)
 
     def __iter__(self) -> Iterator[NodeID]:
         return iter(self._peers)

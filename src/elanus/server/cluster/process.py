@@ -44,6 +44,7 @@ from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.builders import Builders, Ground
+from elanus.server.certificates import cluster_security
 from elanus.server.cluster.peers import COORDINATORS, NODES, Peers
 from elanus.server.cluster.workspace import Workspace
 from elanus.server.data_dir import paths_of
@@ -93,6 +94,7 @@ class ClusterProcess:
     for the role datanode.
 
     Implements `elanus.server.report.Subject`. Made and used on one event loop; the services outlive it.
+    Raises `CannotStart` for certificates that will not do, and `Unavailable` for a port that is taken.
     """
 
     def __init__(
@@ -112,7 +114,9 @@ class ClusterProcess:
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
         self._dialled: dict[str, RpcChannel] = {}
-        self.peers = Peers(services.meta, RpcChannel)
+        self._security = cluster_security(settings.cluster)
+        self._connect = partial(RpcChannel, security=self._security)
+        self.peers = Peers(services.meta, self._connect)
         self.root = self.peers.coordinator("rootcoord", RootCoordApi)
         self.data = self.peers.coordinator("datacoord", DataCoordApi)
         self.ledger = self.peers.coordinator("datacoord", JobLedgerApi)
@@ -134,7 +138,7 @@ class ClusterProcess:
                 job_ended=job_ended,
                 coordinators=Coordinators(self.root, self.data, self.index, self.query),
                 proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
-                query_nodes=ChannelFleet(lambda: self._query_nodes, services.channels),
+                query_nodes=self._fleet,
                 dial=self.dial,
             )
         )
@@ -144,7 +148,11 @@ class ClusterProcess:
         self._background: list[asyncio.Task[None]] = []
         self.roles = RoleHost()
         self._pipeline = pipeline
-        self._server = RpcServer(f"{settings.cluster.host}:{settings.cluster.port}", self._interfaces(roles))
+        self._server = RpcServer(
+            f"{settings.cluster.host}:{settings.cluster.port}",
+            self._interfaces(roles),
+            security=self._security,
+        )
         cluster = settings.cluster
         reached_at = cluster.host if cluster.advertise == "auto" else cluster.advertise
         self.address = f"{reached_at}:{self._server.port}"
@@ -182,8 +190,12 @@ class ClusterProcess:
 
     def dial(self, address: str) -> RpcChannel:
         if address not in self._dialled:
-            self._dialled[address] = RpcChannel(address)
+            self._dialled[address] = self._connect(address)
         return self._dialled[address]
+
+    def _fleet(self, querycoord: NodeID) -> ChannelFleet:
+        nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None, issued_by=querycoord)
+        return ChannelFleet(lambda: nodes, self._services.channels)
 
     def current_proxy(self) -> Proxy:
         proxy = self._handles["proxy"].instance

@@ -20,6 +20,7 @@ from elanus.rpc.carrier import ThreadedHandler
 from elanus.rpc.connector import ConnectorApi
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import open_channels, open_log, open_meta, open_objects
+from elanus.server.certificates import front_security
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
@@ -153,6 +154,7 @@ def _start_front(stack: AsyncExitStack, settings: Settings, process: ClusterProc
         deploy_mode="DISTRIBUTED",
         observe=RequestMeasures(metrics).observe,
         others=[ThreadedHandler(ConnectorApi, connector, asyncio.get_running_loop())],
+        security=front_security(settings.proxy),
     )
     try:
         port = server.start()

@@ -1,0 +1,35 @@
+"""The certificates that the settings name, read and tried out before anything is served with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elanus.core.errors import InvalidParameter
+from elanus.rpc.security import FrontSecurity, RpcSecurity
+from elanus.server.settings import ClusterSettings, ProxySettings
+from elanus.server.startup import CannotStart
+
+
+def cluster_security(settings: ClusterSettings) -> RpcSecurity | None:
+    """For calls between processes; None when no certificates are set. Raises `CannotStart`."""
+    if not settings.tls_cert:
+        return None
+    files = (Path(settings.tls_cert), Path(settings.tls_key), Path(settings.tls_ca))
+    security = RpcSecurity(*files, settings.tls_server_name)
+    try:
+        security.check()
+    except InvalidParameter as error:
+        raise CannotStart(f"cluster.tls_cert, cluster.tls_key, cluster.tls_ca: {error.message}") from error
+    return security
+
+
+def front_security(settings: ProxySettings) -> FrontSecurity | None:
+    """For clients; None when no certificate is set. Raises `CannotStart`."""
+    if not settings.tls_cert:
+        return None
+    security = FrontSecurity(Path(settings.tls_cert), Path(settings.tls_key))
+    try:
+        security.check()
+    except InvalidParameter as error:
+        raise CannotStart(f"proxy.tls_cert, proxy.tls_key: {error.message}") from error
+    return security
