@@ -1,4 +1,4 @@
-"""A cluster of processes on etcd, NATS, S3 and Spark's own cluster, through the Milvus client."""
+"""A cluster of processes on etcd, NATS, S3 and Spark's own cluster, with mutual TLS, through the client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 
+import certificates
 import numpy as np
 import pytest
 from cluster import Cluster
@@ -31,6 +32,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, etcd_server: Etcd, nats_server: Nats, s3_server: Swift
 ) -> Iterator[Cluster]:
     directory, prefix = tmp_path_factory.mktemp("cluster"), uuid.uuid4().hex
+    files = certificates.make(directory / "certificates", "127.0.0.1")
     spark = Spark(directory / "spark")
     spark.start()
     cluster = Cluster(
@@ -38,7 +40,10 @@ def cluster(
         etcd=etcd_server.endpoint,
         nats=nats_server.url,
         store_url=s3_server.store_url(prefix),
-        more={"pipeline": {"spark_master": spark.master, "driver_host": "127.0.0.1"}},
+        more={
+            "pipeline": {"spark_master": spark.master, "driver_host": "127.0.0.1"},
+            "cluster": {f"tls_{what}": path for what, path in files.items()},
+        },
         prefix=prefix,
     )
     try:

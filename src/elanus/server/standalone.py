@@ -30,6 +30,7 @@ from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.rootcoord import RootCoordApi
+from elanus.rpc.security import FrontSecurity
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
@@ -58,6 +59,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
+    security = front_security(settings.proxy)
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -73,7 +75,7 @@ async def _serve(settings: Settings) -> int:
         pipeline = online.dial(pipeline_address).client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
-        ports = await _start_fronts(stack, settings, online, metrics)
+        ports = await _start_fronts(stack, settings, security, online, metrics)
         addresses = [f"{settings.proxy.host}:{port}" for port in ports]
         report.addresses = dict(zip(online.proxies, addresses, strict=True))
         announce(
@@ -145,12 +147,15 @@ async def _start_pipeline(
 
 
 async def _start_fronts(
-    stack: AsyncExitStack, settings: Settings, online: Online, metrics: Metrics
+    stack: AsyncExitStack,
+    settings: Settings,
+    security: FrontSecurity | None,
+    online: Online,
+    metrics: Metrics,
 ) -> list[int]:
     """A front for each proxy. The ports they listen on."""
     observe = RequestMeasures(metrics).observe
     loop = asyncio.get_running_loop()
-    security = front_security(settings.proxy)
     ports = []
     for name, port in zip(online.proxies, settings.proxy.ports, strict=True):
         current = functools.partial(online.current_proxy, name)

@@ -20,7 +20,7 @@ from elanus.rpc.carrier import ThreadedHandler
 from elanus.rpc.connector import ConnectorApi
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import open_channels, open_log, open_meta, open_objects
-from elanus.server.certificates import front_security
+from elanus.server.certificates import cluster_security, front_security
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
@@ -67,6 +67,8 @@ def check(settings: Settings, roles: tuple[str, ...]) -> None:
     ):
         if not url:
             raise CannotStart(f"a cluster needs the setting {name}, such as {example}")
+    cluster_security(settings.cluster)
+    front_security(settings.proxy)
 
 
 async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
