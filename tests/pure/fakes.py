@@ -189,7 +189,7 @@ class FakeProxy:
         self.calls.note("give_back_quota", collection_id)
         return NO_TIMESTAMP
 
-    async def report_tick(self) -> TickReport:
+    async def report_tick(self, now: Timestamp) -> TickReport:
         self.calls.note("report_tick")
         return TickReport(self.node_id, NO_TIMESTAMP, {})
 

@@ -77,6 +77,20 @@ def guarantee_timestamp(
     return Timestamp(min(read.guarantee_ts, now))
 
 
+def needs_fresh_timestamp(read: ReadConsistency, collection_level: ConsistencyLevel) -> bool:
+    """Whether `guarantee_timestamp` wants the timestamp of this moment exactly.
+
+    It does for a Strong read, and where the client's timestamp is compared with it. To the others,
+    milliseconds make no difference.
+    """
+    if read.moment is not None:
+        return True
+    level = collection_level if read.level is None else read.level
+    if level in (ConsistencyLevel.BOUNDED, ConsistencyLevel.EVENTUALLY):
+        return False
+    return level is ConsistencyLevel.STRONG or read.guarantee_ts != WIRE_BOUNDED
+
+
 def check_moment(moment: Timestamp, created: Timestamp, now: Timestamp, retention_s: float) -> None:
     """Whether a read can be pinned to a moment, of a collection created at ``created``.
 

@@ -103,7 +103,7 @@ class Proxy:
         self.reader = Reader(
             nodes,
             self.dq_queue,
-            stamps.now,
+            stamps,
             self._ask_tick,
             measures,
             graceful_time_ms=policy.graceful_time_ms,
@@ -117,7 +117,7 @@ class Proxy:
         """Join the tick barrier; only after the first report is accepted may anything be written."""
         await self._nodes.start()
         try:
-            await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+            await self._report()
         except BaseException:
             await self._nodes.stop()
             raise
@@ -171,16 +171,19 @@ class Proxy:
         self._assigner.give_back(collection_id)
         return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
 
-    async def report_tick(self) -> TickReport:
-        now = await self._stamps.fresh()
+    async def report_tick(self, now: Timestamp) -> TickReport:
         default, channels = tick_report(now, self.dm_queue.oldest())
         return TickReport(self.node_id, default, channels)
+
+    async def _report(self) -> None:
+        report = await self.report_tick(await self._stamps.fresh())
+        await self.coordinators.root.update_channel_time_tick(report)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._policy.tick_interval_ms / 1000)
             try:
-                await self.coordinators.root.update_channel_time_tick(await self.report_tick())
+                await self._report()
             except NoSession as error:
                 self._lease.give_up(error.message)
             except Exception as error:  # noqa: BLE001 - without reports no tick passes, and no read either

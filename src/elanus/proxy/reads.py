@@ -20,6 +20,7 @@ from elanus.core.consistency import (
     ReadConsistency,
     check_moment,
     guarantee_timestamp,
+    needs_fresh_timestamp,
 )
 from elanus.core.errors import FieldNotFound, InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
@@ -31,6 +32,7 @@ from elanus.proxy.cache import CachedCollection
 from elanus.proxy.measures import Measures
 from elanus.proxy.outputs import COUNT, asks_for_count
 from elanus.proxy.queues import DqQueue
+from elanus.proxy.stamps import Stamps
 from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
 
 
@@ -45,13 +47,13 @@ class Nodes(QueryNodeReads, Protocol):
 
 
 class Reader:
-    """``stamp`` allocates a timestamp from any thread; ``ask_tick`` asks for ticks without waiting."""
+    """``ask_tick`` asks for ticks without waiting."""
 
     def __init__(
         self,
         nodes: QueryNodeReads,
         queue: DqQueue,
-        stamp: Callable[[], Timestamp],
+        stamps: Stamps,
         ask_tick: Callable[[tuple[str, ...], Timestamp], None],
         measures: Measures,
         *,
@@ -61,7 +63,7 @@ class Reader:
     ) -> None:
         self._nodes = nodes
         self._queue = queue
-        self._stamp = stamp
+        self._stamps = stamps
         self._ask_tick = ask_tick
         self._measures = measures
         self._graceful_time_ms = graceful_time_ms
@@ -162,12 +164,12 @@ class Reader:
         Raises `CollectionNotLoaded`, `DeadlineExceeded`, and what `check_moment` raises for a pinned one.
         """
         served = self._nodes.service_time(cached.collection_id)
-        now = self._stamp()
+        level = cached.view.consistency_level
+        fresh = needs_fresh_timestamp(consistency, level)
+        now = self._stamps.now() if fresh else self._stamps.about_now()
         if consistency.moment is not None:
             check_moment(consistency.moment, cached.view.created, now, self._retention_s)
-        guarantee = guarantee_timestamp(
-            consistency, cached.view.consistency_level, now, self._graceful_time_ms
-        )
+        guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms)
         if served >= guarantee:
             return served if consistency.moment is None else guarantee
         began_s = time.perf_counter()

@@ -9,11 +9,15 @@ write that waits for its stamp is known to come above `Stamps.floor`, and its pr
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from elanus.core.errors import DeadlineExceeded, ElanusError, Internal
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+
+_GUESS_MAX_S = 1.0
+"""The proxy's own reports ask for a stamp several times in this long."""
 
 
 class Stamps(Protocol):
@@ -31,12 +35,18 @@ class Stamps(Protocol):
         """As `fresh`, for other threads than the event loop's."""
         ...
 
+    def about_now(self) -> Timestamp:
+        """Not allocated, and not to stamp anything with: what the time is, within some milliseconds, for who
+        only wants to know that. For any thread."""
+        ...
+
 
 class OwnStamps:
     """Those of an oracle in this process. ``allocate`` returns at once, from any thread."""
 
     def __init__(self, allocate: Callable[[], Timestamp]) -> None:
         self.now = allocate
+        self.about_now = allocate
 
     def floor(self) -> Timestamp:
         """Nobody waits for a stamp, so nobody can ask while one is waited for."""
@@ -57,6 +67,7 @@ class RemoteStamps:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._floor = NO_TIMESTAMP
+        self._last = (NO_TIMESTAMP, float("-inf"))
         self._waiting: list[asyncio.Future[Timestamp]] = []
         self._asking: asyncio.Task[None] | None = None
 
@@ -81,6 +92,14 @@ class RemoteStamps:
                 f"the root coordinator gave no timestamp within {self._timeout_s:g} s; retry"
             ) from None
 
+    def about_now(self) -> Timestamp:
+        """From the last stamp, and how long ago it came."""
+        stamp, came_s = self._last
+        past_s = time.monotonic() - came_s
+        if past_s > _GUESS_MAX_S:
+            return self.now()
+        return minus_ms(stamp, -round(1000 * past_s))
+
     async def _ask(self) -> None:
         """One call after the other, as long as anybody waits."""
         try:
@@ -99,6 +118,7 @@ class RemoteStamps:
         if first <= self._floor:
             raise Internal(f"the oracle gave {first} after {self._floor}: a timestamp must never go back")
         self._floor = Timestamp(first + len(batch) - 1)
+        self._last = (self._floor, time.monotonic())
         for number, stamp in enumerate(batch):
             if not stamp.done():  # else who asked has given up
                 stamp.set_result(Timestamp(first + number))

@@ -60,7 +60,7 @@ class RootCoord(Names, Lifecycle):
         self._lease = lease
         self._meta = meta
         self._proxies = proxies
-        self._sync = TimeSync(log, proxies)
+        self._sync = TimeSync(log, proxies, oracle.allocate)
         super().__init__(
             Catalog(meta),
             IdAllocator(meta),

@@ -35,10 +35,12 @@ _log = structlog.get_logger("rootcoord")
 
 
 class TimeSync:
-    """``proxies``: every one of them takes part, from when it is there until it is not."""
+    """``proxies``: every one of them takes part, from when it is there until it is not. ``stamp`` allocates
+    a timestamp."""
 
-    def __init__(self, log: Log, proxies: Nodes[ProxyApi]) -> None:
+    def __init__(self, log: Log, proxies: Nodes[ProxyApi], stamp: Callable[[], Timestamp]) -> None:
         self._log = log
+        self._stamp = stamp
         self._epoch = 0
         self._barrier = TickBarrier()
         self._proxies = proxies
@@ -144,13 +146,14 @@ class TimeSync:
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._round_began_s + _ROUND_INTERVAL_S - now_s))
         self._round_began_s = asyncio.get_running_loop().time()
-        await asyncio.gather(*(self._ask(proxy) for proxy in self._proxies.values()))
+        now = self._stamp()
+        await asyncio.gather(*(self._ask(proxy, now) for proxy in self._proxies.values()))
         await self.write_ticks(pchannels)
 
-    async def _ask(self, proxy: ProxyApi) -> None:
+    async def _ask(self, proxy: ProxyApi, now: Timestamp) -> None:
         """Take a proxy's report. Where no answer comes, its last one counts on, and no tick passes that."""
         try:
             async with asyncio.timeout(_REPORT_PATIENCE_S):
-                self.take(await proxy.report_tick())
+                self.take(await proxy.report_tick(now))
         except (ElanusError, TimeoutError) as error:
             _log.info("no report in this round", error=str(error))

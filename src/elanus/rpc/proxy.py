@@ -36,6 +36,7 @@ class ProxyApi(Protocol):
         ...
 
     @repeatable
-    async def report_tick(self) -> TickReport:
-        """A fresh report, now."""
+    async def report_tick(self, now: Timestamp) -> TickReport:
+        """A report as of ``now``, which was allocated before this is asked: a write that the proxy has not
+        begun by then gets a later one."""
         ...

@@ -73,16 +73,16 @@ async def test_a_report_is_strictly_below_the_oldest_unfinished_write() -> None:
     writes = [Write(), Write()]
     running = [asyncio.ensure_future(bench.proxy.dm_queue.run(w)) for w in writes]
     await settle()
-    report = await bench.proxy.report_tick()
+    report = await bench.proxy.report_tick(bench.root.stamp())
     assert report.node_id == NODE
     assert report.channels == {PCHANNEL: writes[0].ts - 1}
     assert report.default_ts > writes[1].ts
     writes[0].go_on.set()
     await running[0]
-    assert (await bench.proxy.report_tick()).channels == {PCHANNEL: writes[1].ts - 1}
+    assert (await bench.proxy.report_tick(bench.root.stamp())).channels == {PCHANNEL: writes[1].ts - 1}
     writes[1].go_on.set()
     await running[1]
-    assert (await bench.proxy.report_tick()).channels == {}
+    assert (await bench.proxy.report_tick(bench.root.stamp())).channels == {}
     await bench.proxy.stop()
 
 

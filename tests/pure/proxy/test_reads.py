@@ -32,6 +32,7 @@ from elanus.proxy.cache import CachedCollection, collection_view
 from elanus.proxy.measures import NoMeasures
 from elanus.proxy.queues import DqQueue
 from elanus.proxy.reads import Reader
+from elanus.proxy.stamps import OwnStamps
 from elanus.rpc.querynode import NodeHits
 
 L = ConsistencyLevel
@@ -105,7 +106,7 @@ class Bench:
         self.reader = Reader(
             self.nodes,
             self.queue,
-            lambda: now,
+            OwnStamps(lambda: now),
             lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
             self.measures,
             graceful_time_ms=GRACEFUL_MS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 from fakes import settle
@@ -150,3 +151,14 @@ async def test_two_writes_wait_under_one_floor_and_leave_one_by_one() -> None:
     await oracle.answer()
     await running[1]
     assert queue.oldest() == {}
+
+
+async def test_what_the_time_is_about_needs_no_call_for_a_second() -> None:
+    oracle = Oracle()
+    oracle.last = 5000 << 18
+    stamps = RemoteStamps(oracle.allocate, 5.0)
+    first = asyncio.ensure_future(stamps.fresh())
+    await oracle.answer()
+    with patch("elanus.proxy.stamps.time.monotonic", return_value=stamps._last[1] + 0.5):
+        assert stamps.about_now() == await first + (500 << 18)
+    assert oracle.asked == []

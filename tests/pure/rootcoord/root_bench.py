@@ -31,12 +31,14 @@ class Proxy(FakeProxy):
         self.bench = bench
         self.unfinished: dict[str, Timestamp] = {}
 
-    async def report_tick(self) -> TickReport:
-        await super().report_tick()
-        return self.report()
+    async def report_tick(self, now: Timestamp) -> TickReport:
+        await super().report_tick(now)
+        return self._as_of(now)
 
     def report(self) -> TickReport:
-        now = self.bench.oracle.allocate()
+        return self._as_of(self.bench.oracle.allocate())
+
+    def _as_of(self, now: Timestamp) -> TickReport:
         return TickReport(self.node_id, now, {p: Timestamp(ts - 1) for p, ts in self.unfinished.items()})
 
 

@@ -152,9 +152,9 @@ async def test_one_who_gives_up_does_not_end_the_round_of_the_others() -> None:
     go_on = asyncio.Event()
     report_tick = bench.proxy.report_tick
 
-    async def slow() -> TickReport:
+    async def slow(now: Timestamp) -> TickReport:
         await go_on.wait()
-        return await report_tick()
+        return await report_tick(now)
 
     bench.proxy.report_tick = slow  # type: ignore[method-assign]
     one, other = (asyncio.ensure_future(bench.root.tick_now(BOTH, bench.oracle.allocate())) for _ in range(2))

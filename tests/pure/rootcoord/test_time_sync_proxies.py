@@ -20,7 +20,7 @@ ONE, TWO, THREE = NodeID(1), NodeID(2), NodeID(3)
 
 
 class Proxy(FakeProxy):
-    """Reports the loop's time, and its unfinished writes. ``stalled``: it answers when that is set."""
+    """Reports its unfinished writes. ``answers``: it does when that is set."""
 
     def __init__(self, node_id: NodeID) -> None:
         super().__init__()
@@ -29,9 +29,8 @@ class Proxy(FakeProxy):
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def report_tick(self) -> TickReport:
-        await super().report_tick()
-        now = stamp()
+    async def report_tick(self, now: Timestamp) -> TickReport:
+        await super().report_tick(now)
         await self.answers.wait()
         return TickReport(self.node_id, now, {p: Timestamp(ts - 1) for p, ts in self.unfinished.items()})
 
@@ -43,7 +42,7 @@ def stamp() -> Timestamp:
 @asynccontextmanager
 async def several(*node_ids: NodeID) -> AsyncIterator[tuple[TimeSync, FakeNodes]]:
     proxies = FakeNodes({node_id: Proxy(node_id) for node_id in node_ids})
-    sync = TimeSync(MemoryLog(), proxies)
+    sync = TimeSync(MemoryLog(), proxies, stamp)
     sync.start(epoch=1)
     await sync.use([P, Q], stamp())
     sync.follow()
@@ -52,7 +51,7 @@ async def several(*node_ids: NodeID) -> AsyncIterator[tuple[TimeSync, FakeNodes]
 
 
 async def report(sync: TimeSync, proxy: Proxy) -> bool:
-    taken = sync.take(await proxy.report_tick())
+    taken = sync.take(await proxy.report_tick(stamp()))
     await sync.write_ticks()
     return taken
 
@@ -114,7 +113,7 @@ async def test_one_that_comes_back_after_it_had_left_must_join_and_report_anew()
 
 async def test_a_report_that_was_on_its_way_when_its_proxy_left_changes_nothing() -> None:
     async with several(ONE, TWO) as (sync, proxies):
-        late = await proxies[TWO].report_tick()
+        late = await proxies[TWO].report_tick(stamp())
         proxies.leave(TWO)
         assert not sync.take(late)
 
