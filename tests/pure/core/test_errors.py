@@ -17,6 +17,7 @@ RETRIABLE = {
     "Unavailable",
     "LeaseLost",
     "NoSession",
+    "CoordinatorReplaced",
     "ChannelLost",
     "DeadlineExceeded",
     "TaskQueueFull",
