@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from elanus import __version__
 from elanus.core.errors import ElanusError, Unavailable
+from elanus.meta.format import check_format
 from elanus.metrics import Metrics
 from elanus.proxy.connector import Connector
 from elanus.proxy.front import ProxyFront
@@ -138,6 +139,7 @@ async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     store = await asyncio.to_thread(open_objects, settings, paths)
     meta = open_meta(settings, f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     stack.push_async_callback(meta.close)
+    await check_format(meta)
     log = await open_log(settings, paths)
     stack.push_async_callback(log.close)
     channels = await open_channels(settings)
