@@ -15,7 +15,7 @@ from rpc_carriers import LONG_AGO, over_tcp, security_of
 
 from elanus.core.errors import InvalidParameter, Unavailable
 from elanus.rpc.carrier import RpcServer
-from elanus.rpc.reach import is_local
+from elanus.rpc.reach import is_local, refusal
 from elanus.rpc.security import RpcSecurity
 
 
@@ -118,6 +118,17 @@ def test_a_client_without_a_certificate_is_refused(world: World, capfd: pytest.C
 
 def test_a_server_without_a_certificate_is_refused(world: World) -> None:
     assert "it does not speak TLS, and this process does" in refused(None, world.member)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "dns:///nowhere.invalid:1", "127.0.0.1:1"])
+def test_of_a_peer_that_is_not_there_nothing_can_be_said(world: World, address: str) -> None:
+    assert asyncio.run(refusal(address, world.member)) == ""
+    assert asyncio.run(refusal(address, None)) == ""
+
+
+def test_files_that_are_gone_meanwhile_say_nothing_of_the_peer(world: World) -> None:
+    gone = replace(world.member, key=world.member.key.with_name("gone"))
+    assert asyncio.run(refusal("127.0.0.1:1", gone)) == ""
 
 
 # at the start

@@ -8,8 +8,9 @@ commit: the only hand that moves a vchannel's checkpoint or a segment's manifest
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -57,6 +58,7 @@ from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
+from elanus.rpc.tracing import untraced
 
 _HURRY_S = 5.0
 _log = structlog.get_logger("datacoord")
@@ -153,8 +155,8 @@ class DataCoord(CompactionCalls):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = untraced(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

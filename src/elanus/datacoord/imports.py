@@ -16,8 +16,9 @@ segments have their indexes and, where the collection is loaded, are served.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -103,7 +104,7 @@ class Imports:
         clock: Clock,
         lock: asyncio.Lock,
         changed: Callable[[], None],
-        spawn: Callable[[Awaitable[None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
         setup: ImportSetup,
     ) -> None:
         self._state = desks.state

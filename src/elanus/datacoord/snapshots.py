@@ -13,8 +13,8 @@ it: as long as that is there and not over, garbage collection keeps what the obj
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 import structlog
 
@@ -61,7 +61,7 @@ class Snapshots:
         clock: Clock,
         lock: asyncio.Lock,
         sync: ChannelSync,
-        spawn: Callable[[Awaitable[None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._state = state
         self._manifests = manifests

@@ -28,6 +28,7 @@ from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.querynode import QueryNodeStatus
 from elanus.rpc.rootcoord import RootCoordApi
+from elanus.rpc.tracing import untraced
 
 _RETRY_PAUSE_S = 0.5
 _RETRY_PAUSE_MAX_S = 15.0
@@ -72,7 +73,7 @@ class CollectionLoader:
         self._replicas = [Replica(record, self._peers.fleet, self._state) for record in records]
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"load {self.collection_id}")
+        self._task = untraced(self._run(), f"load {self.collection_id}")
 
     def wake(self) -> None:
         self._wake.set()

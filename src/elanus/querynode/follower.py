@@ -33,6 +33,7 @@ from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import DeleteBatch, deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.rpc.querynode import WatchVchannel
+from elanus.rpc.tracing import untraced
 
 _READ_BYTES_MAX = 4 * 1024 * 1024
 """A stretch of the log read at once: what a follower that catches up works on between two breaths."""
@@ -91,7 +92,7 @@ class Follower:
         self.growing = {s.segment_id: s for s in recovered if self._wants(s.segment_id, s.partition_id)}
         reader = log.open_reader(pchannel_of(self.vchannel), Position(self._checkpoint.position))
         self._reader = TickReader(reader, self._checkpoint, [self.vchannel])
-        self._task = asyncio.create_task(self._follow(self._reader), name=f"follow {self.vchannel}")
+        self._task = untraced(self._follow(self._reader), f"follow {self.vchannel}")
         self._task.add_done_callback(self._ended)
 
     def retire(self) -> None:

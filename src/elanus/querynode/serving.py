@@ -40,6 +40,7 @@ from elanus.rpc.querychannel import (
 )
 from elanus.rpc.querynode import NodeSearch, SealedSegmentsChange
 from elanus.rpc.reads import Answer, NodeCount, Read, decode_read, encode_answer
+from elanus.rpc.tracing import untraced
 
 _FILTERS_KEPT = 512
 Offload = Callable[..., Awaitable[bytes]]
@@ -114,7 +115,7 @@ class ChannelServing:
                 self._info.collection_id, self._info.version, self._info.sealed, {}, self._info.vchannels
             )
         )
-        self._task = asyncio.create_task(self._follow(reader), name=f"query channel {self.channel}")
+        self._task = untraced(self._follow(reader), f"query channel {self.channel}")
 
     async def stop(self) -> None:
         tasks = [t for t in (self._task, *self._waiting, *self._answering) if t is not None]

@@ -109,13 +109,15 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
                 result = await getattr(self._target, method.name)(*method.arguments.decode(request))
                 return _OK + msgspec.msgpack.encode(result)
             except errors.ElanusError as error:
-                return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))
+                return self._failed(error)
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
                 _log.exception("rpc failed", method=method.name)
-                text = f"{method.name}: {type(error).__name__}: {error}"
-                return _ERROR + msgspec.msgpack.encode(("Internal", text))
+                return self._failed(errors.Internal(f"{method.name}: {type(error).__name__}: {error}"))
 
         return serve
+
+    def _failed(self, error: errors.ElanusError) -> bytes:
+        return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))
 
     def _begin(self, method: str, context: Any) -> None:
         """Take over what the call carries beside its arguments. Raises `CoordinatorReplaced`."""
@@ -140,7 +142,7 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
 class ThreadedHandler(_Handler):
     """An interface on a gRPC server that answers in threads: its calls run on the event loop ``loop``.
 
-    Its callers are outside the system, so a call without a trace begins one.
+    Its callers are outside the system, so a call without a trace begins one, and internal errors name it.
     """
 
     def __init__(self, api: type[Any], target: Any, loop: asyncio.AbstractEventLoop) -> None:
@@ -149,6 +151,11 @@ class ThreadedHandler(_Handler):
 
     def _trace(self, metadata: Any) -> str:
         return super()._trace(metadata) or tracing.new_trace()
+
+    def _failed(self, error: errors.ElanusError) -> bytes:
+        if isinstance(error, errors.Internal):
+            error = errors.Internal(tracing.with_trace(error.message))
+        return super()._failed(error)
 
     def _serve(self, method: _Method) -> Callable[[bytes, Any], Any]:
         serve = super()._serve(method)

@@ -15,6 +15,7 @@ from elanus.rpc.security import ALPN, RpcSecurity
 
 _PATIENCE_S = 2.0
 _REMEDY = "give every process a certificate of one CA (cluster.tls_cert, cluster.tls_key, cluster.tls_ca)"
+_PLAIN = f"it speaks TLS, and this process does not; in a cluster {_REMEDY}"
 
 
 def is_local(address: str) -> bool:
@@ -36,8 +37,11 @@ async def refusal(address: str, security: RpcSecurity | None) -> str:
 
     Nobody may listen there as yet, for instance.
     """
-    host, port = host_and_port(address)
-    context = _context(security)
+    try:
+        host, port = host_and_port(address)
+        context = _context(security)
+    except (ValueError, OSError, InvalidParameter):
+        return ""  # an address of another form, or files that have changed since they were read
     name = security.server_name if security is not None else ""
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -56,7 +60,7 @@ async def refusal(address: str, security: RpcSecurity | None) -> str:
     except (OSError, TimeoutError):
         return ""
     if security is None:
-        return f"it speaks TLS, and this process does not; {_REMEDY}"
+        return _PLAIN
     return "" if heard else _own_fault(security)
 
 

@@ -5,18 +5,20 @@ whose trace id is taken over; any other request gets a fresh one. Calls between 
 metadata, and each log line written while serving one of them has it as ``trace_id``. An error whose text does
 not explain itself names the id, so that the line in the log of whichever role failed can be found.
 
-Work that nobody asked for (a coordinator's own rounds) has no trace. There are no spans: what took how
-long is in the metrics.
+Work that nobody asked for (a coordinator's own rounds) has no trace, wherever it was begun. There are no
+spans: what took how long is in the metrics.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
-from collections.abc import Iterable, MutableMapping
-from contextvars import ContextVar, Token
-from typing import Any
+from collections.abc import Coroutine, Iterable, MutableMapping
+from contextvars import Context, ContextVar, Token
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 TRACE_KEY = "elanus-trace"
 """The id between roles."""
 _TRACEPARENT = "traceparent"
@@ -54,6 +56,17 @@ def trace_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
 
 def new_trace() -> str:
     return f"{_random.getrandbits(128) or 1:032x}"
+
+
+def with_trace(text: str) -> str:
+    """An error's text, with the id to look for in the logs where there is one."""
+    trace = _trace.get()
+    return f"{text} [trace_id={trace}]" if trace else text
+
+
+def untraced(work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+    """A task that goes on after the call that begins it, and belongs to nobody's trace."""
+    return asyncio.create_task(work, name=name, context=Context())
 
 
 def add_trace(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 
-from elanus.rpc.tracing import TRACE_KEY, add_trace, end_trace, new_trace, set_trace, trace_id, trace_of
+from elanus.rpc.tracing import (
+    TRACE_KEY,
+    add_trace,
+    end_trace,
+    new_trace,
+    set_trace,
+    trace_id,
+    trace_of,
+    untraced,
+    with_trace,
+)
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -50,3 +61,21 @@ def test_log_lines_get_the_trace_that_is_served() -> None:
     assert line() == {"event": "e", "trace_id": TRACE}
     end_trace(token)
     assert line() == {"event": "e"}
+
+
+def test_work_that_goes_on_after_a_call_is_of_nobodys_trace() -> None:
+    async def now() -> str:
+        return trace_id()
+
+    async def run() -> tuple[str, str]:
+        set_trace(TRACE)
+        return await untraced(now(), "later"), await now()
+
+    assert asyncio.run(run()) == ("", TRACE)
+
+
+def test_a_text_names_the_trace_where_there_is_one() -> None:
+    assert with_trace("broken") == "broken"
+    token = set_trace(TRACE)
+    assert with_trace("broken") == f"broken [trace_id={TRACE}]"
+    end_trace(token)

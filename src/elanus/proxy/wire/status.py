@@ -12,7 +12,7 @@ import structlog
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
 from elanus.proxy.wire.stubs import Message, common_pb2
-from elanus.rpc.tracing import trace_id
+from elanus.rpc.tracing import trace_id, with_trace
 
 _log = structlog.get_logger(__name__)
 
@@ -48,8 +48,7 @@ def _text(error: ElanusError) -> str:
     if len(text) > _TEXT_MAX_CHARS:
         half = _TEXT_MAX_CHARS // 2
         text = f"{text[:half]}…{text[-half:]}"
-    trace = trace_id()
-    return f"{text} [trace_id={trace}]" if trace and isinstance(error, Internal) else text
+    return with_trace(text) if isinstance(error, Internal) else text
 
 
 def defect(rpc: str, error: Exception) -> Internal:
