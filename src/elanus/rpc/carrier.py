@@ -229,10 +229,13 @@ class _RemoteClient:
             request = msgspec.msgpack.encode(method.bound(args, named))
             timeout_s = deadlines.within(self._timeout_s)
             try:
-                async with asyncio.timeout(timeout_s) as waiting:
-                    await self._channel.reachable()
-                left_s = deadlines.left(waiting)
-                reply = await remote(request, timeout=left_s, metadata=self._metadata(), wait_for_ready=True)
+                if not self._channel.is_reachable():
+                    async with asyncio.timeout(timeout_s) as waiting:
+                        await self._channel.reachable()
+                    timeout_s = deadlines.left(waiting)
+                reply = await remote(
+                    request, timeout=timeout_s, metadata=self._metadata(), wait_for_ready=True
+                )
             except aio.AioRpcError as error:
                 raise _typed(error, self._peer, name) from error
             except TimeoutError as error:
@@ -311,13 +314,17 @@ class RpcChannel:
     def method(self, path: str) -> Any:
         return self._channel.unary_unary(path)
 
+    def is_reachable(self) -> bool:
+        """Whether a call needs to wait for nothing but its answer, or for a peer that has not started yet."""
+        return self._address.startswith("unix:") or self._is_ready()
+
     async def reachable(self) -> None:
-        """Returns at once when there is a connection, else when there is one.
+        """Returns when there is a connection.
 
         Raises `Unavailable` when the peer and this process will not come to terms, however long one waits.
         """
-        if self._address.startswith("unix:") or self._is_ready():
-            return  # within the machine only a peer that has not started yet is in the way: the call waits
+        if self.is_reachable():
+            return
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect(), name=f"connect to {self._address}")
             self._connecting.add_done_callback(_seen)
