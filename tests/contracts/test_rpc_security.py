@@ -80,6 +80,25 @@ def test_a_member_may_be_called_by_a_name_that_all_share(world: World) -> None:
     assert call(shared, shared) == "hello"
 
 
+def test_a_certificate_may_have_intermediate_ones_behind_it(world: World) -> None:
+    issued = world.ca.create_child_ca().issue_cert("127.0.0.1")
+    chained = world.of("chained", issued)
+    chained.certificate.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    chained.check()
+    assert call(chained, world.member) == "hello"
+    assert call(world.member, chained) == "hello"
+
+
+def test_while_the_ca_changes_members_of_the_old_and_the_new_one_talk(world: World) -> None:
+    old = world.of("old", world.ca.issue_cert("127.0.0.1"))
+    new = world.of("new", world.foreign_ca.issue_cert("127.0.0.1"), world.foreign_ca)
+    for member, other in ((old, world.foreign_ca), (new, world.ca)):
+        member.ca.write_bytes(member.ca.read_bytes() + other.cert_pem.bytes())
+        member.check()
+    assert call(old, new) == "hello"
+    assert call(new, old) == "hello"
+
+
 def test_a_certificate_of_another_ca_is_refused_by_the_server(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
