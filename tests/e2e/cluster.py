@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from harness import until
+from machines import LOOPBACK, Machine
 from pymilvus import MilvusClient
 
 from elanus.cli import remote
@@ -56,12 +57,18 @@ class Cluster:
         self._clients: list[MilvusClient] = []
         Cluster.running.append(self)
 
-    def add(self, name: str, *roles: str, **settings: object) -> RoleProcess:
+    def add(self, name: str, *roles: str, machine: Machine = LOOPBACK, **settings: object) -> RoleProcess:
         """Start a process without waiting for it. ``roles``: none stands for its name without the number.
         ``settings``: with ``__`` for the dot."""
         assignments = {key.replace("__", "."): value for key, value in settings.items()}
         process = RoleProcess(
-            name, roles or (name.rstrip("0123456789"),), self._config, self.directory, assignments
+            name,
+            roles or (name.rstrip("0123456789"),),
+            self._config,
+            self.directory,
+            assignments,
+            host=machine.address,
+            within=machine.within,
         )
         self.processes[name] = process
         process.launch()

@@ -9,12 +9,12 @@ from elanus.devcluster.programs import find_etcd
 
 
 class Etcd(ServiceProcess):
-    """``endpoint`` is ``127.0.0.1:PORT``. Its data lies below ``directory`` and outlives a restart."""
+    """``endpoint`` is ``HOST:PORT``. Its data lies below ``directory`` and outlives a restart."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, host: str = "127.0.0.1") -> None:
         port, peer_port = free_port(), free_port()
-        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-        self.endpoint = f"127.0.0.1:{port}"
+        client, peer = f"http://{host}:{port}", f"http://127.0.0.1:{peer_port}"
+        self.endpoint = f"{host}:{port}"
         command = [
             find_etcd(),
             f"--data-dir={directory / 'etcd'}",

@@ -14,7 +14,7 @@ from elanus.devcluster.programs import find_nats
 
 _CONFIGURATION = """\
 server_name: elanus-dev
-host: "127.0.0.1"
+host: "{host}"
 port: {port}
 http: "127.0.0.1:{monitor_port}"
 max_payload: {max_payload_bytes}
@@ -39,14 +39,16 @@ class Nats(ServiceProcess):
         max_payload_bytes: int = 1024 * 1024,
         store_max_mb: int = 1_000_000,
         password: str = "",
+        host: str = "127.0.0.1",
     ) -> None:
         """``password``: of the user ``elanus``; without one, everybody on this machine may connect."""
         port, monitor_port = free_port(), free_port()
-        self.url = f"nats://127.0.0.1:{port}"
+        self.url = f"nats://{host}:{port}"
         directory.mkdir(parents=True, exist_ok=True)
         configuration = directory / "nats.conf"
         configuration.write_text(
             _CONFIGURATION.format(
+                host=host,
                 port=port,
                 monitor_port=monitor_port,
                 store=directory / "nats",

@@ -28,19 +28,38 @@ class RoleProcess(ServiceProcess):
         settings: Mapping[str, object] | None = None,
         *,
         port: int = 0,
+        host: str = "127.0.0.1",
+        within: Sequence[str] = (),
     ) -> None:
-        """``config``: a file of settings that all processes share; ``settings``: this one's own."""
+        """``config``: a file of settings that all processes share; ``settings``: this one's own. ``host``:
+        where it listens; ``within``: a command that runs it, on another host of a test's own."""
         metrics_port = free_port()
-        self.observe_url = f"http://127.0.0.1:{metrics_port}"
-        own = {"metrics.port": metrics_port, **(settings or {})}
+        self.observe_url = f"http://{host}:{metrics_port}"
+        own = {
+            "metrics.port": metrics_port,
+            "metrics.host": host,
+            "cluster.host": host,
+            "proxy.host": host,
+            **(settings or {}),
+        }
         endpoints = {}
         self.address = ""
         if "proxy" in roles:
             own["proxy.port"] = port or free_port()
-            self.address = f"127.0.0.1:{own['proxy.port']}"
+            self.address = f"{host}:{own['proxy.port']}"
             endpoints = {name: f"http://{self.address}"}
         assignments = [part for item in own.items() for part in ("--set", "{}={}".format(*item))]
-        command = [sys.executable, "-m", "elanus", "run", *roles, "--config", str(config), *assignments]
+        command = [
+            *within,
+            sys.executable,
+            "-m",
+            "elanus",
+            "run",
+            *roles,
+            "--config",
+            str(config),
+            *assignments,
+        ]
         stands_by = set(roles) <= set(COORDINATORS)
         question = f"{self.observe_url}/{'healthz' if stands_by else 'readyz'}"
         super().__init__(

@@ -114,7 +114,7 @@ class Proxy:
         self._asked: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Join the tick barrier; only after the first report is accepted may anything be written."""
+        """Only after the first report is accepted may anything be written; ticks count on it from then on."""
         await self._nodes.start()
         try:
             await self._report()

@@ -35,8 +35,8 @@ _log = structlog.get_logger("rootcoord")
 
 
 class TimeSync:
-    """``proxies``: every one of them takes part, from when it is there until it is not. ``stamp`` allocates
-    a timestamp."""
+    """``proxies``: every one of them takes part, from its first report until it is not there any more.
+    ``stamp`` allocates a timestamp."""
 
     def __init__(self, log: Log, proxies: Nodes[ProxyApi], stamp: Callable[[], Timestamp]) -> None:
         self._log = log
@@ -57,18 +57,25 @@ class TimeSync:
         self._epoch = epoch
 
     def follow(self) -> None:
-        """From now on the sources of writes are the proxies that are there. One whose lease is over is not:
-        what it still writes it must not acknowledge, and ticks go on without it."""
-        self._look()
+        """From now on the sources of writes are the proxies that are there.
+
+        Those that are there already may have reported to a root coordinator before this one, and be writing:
+        no tick passes until each has reported. One that comes later writes nothing before its first report
+        is taken here; it is a source from then on, and holds up nobody before. One whose lease is over is
+        none: what it still writes it must not acknowledge, and ticks go on without it.
+        """
+        for node_id in self._proxies:
+            self._join(node_id)
         self._end_following = self._proxies.on_change(self._look)
 
+    def _join(self, node_id: NodeID) -> None:
+        self._barrier.join(node_id)
+        self._joined.add(node_id)
+
     def _look(self) -> None:
-        there = set(self._proxies)
-        for node_id in self._joined - there:
+        for node_id in self._joined.difference(self._proxies):
             self._barrier.leave(node_id)
-        for node_id in there - self._joined:
-            self._barrier.join(node_id)
-        self._joined = there
+            self._joined.discard(node_id)
 
     async def stop(self) -> None:
         """No tick is written any more."""
@@ -111,6 +118,8 @@ class TimeSync:
 
     def take(self, report: TickReport) -> bool:
         """False: the source is not (or no longer) one of ours."""
+        if report.node_id in self._proxies and report.node_id not in self._joined:
+            self._join(report.node_id)
         return self._barrier.report(report.node_id, report.default_ts, report.channels)
 
     async def write_ticks(self, pchannels: Iterable[str] | None = None) -> None:
@@ -147,7 +156,8 @@ class TimeSync:
         await asyncio.sleep(max(0.0, self._round_began_s + _ROUND_INTERVAL_S - now_s))
         self._round_began_s = asyncio.get_running_loop().time()
         now = self._stamp()
-        await asyncio.gather(*(self._ask(proxy, now) for proxy in self._proxies.values()))
+        sources = [proxy for node_id, proxy in self._proxies.items() if node_id in self._joined]
+        await asyncio.gather(*(self._ask(proxy, now) for proxy in sources))
         await self.write_ticks(pchannels)
 
     async def _ask(self, proxy: ProxyApi, now: Timestamp) -> None:

@@ -65,16 +65,33 @@ async def test_the_slowest_proxy_sets_the_tick_of_each_pchannel_apart() -> None:
         assert sync.tick_of(P) < compose(1) < wanted <= sync.tick_of(Q)
 
 
-async def test_no_tick_passes_before_one_that_joined_has_reported() -> None:
+async def test_no_tick_passes_before_all_that_were_there_at_the_start_have_reported() -> None:
+    async with several(ONE, TWO) as (sync, proxies):
+        await report(sync, proxies[ONE])
+        assert sync.tick_of(P) == 0
+        await report(sync, proxies[TWO])
+        assert sync.tick_of(P) > 0
+
+
+async def test_one_that_joins_holds_up_nobody_until_its_first_report_and_counts_from_there_on() -> None:
     async with several(ONE) as (sync, proxies):
         await report(sync, proxies[ONE])
         before = sync.tick_of(P)
         proxies.join(TWO, late := Proxy(TWO))
+        late.answers.clear()
         await asyncio.sleep(1.0)
-        await report(sync, proxies[ONE])
-        assert sync.tick_of(P) == before
-        await report(sync, late)
+        await sync.tick_now([P], stamp())
         assert sync.tick_of(P) > before
+        assert late.calls.of("report_tick") == [], "it is not asked either"
+        late.answers.set()
+        await report(sync, late)
+        reported = sync.tick_of(P)
+        await asyncio.sleep(1.0)
+        late.unfinished = {P: stamp()}
+        await asyncio.sleep(1.0)
+        await report(sync, late)
+        await report(sync, proxies[ONE])
+        assert reported <= sync.tick_of(P) < late.unfinished[P]
 
 
 async def test_one_that_stalls_holds_the_ticks_until_it_has_left() -> None:
@@ -105,10 +122,11 @@ async def test_one_that_comes_back_after_it_had_left_must_join_and_report_anew()
         assert before > 0
         proxies.join(TWO, two)
         await asyncio.sleep(1.0)
+        two.unfinished = {P: stamp()}
+        await asyncio.sleep(1.0)
+        assert await report(sync, two)
         await report(sync, proxies[ONE])
-        assert sync.tick_of(P) == before
-        assert await report(sync, proxies[TWO])
-        assert sync.tick_of(P) > before
+        assert before <= sync.tick_of(P) < two.unfinished[P]
 
 
 async def test_a_report_that_was_on_its_way_when_its_proxy_left_changes_nothing() -> None:
