@@ -6,6 +6,7 @@ The machines are network namespaces; where those cannot be made the tests are sk
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -138,20 +139,16 @@ def test_a_proxy_that_is_cut_off_acknowledges_nothing_and_holds_up_nobody(
     machines: Machines, client: MilvusClient
 ) -> None:
     """Its clients are on its machine: a write that it takes while it is cut off."""
-    acknowledged: list[int] = []
     program = (
         "import sys; from pymilvus import MilvusClient\n"
         f"c = MilvusClient('http://{machines.cluster.processes['proxy2'].address}')\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "try:\n"
-        "    c.insert('rows', [{'id': 10_000, 'vector': [0.5] * 8}], timeout=20)\n"
+        "    c.insert('rows', [{'id': 10_000, 'vector': [0.5] * 8}], timeout=8)\n"
         "    print('acknowledged', flush=True)\n"
         "except Exception as error: print('refused', type(error).__name__, flush=True)\n"
     )
-    command = [*machines.at["proxy2"].within, "python3", "-c", program]
-    import sys
-
-    command[command.index("python3")] = sys.executable
+    command = [*machines.at["proxy2"].within, sys.executable, "-c", program]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert writer.stdin is not None
     assert writer.stdout is not None
@@ -173,7 +170,6 @@ def test_a_proxy_that_is_cut_off_acknowledges_nothing_and_holds_up_nobody(
     threading.Thread(target=listen, daemon=True).start()
     assert said.wait(40), "its client is told"
     assert answer[0].startswith("refused"), answer
-    assert acknowledged == []
     machines.mend("proxy2")
     machines.cluster.until_seen("proxy", 2, REJOINS_S)
     assert len(ids(machines, "proxy") - before) == 1
