@@ -58,11 +58,19 @@ class EtcdMeta:
     """The etcd adapter of `elanus.meta.port.MetaStore`. Used on one event loop.
 
     ``root``: what all keys begin with. ``owner``: a name that no other process uses at the same time, for
-    instance a role's address.
+    instance a role's address. ``credentials``: gRPC's, for an encrypted connection.
     """
 
-    def __init__(self, endpoints: Sequence[str], *, root: str, owner: str, timeout_s: float = 5.0) -> None:
-        self._link = EtcdLink(endpoints, timeout_s)
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        root: str,
+        owner: str,
+        timeout_s: float = 5.0,
+        credentials: Any = None,
+    ) -> None:
+        self._link = EtcdLink(endpoints, timeout_s, credentials)
         self._root = root.encode() + b"/"
         self._marker_root = f"{root}~txn/{owner}/"
         self._owner = owner

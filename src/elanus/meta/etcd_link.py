@@ -60,12 +60,14 @@ class Compacted(Exception):
 class EtcdLink:
     """``timeout_s`` bounds every call, all its attempts together."""
 
-    def __init__(self, endpoints: Sequence[str], timeout_s: float) -> None:
-        """``endpoints``: ``host:port`` of the members, in the order of preference."""
+    def __init__(self, endpoints: Sequence[str], timeout_s: float, credentials: Any = None) -> None:
+        """``endpoints``: ``host:port`` of the members, in the order of preference. ``credentials``: of gRPC,
+        for an encrypted connection."""
         if not endpoints:
             raise ValueError("no etcd endpoint is given")
         self._endpoints = tuple(endpoints)
         self._timeout_s = timeout_s
+        self._credentials = credentials
         self._at = 0
         self._channel: Any = None
         self._closed = False
@@ -123,7 +125,11 @@ class EtcdLink:
             raise StoreClosed("the metadata store is closed")
         if self._channel is None:
             endpoint = self._endpoints[self._at % len(self._endpoints)]
-            self._channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+            self._channel = (
+                grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+                if self._credentials is None
+                else grpc.aio.secure_channel(endpoint, self._credentials, options=_OPTIONS)
+            )
         return self._channel
 
     async def _give_up(self, channel: Any) -> None:

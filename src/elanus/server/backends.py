@@ -50,7 +50,8 @@ def open_meta(settings: Settings, owner: str) -> MetaStore:
     from elanus.meta.etcd import EtcdMeta  # a standalone server needs no etcd client
 
     source = EtcdSource.parse(settings.meta.url)
-    return EtcdMeta(source.endpoints, root=source.prefix, owner=owner)
+    credentials = source.credentials()
+    return EtcdMeta(source.endpoints, root=source.prefix, owner=owner, credentials=credentials)
 
 
 async def open_channels(settings: Settings) -> NatsChannels:

@@ -178,9 +178,10 @@ class CompactionSettings(Section):
 class MetaSettings(Section):
     """Metadata: a file in the data directory of a standalone server, etcd in a cluster."""
 
-    url: str = Field(default="", pattern=r"^$|^etcd://[^@?]+$")
+    url: str = Field(default="", pattern=r"^$|^etcds?://[^@]+$")
     """Where the processes of a cluster (`elanus run`) keep their metadata and find each other:
-    `etcd://host:port[,host:port]/prefix`. `elanus serve` does not use it."""
+    `etcd://host:port[,host:port]/prefix`. `etcds://` is encrypted, with `?ca=/file` for a CA of your own and
+    `&cert=/file&key=/file` where etcd asks its clients for certificates. `elanus serve` does not use it."""
 
 
 class ClusterSettings(Section):
