@@ -10,6 +10,8 @@ import yaml
 
 from elanus.devcluster.process import ServiceProcess, free_port, http_ok
 
+_READY_S = 180.0
+"""They start side by side, a Spark driver among them."""
 COORDINATORS = ("rootcoord", "datacoord", "indexcoord", "querycoord")
 
 
@@ -135,7 +137,7 @@ class Elanus:
             for process in self._processes:
                 process.launch()
             for process in self._processes:
-                process.wait_ready()
+                process.wait_ready(_READY_S)
         except BaseException:
             self.stop()
             raise
