@@ -62,8 +62,8 @@ class QueryNode:
 
     ``scratch``: a directory of its own for files that the store does not have locally. ``search_threads``:
     cores that one large batch of queries may use. ``capacity_bytes``: the memory it may fill with segments, 0
-    when nobody said. ``channels`` and ``proxies``: how reads reach a node that
-    is not in its proxies' process.
+    when nobody said. ``channels`` and ``proxies``: how reads reach a node that is not in its proxies'
+    process; ``offload_reads``: where those run, so that none waits for segments that are being loaded.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class QueryNode:
         capacity_bytes: int = 0,
         channels: QueryChannels | None = None,
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
+        offload_reads: Offload | None = None,
     ) -> None:
         self._node_id = node_id
         self._log = log
@@ -89,6 +90,7 @@ class QueryNode:
         self._capacity_bytes = capacity_bytes
         self._channels = channels
         self._proxies = proxies
+        self._offload_reads = offload_reads or offload
         self._collections: dict[CollectionID, Collection] = {}
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = Flights()
@@ -210,7 +212,7 @@ class QueryNode:
             info,
             self._channels,
             self._proxies,
-            self._offload,
+            self._offload_reads,
             self._search_threads,
         )
         await self._leave_channel(info.collection_id)

@@ -258,8 +258,9 @@ class Builders:
         node_id: NodeID,
         channels: QueryChannels | None = None,
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
+        offload_reads: Callable[..., Coroutine[Any, Any, Any]] | None = None,
     ) -> QueryNode:
-        """``channels`` and ``proxies``: for a node that is not in its proxies' process."""
+        """``channels``, ``proxies``, ``offload_reads``: for a node that is not in its proxies' process."""
         ground = self._ground
         return QueryNode(
             node_id,
@@ -271,6 +272,7 @@ class Builders:
             capacity_bytes=ground.settings.querynode.memory_mb * _MB,
             channels=channels,
             proxies=proxies,
+            offload_reads=offload_reads,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:

@@ -55,6 +55,8 @@ from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
 _OFFLOAD_THREADS = 4
+_READ_THREADS = 16
+"""Reads of a query node that are in work at once."""
 _PROXY_CALL_S = 3.0
 """How long a coordinator waits for a proxy's answer. One that is gone or hangs leaves with its session."""
 _GROWING_LOOK_S = 1.0
@@ -113,6 +115,7 @@ class ClusterProcess:
         self.log = services.log
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
+        self._read_threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="elanus-read")
         self._dialled: dict[str, RpcChannel] = {}
         self._security = cluster_security(settings.cluster)
         self._connect = partial(RpcChannel, security=self._security)
@@ -180,6 +183,7 @@ class ClusterProcess:
         for channel in self._dialled.values():
             await channel.close()
         self._threads.shutdown()
+        self._read_threads.shutdown()
 
     # what roles need of the process
 
@@ -267,7 +271,12 @@ class ClusterProcess:
             self.roles.add(handle, partial(join, role, self.address), builders[role], stands_by=stands_by)
 
     def _build_querynode(self, session: Session) -> QueryNode:
-        return self._builders.querynode(session.node_id, self._services.channels, self._payloads.__getitem__)
+        payloads = self._payloads.__getitem__
+        channels = self._services.channels
+        return self._builders.querynode(session.node_id, channels, payloads, self._offload_read)
+
+    async def _offload_read(self, function: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._read_threads, function, *args)
 
     def _build_proxy(self, session: Session) -> Proxy:
         self._fan_out = FanOut(
