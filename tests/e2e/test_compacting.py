@@ -129,6 +129,16 @@ def test_compaction_changes_segments_and_no_answer(server: Server) -> None:
     assert segments(client, NAME) == {plan.target: len(vectors()) - DELETED}
 
 
+def test_deletes_that_were_just_made_are_folded_in(server: Server) -> None:
+    """They lie in the log alone until the compaction, or a flush, has them brought into files."""
+    client = server.client()
+    deleted = 2 * DELETED
+    client.delete(NAME, filter=f"{DELETED} <= key < {deleted}")
+    compaction = client.compact(NAME)
+    until(lambda: is_over(client, compaction), DEADLINE_S, "it is over", poll_s=0.1)
+    assert list(segments(client, NAME).values()) == [len(vectors()) - deleted]
+
+
 def test_a_killed_pipeline_compacts_when_it_is_back(server: Server) -> None:
     client = server.client()
     name = "killed"

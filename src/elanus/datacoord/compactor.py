@@ -91,6 +91,11 @@ class Compactor:
         self._flushed = True
         self._wake = asyncio.Event()
 
+    @property
+    def retention_s(self) -> float:
+        """For how long reads may go back; what is deleted stays as long."""
+        return self._policy.plan.retention_s
+
     # the role's life
 
     def flushed(self) -> None:

@@ -252,7 +252,7 @@ class DataCoord(CompactionCalls):
             if not any(not v.dropping for v in self._state.vchannels_of(collection_id)):
                 raise CollectionNotFound(f"collection not found[collection={collection_id}]")
             flush_ts = await self._rootcoord.alloc_timestamp(1)
-            await self._flushing.seal_all(collection_id)
+            await self._flushing.seal_all(collection_id, flush_ts)
             segments = self._state.segments_of(collection_id)
         pchannels = tuple({pchannel_of(v.vchannel) for v in self._state.vchannels_of(collection_id)})
         self._spawn(self._hurry(pchannels, flush_ts))
@@ -375,7 +375,7 @@ class DataCoord(CompactionCalls):
         finally:
             self._attempts.close(commit.attempt)
             self._changes.happened()  # a caller that was cancelled has committed all the same
-            if commit.flushed:
+            if commit.flushed or commit.delta is not None:
                 self._compactor.flushed()
 
     def _check_epoch(self, epoch: int) -> None:

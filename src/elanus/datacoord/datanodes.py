@@ -102,13 +102,13 @@ class DataNodes:
             if node is None or node is not self.node or epoch != self.epoch:
                 return
             try:
-                reason = self._flushing.reason(segment_ids)
+                reason = self._flushing.reason(vchannel, segment_ids)
                 await node.flush_segments(epoch, vchannel, segment_ids, reason)
             except ElanusError as error:
                 _log.warning("data node not reached", error=error.message)
                 continue
             if node is self.node:
-                self._flushing.delivered(segment_ids)
+                self._flushing.delivered(vchannel, segment_ids)
 
 
 def _assignment(vchannel: Vchannel) -> ChannelAssignment:

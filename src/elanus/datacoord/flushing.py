@@ -21,6 +21,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord.quota import QuotaDesk
 from elanus.datacoord.reasons import CALLED, Reasons
 from elanus.datacoord.state import DataState
+from elanus.datacoord.syncs import Syncs
 from elanus.rpc.datacoord import DataNodeTick
 from elanus.rpc.datanode import FlushReason
 from elanus.rpc.proxy import ProxyApi
@@ -57,9 +58,10 @@ class Flushing:
         self._policy = policy
         self._ordered: set[SegmentID] = set()
         self._reasons = Reasons()
+        self.syncs = Syncs(state)
 
-    async def seal_all(self, collection_id: CollectionID) -> None:
-        """Seal the collection's growing segments.
+    async def seal_all(self, collection_id: CollectionID, flush_ts: Timestamp) -> None:
+        """Seal the collection's growing segments, and have all it wrote up to ``flush_ts`` in binlogs soon.
 
         The seal is stamped after every proxy has given its quota back, so no write above it can carry the
         id of one of these segments. Where a proxy does not answer, it is put at the quota's expiry.
@@ -67,8 +69,12 @@ class Flushing:
         unflushed = [s for s in self._state.unflushed() if s.collection_id == collection_id]
         growing = [s for s in unflushed if s.state is SegmentState.GROWING]
         self._reasons.called(s.segment_id for s in unflushed)
-        if not growing:
-            return
+        sealed_at = await self._seal(collection_id, growing) if growing else flush_ts
+        # As of the seal: an earlier range would be a job of its own before the one that completes segments.
+        vchannels = [v.vchannel for v in self._state.vchannels_of(collection_id)]
+        self.syncs.want(vchannels, max(flush_ts, sealed_at), CALLED)
+
+    async def _seal(self, collection_id: CollectionID, growing: list[SegmentInfo]) -> Timestamp:
         given_back = await self._give_back(collection_id)
         sealed_at = await self._rootcoord.alloc_timestamp(1)
         if given_back:
@@ -78,6 +84,7 @@ class Flushing:
         for segment in growing:
             self._reasons.sealed(segment.segment_id, CALLED)
         await self._state.put([_sealed(s, sealed_at) for s in growing])
+        return sealed_at
 
     async def _give_back(self, collection_id: CollectionID) -> bool:
         """Whether every proxy has given its quota back. Waits no longer than quota would take to expire."""
@@ -115,6 +122,7 @@ class Flushing:
         """What to order now. Segments whose time has come become Flushing; orders that did not arrive are
         among it again until `delivered` says otherwise."""
         orders: Orders = {name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes}
+        orders |= dict.fromkeys(self.syncs.due(ticks), ())
         ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
         await self._state.put(ready)
         unflushed = self._state.unflushed()
@@ -125,17 +133,20 @@ class Flushing:
                 orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
         return orders
 
-    def reason(self, segment_ids: tuple[SegmentID, ...]) -> FlushReason:
-        """Why these are to be flushed, and for whom."""
-        return self._reasons.of(segment_ids)
+    def reason(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> FlushReason:
+        """Why these, or what else lies in the log, are to be flushed, and for whom."""
+        cause = self.syncs.cause(vchannel)
+        return FlushReason(cause) if cause and not segment_ids else self._reasons.of(segment_ids)
 
-    def delivered(self, segment_ids: tuple[SegmentID, ...]) -> None:
+    def delivered(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
         """The data node has taken the order."""
         self._ordered.update(segment_ids)
+        self.syncs.delivered(vchannel)
 
     async def give_up(self) -> None:
         """The data node is gone: what it was flushing is sealed again, to be ordered from the next one."""
         self._ordered.clear()
+        self.syncs.give_up()
         given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
         await self._state.put([replace(s, state=SegmentState.SEALED) for s in given_up])
 

@@ -34,6 +34,8 @@ from elanus.rpc.datanode import CompactionOrder, FlushReason
 
 _RETRY_PAUSE_S = 0.5
 _DROP_TRIES_MAX = 10
+HELD_MAX_BYTES = 64 * 1024
+"""So much log an idle vchannel may hold for long: the embedded log closes no file for less."""
 _log = structlog.get_logger("datanode")
 
 
@@ -46,13 +48,15 @@ class LogSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class DataNodePolicy:
     """``report_ms``: the least time between two reports; ``idle_report_ms``: how often about idle
-    vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick;
+    vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick, and
+    ``holding_checkpoint_ms``: where it keeps `HELD_MAX_BYTES` of log from being trimmed;
     ``sync_age_ms``: how long a write may lie in the log alone; ``range_size_max_bytes``: about how much
     of a vchannel's log one job writes, so that a backlog is drained in pieces."""
 
     report_ms: int
     idle_report_ms: int
     idle_checkpoint_ms: int
+    holding_checkpoint_ms: int
     sync_age_ms: int
     range_size_max_bytes: int
 
@@ -247,9 +251,10 @@ class DataNode:
             channel.take(entry.header, entry.payload_bytes)
             if entry.header.kind is MsgKind.DROP_COLLECTION:
                 dropped[channel.vchannel] = channel
+        pack_bytes = sum(entry.payload_bytes for entry in pack.entries)
         for channel in self._channels.values():
             if pchannel_of(channel.vchannel) == pchannel:
-                channel.reach(pack.seek, pack.next_position)
+                channel.reach(pack.seek, pack.next_position, pack_bytes)
         self._news.set()
         for vchannel, channel in dropped.items():
             channel.ended = True
@@ -393,7 +398,7 @@ class DataNode:
         Those of idle vchannels without a job, the others when their oldest write has waited long enough.
         """
         while True:
-            await asyncio.sleep(self._policy.idle_checkpoint_ms / 2000)
+            await asyncio.sleep(self._policy.holding_checkpoint_ms / 2000)
             behind = [c.vchannel for c in self._channels.values() if self._is_behind(c)]
             due = {vchannel: _Order(causes={"age"}) for vchannel in behind}
             if due:
@@ -402,5 +407,6 @@ class DataNode:
     def _is_behind(self, channel: ChannelProgress) -> bool:
         if channel.has_pending():
             return channel.waiting_ms() >= self._policy.sync_age_ms
-        behind_ms = physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts)
-        return behind_ms >= self._policy.idle_checkpoint_ms
+        holds = channel.held_bytes >= HELD_MAX_BYTES
+        may_ms = self._policy.holding_checkpoint_ms if holds else self._policy.idle_checkpoint_ms
+        return physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts) >= may_ms

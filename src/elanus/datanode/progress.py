@@ -54,6 +54,9 @@ class ChannelProgress:
         """What each tick completed: its seek point, the position after it, the writes."""
         self._rows: Counter[SegmentID] = Counter()
         self._bytes = 0
+        self.held_bytes = 0
+        """How much of its pchannel's log, whoever wrote it, has been read since the last commit: no more than
+        its checkpoint keeps from being trimmed."""
         self.ended = False
         self.seek = assignment.checkpoint
         self.stop = assignment.checkpoint.position
@@ -85,9 +88,13 @@ class ChannelProgress:
         if header.kind in _ROWS:
             self._arriving.rows[header.segment_id] += header.rows
 
-    def reach(self, seek: Checkpoint, stop: int) -> None:
-        """A tick: everything up to ``seek.ts`` has been taken. ``stop`` is the position after it."""
+    def reach(self, seek: Checkpoint, stop: int, pack_bytes: int) -> None:
+        """A tick: everything up to ``seek.ts`` has been taken. ``stop`` is the position after it.
+
+        ``pack_bytes``: the size of all that its pack held, of other vchannels too.
+        """
         self.seek, self.stop = seek, stop
+        self.held_bytes += pack_bytes
         if self._arriving is not None:
             self._spans.append((seek, stop, self._arriving))
             self._bytes += self._arriving.size_bytes
@@ -111,6 +118,7 @@ class ChannelProgress:
     def committed(self, checkpoint: Checkpoint) -> None:
         """Everything up to the checkpoint is in binlogs now."""
         self.assignment = replace(self.assignment, checkpoint=checkpoint)
+        self.held_bytes = 0
         while self._spans and self._spans[0][0].ts <= checkpoint.ts:
             _, _, span = self._spans.popleft()
             self._bytes -= span.size_bytes

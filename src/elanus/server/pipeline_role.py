@@ -47,6 +47,7 @@ _DATANODE_POLICY = DataNodePolicy(
     report_ms=50,
     idle_report_ms=1000,
     idle_checkpoint_ms=30_000,
+    holding_checkpoint_ms=5_000,
     sync_age_ms=600_000,
     range_size_max_bytes=512 * 1024 * 1024,
 )

@@ -43,7 +43,12 @@ _USUAL_S = 0.8
 _HEARTBEAT_S = 5.0
 _DELETIONS_BEFORE_DEATH = 2
 _DATANODE_POLICY = DataNodePolicy(
-    report_ms=200, idle_report_ms=1000, idle_checkpoint_ms=4000, sync_age_ms=9000, range_size_max_bytes=40_000
+    report_ms=200,
+    idle_report_ms=1000,
+    idle_checkpoint_ms=4000,
+    holding_checkpoint_ms=4000,
+    sync_age_ms=9000,
+    range_size_max_bytes=40_000,
 )
 
 

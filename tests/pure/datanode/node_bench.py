@@ -44,6 +44,7 @@ POLICY = DataNodePolicy(
     report_ms=50,
     idle_report_ms=1000,
     idle_checkpoint_ms=60_000,
+    holding_checkpoint_ms=10_000,
     sync_age_ms=300_000,
     range_size_max_bytes=1 << 30,
 )

@@ -14,6 +14,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import compose
+from elanus.datanode.node import HELD_MAX_BYTES
 from elanus.log.port import LogEntry, LogReader, Position
 from elanus.pipeline.port import JobCancelled, JobFailed
 
@@ -220,6 +221,22 @@ async def test_an_idle_checkpoint_follows_the_tick_without_a_job() -> None:
     assert bench.jobs.runs == []
     await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
     assert len(bench.coord.commits) == 1, "and stands while no tick comes"
+    await bench.stop()
+
+
+async def test_an_idle_checkpoint_that_holds_much_of_the_log_follows_sooner() -> None:
+    """What another vchannel of its pchannel wrote can go only when every checkpoint has passed it."""
+    bench = Bench(V0, V1)
+    await bench.start()
+    await bench.insert(1, HELD_MAX_BYTES // 8, vchannel=V1)
+    bench.ms += POLICY.holding_checkpoint_ms + 1
+    tick = await bench.tick()
+    await asyncio.sleep(POLICY.holding_checkpoint_ms / 1000)
+    assert [(c.vchannel, c.checkpoint.ts) for c in bench.coord.commits] == [(V0, tick)]
+    bench.ms += POLICY.holding_checkpoint_ms + 1
+    await bench.tick()
+    await asyncio.sleep(POLICY.holding_checkpoint_ms / 1000)
+    assert len(bench.coord.commits) == 1, "it holds nothing any more"
     await bench.stop()
 
 

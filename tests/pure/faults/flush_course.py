@@ -62,7 +62,7 @@ from elanus.storage.objects import open_store
 
 BATCHES, BATCH_ROWS, DELETED = 3, 10, 4
 TRIES_MAX = 4
-_POLICY = DataNodePolicy(50, 1000, 60_000, 300_000, 1 << 30)
+_POLICY = DataNodePolicy(50, 1000, 60_000, 60_000, 300_000, 1 << 30)
 _NO_COMPACTION = CompactionPolicy(
     automatic=False,
     plan=PlanPolicy(CompactionThresholds(0.2, 1 << 20, 10), retention_s=0, plans_max=1),
