@@ -17,7 +17,7 @@ from elanus.rpc.datanode import FlushReason
 
 
 class SparkFlushes:
-    """Implements `elanus.datanode.node.FlushRunner`."""
+    """Implements `elanus.datanode.range_jobs.FlushRunner`."""
 
     def __init__(self, runner: JobRunner, log_url: str, store_url: str, scratch_dir: Path) -> None:
         self._runner = runner
@@ -41,5 +41,5 @@ class SparkFlushes:
             scratch_dir=str(self._scratch_dir),
         )
 
-    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
-        return await self._runner.run(flush_job(plans), reason.cause, waiting=reason.waiting)
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int) -> list[RangeOutcome]:
+        return await self._runner.run(flush_job(plans), reason.cause, tries, reason.waiting)

@@ -10,7 +10,8 @@ up what it holds and registers again; datacoord then says where each vchannel st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,14 +27,16 @@ from elanus.core.packs import Pack, PackAssembler
 from elanus.core.timestamps import physical_ms
 from elanus.datanode.compactions import CompactionRunner, Compactions
 from elanus.datanode.progress import ChannelProgress, Range
+from elanus.datanode.range_jobs import FlushRunner, RangeJobs, RangeWork
 from elanus.log.port import CorruptLog, LogEntry, LogReader, Position, TrimmedLog
 from elanus.pipeline.port import JobCancelled, JobFailed
-from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+from elanus.pipeline.ranges import RangeOutcome
 from elanus.rpc.datacoord import ChannelAssignment, DataCoordApi, RangeCommit
 from elanus.rpc.datanode import CompactionOrder, FlushReason
 
 _RETRY_PAUSE_S = 0.5
 _DROP_TRIES_MAX = 10
+_DAMAGED_PAUSE_S = 10.0
 HELD_MAX_BYTES = 64 * 1024
 """So much log an idle vchannel may hold for long: the embedded log closes no file for less."""
 _log = structlog.get_logger("datanode")
@@ -59,13 +62,6 @@ class DataNodePolicy:
     holding_checkpoint_ms: int
     sync_age_ms: int
     range_size_max_bytes: int
-
-
-class FlushRunner(Protocol):
-    """Makes the plan of a range, and runs plans as one Spark job. ``attempt``: see `elanus.core.attempts`."""
-
-    def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan: ...
-    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]: ...
 
 
 @dataclass(slots=True)
@@ -99,7 +95,7 @@ class DataNode:
         self._address = address
         self._log = log
         self._datacoord = datacoord
-        self._flushes = flushes
+        self._ranges = RangeJobs(flushes)
         self._compaction_runner = compactions
         self._compactions: Compactions | None = None
         self._policy = policy
@@ -146,6 +142,7 @@ class DataNode:
         self._readers.clear()
         self._channels.clear()
         self._orders.clear()
+        self._ranges.forget()
 
     async def compact(self, epoch: int, order: CompactionOrder) -> None:
         self._compactions_of(epoch).take(order)
@@ -213,10 +210,8 @@ class DataNode:
         running = self._readers.pop(pchannel, None)
         if running is not None:
             running.cancel()
-        channels = [c for c in self._channels.values() if pchannel_of(c.vchannel) == pchannel]
-        for channel in channels:
-            self._channels[channel.vchannel] = ChannelProgress(channel.assignment)
-        task = asyncio.create_task(self._read(pchannel), name=f"follow {pchannel}")
+        self._rewind(pchannel)
+        task = asyncio.create_task(self._follow(pchannel), name=f"follow {pchannel}")
         self._readers[pchannel] = task
         task.add_done_callback(self._reader_ended)
 
@@ -226,6 +221,22 @@ class DataNode:
         error = task.exception()
         if error is not None:
             self._failed.set_exception(error)
+
+    def _rewind(self, pchannel: str) -> bool:
+        """Forget what has been read beyond the checkpoints. Whether there is anything to follow."""
+        channels = [c for c in self._channels.values() if pchannel_of(c.vchannel) == pchannel]
+        for channel in channels:
+            self._channels[channel.vchannel] = ChannelProgress(channel.assignment)
+        return bool(channels)
+
+    async def _follow(self, pchannel: str) -> None:
+        """Damage stops the vchannels of this pchannel alone, and is looked at again."""
+        while self._rewind(pchannel):
+            try:
+                await self._read(pchannel)
+            except CorruptLog as error:
+                _log.error("log damaged", pchannel=pchannel, error=str(error), next_try_s=_DAMAGED_PAUSE_S)
+                await asyncio.sleep(_DAMAGED_PAUSE_S)
 
     async def _read(self, pchannel: str) -> None:
         checkpoints = [c.checkpoint for c in self._channels.values() if pchannel_of(c.vchannel) == pchannel]
@@ -319,39 +330,46 @@ class DataNode:
 
     async def _work(self) -> None:
         while True:
-            await self._ordered.wait()
+            rests_s = [self._ranges.rest_s(vchannel) for vchannel in self._orders]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(rests_s, default=None)):
+                    await self._ordered.wait()
             self._ordered.clear()
-            orders, self._orders = self._orders, {}
-            await self._flush(orders)
+            due = {v: order for v, order in self._orders.items() if not self._ranges.rest_s(v)}
+            for vchannel in due:
+                del self._orders[vchannel]
+            if due:
+                await self._flush(due)
 
     async def _flush(self, orders: dict[str, _Order]) -> None:
-        """One job for one range of each vchannel; what a range leaves is ordered again."""
+        """Write one range of each vchannel; what a range leaves, and one that failed, is ordered again."""
         async with self._flushing:
             attempts = await self._open_attempts([v for v in orders if self._goes_on(v)])
             size_max_bytes = self._policy.range_size_max_bytes
             ranges = {v: self._channels[v].next_range(size_max_bytes) for v in attempts if self._goes_on(v)}
-            written = await self._write(orders, ranges, attempts)
+            works = [
+                RangeWork(
+                    self._channels[v],
+                    range_,
+                    attempts[v],
+                    frozenset(orders[v].causes),
+                    frozenset(orders[v].waiting),
+                )
+                for v, range_ in ranges.items()
+                if range_.has_rows
+            ]
+            written = await self._ranges.write(works)
             for vchannel, range_ in ranges.items():
                 order, outcome = orders[vchannel], written.get(vchannel)
+                if range_.has_rows and outcome is None:
+                    if self._goes_on(vchannel):
+                        self._note(vchannel, order)  # for when it has rested
+                    continue
                 # A segment is complete when everything up to its seal is in binlogs, and not before.
                 flushed = order.segment_ids if range_.is_whole else set()
                 await self._commit(vchannel, range_, outcome, flushed, attempts[vchannel])
                 if not range_.is_whole and self._goes_on(vchannel):
                     self._note(vchannel, order)
-
-    async def _write(
-        self, orders: Mapping[str, _Order], ranges: Mapping[str, Range], attempts: Mapping[str, int]
-    ) -> dict[str, RangeOutcome]:
-        """Run the job, if there is anything to write."""
-        full = [v for v, range_ in ranges.items() if range_.has_rows]
-        if not full:
-            return {}
-        why = _Order()
-        for vchannel in full:
-            why.add(orders[vchannel])
-        plans = [self._flushes.plan(self._channels[v], ranges[v], attempts[v]) for v in full]
-        reason = FlushReason(", ".join(sorted(why.causes)), tuple(sorted(why.waiting)))
-        return {outcome.vchannel: outcome for outcome in await self._flushes.run(plans, reason)}
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
         """A number for the range of each vchannel; none where there is nothing to write."""
@@ -399,7 +417,11 @@ class DataNode:
         """
         while True:
             await asyncio.sleep(self._policy.holding_checkpoint_ms / 2000)
-            behind = [c.vchannel for c in self._channels.values() if self._is_behind(c)]
+            behind = [
+                c.vchannel
+                for c in self._channels.values()
+                if self._is_behind(c) and not self._ranges.rest_s(c.vchannel)
+            ]
             due = {vchannel: _Order(causes={"age"}) for vchannel in behind}
             if due:
                 await self._flush(due)

@@ -80,7 +80,7 @@ class Jobs:
             scratch_dir=str(self._scratch),
         )
 
-    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int) -> list[RangeOutcome]:
         """Raises `JobFailed`, and what the tasks raise."""
         return await self._run(
             reason.cause, lambda again: [self._write(plan, plan.attempt + again) for plan in plans]

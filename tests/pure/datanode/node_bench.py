@@ -109,16 +109,23 @@ class Jobs(SparkFlushes):
         self.log = log
         self.runs: list[tuple[str, tuple[str, ...]]] = []
         self.ranges: list[tuple[Timestamp, Timestamp]] = []
+        self.tries: list[int] = []
         self.error: Exception | None = None
+        self.damaged: dict[str, Exception] = {}
+        """By vchannel: what a job raises that has a range of it."""
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int) -> list[RangeOutcome]:
         self.ranges += [(p.start.ts, p.until) for p in plans]
         self.runs.append((reason.cause, tuple(p.vchannel for p in plans)))
+        self.tries.append(tries)
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
+        for plan in plans:
+            if plan.vchannel in self.damaged:
+                raise self.damaged[plan.vchannel]
         return [self._outcome(plan) for plan in plans]
 
     def _outcome(self, plan: FlushPlan) -> RangeOutcome:

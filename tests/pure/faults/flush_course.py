@@ -97,7 +97,7 @@ class Jobs(SparkFlushes):
         self._scratch = root.parent / "scratch"
         self._scratch.mkdir(exist_ok=True)
 
-    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason) -> list[RangeOutcome]:
+    async def run(self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int) -> list[RangeOutcome]:
         return [await self._with_retries(plan) for plan in plans]
 
     async def _with_retries(self, plan: FlushPlan) -> RangeOutcome:

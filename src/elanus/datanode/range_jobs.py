@@ -1,0 +1,131 @@
+"""The jobs that write ranges: all of a moment together, and each alone where one fails.
+
+Together is cheap, but one damaged range would fail its neighbours with it. So when a job over several ranges
+fails, each is tried in a job of its own; those that fail alone too *rest*, longer each time, and are no
+neighbours of others until they have been written. The job ledger has a failed job for each try, with the
+file and the position that could not be read.
+
+A range that the log does not hold any more is another matter: then what this node knows is not true any
+more, and the error goes to whoever called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from elanus.core.errors import ElanusError
+from elanus.datanode.progress import ChannelProgress, Range
+from elanus.log.port import CorruptLog
+from elanus.pipeline.port import JobFailed
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+from elanus.rpc.datanode import FlushReason
+from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
+
+REST_MIN_S, REST_MAX_S = 1.0, 60.0
+_RANGE_ERRORS = (ElanusError, JobFailed, CorruptLog, CorruptObject, ObjectMissing, ObjectExists, OSError)
+_log = structlog.get_logger("datanode")
+
+
+class FlushRunner(Protocol):
+    """Makes the plan of a range, and runs plans as one Spark job. ``attempt``: see `elanus.core.attempts`;
+    ``tries``: the how-manieth try of the same ranges it is."""
+
+    def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan: ...
+    async def run(
+        self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int
+    ) -> list[RangeOutcome]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWork:
+    """One range to write, why, and for whom."""
+
+    progress: ChannelProgress
+    range_: Range
+    attempt: int
+    causes: frozenset[str]
+    waiting: frozenset[str]
+
+    @property
+    def vchannel(self) -> str:
+        return self.progress.vchannel
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """A range that failed ``tries`` times. ``until_s``: when it is tried again, by the loop's clock."""
+
+    tries: int
+    until_s: float
+
+
+class RangeJobs:
+    """Belongs to one event loop."""
+
+    def __init__(self, flushes: FlushRunner) -> None:
+        self._flushes = flushes
+        self._troubles: dict[str, _Trouble] = {}
+
+    def rest_s(self, vchannel: str) -> float:
+        """How long the vchannel is to be left alone; 0: it may be tried."""
+        trouble = self._troubles.get(vchannel)
+        return 0.0 if trouble is None else max(0.0, trouble.until_s - asyncio.get_running_loop().time())
+
+    def forget(self) -> None:
+        """Begin anew, with all vchannels alike."""
+        self._troubles.clear()
+
+    async def write(self, works: Sequence[RangeWork]) -> dict[str, RangeOutcome]:
+        """Outcomes by vchannel, of those that were written; the others rest from now on.
+
+        Raises `TrimmedLog`, and `JobCancelled`.
+        """
+        sound = [work for work in works if work.vchannel not in self._troubles]
+        troubled = [[work] for work in works if work.vchannel in self._troubles]
+        jobs = [sound, *troubled] if sound else troubled
+        return await self._all(jobs)
+
+    async def _all(self, jobs: Sequence[Sequence[RangeWork]]) -> dict[str, RangeOutcome]:
+        """Run these jobs side by side, all to their end."""
+        results = await asyncio.gather(*map(self._job, jobs), return_exceptions=True)
+        written: dict[str, RangeOutcome] = {}
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            written |= result
+        return written
+
+    async def _job(self, works: Sequence[RangeWork]) -> dict[str, RangeOutcome]:
+        plans = [self._flushes.plan(work.progress, work.range_, work.attempt) for work in works]
+        tries = max(self._tries(work.vchannel) for work in works) + 1
+        try:
+            outcomes = await self._flushes.run(plans, _reason(works), tries)
+        except _RANGE_ERRORS as error:
+            if len(works) > 1:
+                return await self._all([[work] for work in works])
+            self._failed(works[0].vchannel, tries, error)
+            return {}
+        for work in works:
+            self._troubles.pop(work.vchannel, None)
+        return {outcome.vchannel: outcome for outcome in outcomes}
+
+    def _tries(self, vchannel: str) -> int:
+        trouble = self._troubles.get(vchannel)
+        return 0 if trouble is None else trouble.tries
+
+    def _failed(self, vchannel: str, tries: int, error: Exception) -> None:
+        rest_s = min(REST_MAX_S, REST_MIN_S * 2 ** min(tries - 1, 10))
+        self._troubles[vchannel] = _Trouble(tries, asyncio.get_running_loop().time() + rest_s)
+        text = f"{type(error).__name__}: {error}"
+        _log.error("range not written", vchannel=vchannel, error=text, tries=tries, next_try_s=rest_s)
+
+
+def _reason(works: Sequence[RangeWork]) -> FlushReason:
+    causes = frozenset[str]().union(*(work.causes for work in works))
+    waiting = frozenset[str]().union(*(work.waiting for work in works))
+    return FlushReason(", ".join(sorted(causes)), tuple(sorted(waiting)))

@@ -1,0 +1,116 @@
+"""A range that cannot be written, and a pchannel that cannot be read, harm no others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes import settle
+from node_bench import V0, V1, W0, Bench
+
+from elanus.core.channels import pchannel_of
+from elanus.core.errors import DiskFull
+from elanus.core.ids import SegmentID
+from elanus.datanode import range_jobs
+from elanus.log.port import CorruptLog, LogReader, Position
+from elanus.pipeline.port import JobFailed
+
+S1, S2, S3 = SegmentID(1), SegmentID(2), SegmentID(3)
+DAMAGE = CorruptLog("log/p0/0001.log: a damaged frame at position 4096 (byte 4096)")
+
+
+async def ordered_together() -> Bench:
+    """Three vchannels with rows, all flushed at once; the range of the middle one is damaged."""
+    bench = Bench(V0, V1, W0)
+    await bench.start()
+    for number, vchannel in enumerate((V0, V1, W0), start=1):
+        await bench.insert(number, 10, vchannel=vchannel)
+    for vchannel in (V0, W0):
+        await bench.tick(pchannel_of(vchannel))
+    bench.jobs.damaged[V1] = DAMAGE
+    for number, vchannel in enumerate((V0, V1, W0), start=1):
+        await bench.flush(vchannel, number)
+    await settle()
+    return bench
+
+
+@pytest.mark.parametrize("error", [DAMAGE, DiskFull("no room"), JobFailed("lost four times"), OSError("io")])
+async def test_one_damaged_range_leaves_the_others_committed(error: Exception) -> None:
+    bench = await ordered_together()
+    assert bench.committed_rows() == {S1: 10, S3: 10}
+    assert [(c.vchannel, c.flushed) for c in bench.coord.commits] == [(V0, (S1,)), (W0, (S3,))]
+    assert bench.coord.epoch == 1, "no reason to give up what else it does"
+    assert sorted(vchannels for _, vchannels in bench.jobs.runs[1:]) == [(V0,), (V1,), (W0,)]
+    await bench.stop()
+
+
+async def test_a_damaged_range_is_tried_again_alone_and_ever_more_seldom() -> None:
+    bench = await ordered_together()
+    first_tries = len(bench.jobs.runs)
+    await asyncio.sleep(16)
+    assert bench.jobs.runs[first_tries:] == [("flush", (V1,))] * 4, "after 1, 2, 4 and 8 seconds"
+    assert bench.jobs.tries[first_tries:] == [2, 3, 4, 5]
+    await asyncio.sleep(20 * range_jobs.REST_MAX_S)
+    assert len(bench.jobs.runs) > first_tries + 20, "it is never given up"
+    await bench.stop()
+
+
+async def test_a_damaged_range_is_no_neighbour_of_others() -> None:
+    bench = await ordered_together()
+    await bench.insert(1, 4)
+    await bench.tick()
+    runs = len(bench.jobs.runs)
+    await asyncio.sleep(1)
+    await bench.flush(V0)
+    await bench.flush(V1)
+    await settle()
+    assert {vchannels for _, vchannels in bench.jobs.runs[runs:]} == {(V0,), (V1,)}
+    assert bench.committed_rows() == {S1: 14, S3: 10}
+    await bench.stop()
+
+
+async def test_what_was_mended_is_written_with_all_that_was_ordered_of_it() -> None:
+    bench = await ordered_together()
+    await bench.insert(2, 5, vchannel=V1)
+    await bench.tick()
+    await bench.flush(V1, 4)
+    bench.jobs.damaged.clear()
+    await asyncio.sleep(range_jobs.REST_MIN_S)
+    assert bench.committed_rows() == {S1: 10, S2: 15, S3: 10}
+    assert bench.coord.commits[-1].flushed == (S2, SegmentID(4))
+    await bench.insert(2, 1, vchannel=V1)
+    await bench.insert(1, 1)
+    await bench.tick()
+    await bench.flush(V0)
+    await bench.flush(V1)
+    await settle()
+    assert bench.jobs.runs[-1][1] == (V0, V1), "neighbours again"
+    await bench.stop()
+
+
+async def test_a_pchannel_that_cannot_be_read_stops_its_own_vchannels_only() -> None:
+    bench = Bench(V0, W0)
+    opened = bench.log.open_reader
+    damaged = [True]
+
+    def open_reader(pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        if pchannel == pchannel_of(V0) and damaged[0]:
+            raise DAMAGE
+        return opened(pchannel, start, headers_only=headers_only)
+
+    bench.log.open_reader = open_reader  # type: ignore[method-assign, assignment]
+    await bench.start()
+    await bench.insert(1, 10)
+    await bench.insert(3, 10, vchannel=W0)
+    await bench.tick(pchannel_of(W0))
+    await bench.tick()
+    await bench.flush(W0, S3)
+    await settle()
+    assert bench.committed_rows() == {S3: 10}
+    assert not [r for r in bench.coord.reports if r.vchannel == V0 and r.ts]
+    assert bench.coord.epoch == 1
+    damaged[0] = False
+    await asyncio.sleep(10)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {S1: 10}
+    await bench.stop()
