@@ -126,6 +126,11 @@ def is_candidate(info: SegmentInfo, compacting: Iterable[SegmentID]) -> bool:
     return info.state is SegmentState.FLUSHED and bool(info.manifest) and info.segment_id not in compacting
 
 
+def blamed(inputs: Iterable[SegmentID], reason: str) -> tuple[SegmentID, ...]:
+    """Of a failed plan's inputs those a file of which its reason names: paths hold the segment's id."""
+    return tuple(segment_id for segment_id in inputs if f"/{segment_id}/" in reason)
+
+
 def concerned_deltas(
     manifest: SegmentManifest, deltas: Iterable[DeltaLog], fold_until: Timestamp
 ) -> list[DeltaLog]:

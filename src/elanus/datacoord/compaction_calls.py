@@ -69,4 +69,4 @@ class CompactionCalls:
     async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None:
         async with self._lock:
             self._check_epoch(epoch)
-            await self._compactor.failed(plan_id, reason)
+            await self._compactor.job_failed(plan_id, reason)

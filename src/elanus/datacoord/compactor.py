@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from elanus.core.attempts import stamped
-from elanus.core.compaction import CompactionPlan, CompactionState
+from elanus.core.compaction import CompactionPlan, CompactionState, blamed
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -265,8 +265,15 @@ class Compactor:
         self._attempts.check(commit.attempt)
         return plan
 
-    async def failed(self, plan_id: int, reason: str) -> None:
+    async def job_failed(self, plan_id: int, reason: str) -> None:
         """The data node could not do it. Called under the lock."""
+        plan = self._state.plan(plan_id)
+        if plan is not None:
+            self._planner.leave_alone(blamed(plan.inputs, reason))
+        await self.failed(plan_id, reason)
+
+    async def failed(self, plan_id: int, reason: str) -> None:
+        """It comes to no result. Called under the lock."""
         plan = self._state.plan(plan_id)
         if plan is not None and plan.state is CompactionState.PLANNED:
             _log.error("compaction failed", plan=plan_id, reason=reason)

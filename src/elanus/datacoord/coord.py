@@ -128,7 +128,7 @@ class DataCoord(CompactionCalls):
         self._compactor = Compactor(
             state,
             manifests,
-            Planner(state, manifests, dead_rows, self._attempts, rootcoord, self._lock, plan),
+            Planner(state, manifests, dead_rows, self._attempts, rootcoord, clock, self._lock, plan),
             self._attempts,
             rootcoord,
             clock,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.schema import TIMESTAMP_FIELD
@@ -22,8 +23,8 @@ from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, dead_rows, read_delta_log
-from elanus.storage.port import ObjectStore
-from elanus.storage.stats_log import read_stats_logs
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
+from elanus.storage.stats_log import KeyStats, read_stats_logs
 
 Offload = Callable[..., Awaitable[Any]]
 
@@ -38,6 +39,7 @@ class Concerned:
 
 _NOTHING = Concerned(0, 0)
 _Key = tuple[str, str]
+_log = structlog.get_logger("datacoord")
 
 
 class DeadRows:
@@ -89,16 +91,25 @@ def _estimate(
     deletes = {path: read_delta_log(store, file) for path, file in logs.items()}
     found: dict[_Key, Concerned] = {}
     for path, (manifest, deltas) in segments.items():
-        stats = read_stats_logs(store, manifest.stats_logs)
+        stats = _stats(store, manifest)
         for delta in deltas:
             keys = _keys(deletes[delta.file.path], manifest)
             possible = np.zeros(len(keys), dtype=np.bool_)
-            for one in stats:
+            for one in stats or ():
                 possible |= one.may_contain(keys)
-            rows = int(possible.sum())
+            rows = int(possible.sum()) if stats is not None else len(keys)
             size_bytes = delta.file.size_bytes * rows // max(1, delta.file.rows)
             found[path, delta.file.path] = Concerned(rows, size_bytes)
     return found
+
+
+def _stats(store: ObjectStore, manifest: SegmentManifest) -> tuple[KeyStats, ...] | None:
+    """None where they cannot be read: then any key may be in the segment."""
+    try:
+        return tuple(read_stats_logs(store, manifest.stats_logs))
+    except (ObjectMissing, CorruptObject) as error:
+        _log.error("statistics not readable", segment=manifest.segment_id, error=str(error))
+        return None
 
 
 def _keys(deletes: pa.Table, manifest: SegmentManifest) -> pa.Array:

@@ -26,6 +26,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
+from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.manifests import Manifests
@@ -35,6 +36,7 @@ from elanus.rpc.rootcoord import RootCoordApi
 from elanus.storage.port import CorruptObject, ObjectMissing
 
 _ENDED_KEPT = 1000
+_DAMAGED_REST_S = 600.0
 _log = structlog.get_logger("datacoord")
 
 
@@ -57,6 +59,7 @@ class Planner:
         dead: DeadRows,
         attempts: Attempts,
         rootcoord: RootCoordApi,
+        clock: Clock,
         lock: asyncio.Lock,
         policy: PlanPolicy,
     ) -> None:
@@ -65,9 +68,16 @@ class Planner:
         self._surveyor = Surveyor(state, manifests, dead, policy.thresholds)
         self._attempts = attempts
         self._rootcoord = rootcoord
+        self._clock = clock
         self._lock = lock
         self._policy = policy
         self._planning = asyncio.Lock()
+        self._rests: dict[SegmentID, float] = {}
+        """Until when, by the monotonic clock, nobody but a person has these compacted."""
+
+    def leave_alone(self, segments: Iterable[SegmentID]) -> None:
+        """Their files cannot be read, as a job has found out: the others are to be compacted without them."""
+        self._rests |= dict.fromkeys(segments, self._clock.monotonic_s() + _DAMAGED_REST_S)
 
     async def plan(self, collections: Sequence[Collection], *, force: bool) -> int:
         """Plan what is worth it, or with ``force`` whatever gains anything; returns the plans' trigger id."""
@@ -88,9 +98,8 @@ class Planner:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
         try:
             expired = expire_until(collection.properties, now)
-            survey = await self._surveyor.look(
-                vchannel, bound, expired, frozenset(self._compacting()), force=force
-            )
+            busy = {*self._compacting(), *(() if force else self._resting())}
+            survey = await self._surveyor.look(vchannel, bound, expired, frozenset(busy), force=force)
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
@@ -141,6 +150,11 @@ class Planner:
 
     def _compacting(self) -> list[SegmentID]:
         return [segment_id for plan in self._state.planned() for segment_id in plan.inputs]
+
+    def _resting(self) -> Iterable[SegmentID]:
+        now_s = self._clock.monotonic_s()
+        self._rests = {segment_id: until_s for segment_id, until_s in self._rests.items() if now_s < until_s}
+        return self._rests
 
     async def _forget_deltas(self, name: str, survey: Survey) -> None:
         """What is superseded once stays so: rows that come later are later than these deletes."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from elanus.core.compaction import (
     Candidate,
     CompactionThresholds,
@@ -23,6 +25,9 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import DataState, Vchannel
+from elanus.storage.port import CorruptObject, ObjectMissing
+
+_log = structlog.get_logger("datacoord")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,10 @@ class Surveyor:
         *,
         force: bool,
     ) -> Survey:
-        """``bound``: as `fold_bound` has it. Raises what reading the files raises."""
+        """``bound``: as `fold_bound` has it. Raises what reading delta logs raises.
+
+        A segment that cannot be read is no candidate.
+        """
         deltas = await self._manifests.of_vchannel(vchannel)
         infos = [
             s
@@ -71,11 +79,13 @@ class Surveyor:
             for info, manifest in zip(infos, manifests, strict=True)
         ]
         await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found})
-        candidates = [
-            await self._candidate(f, vchannel, bound, expire_until, force=force)
-            for f in found
-            if is_candidate(f.info, compacting) and f.info.partition_id not in vchannel.dropped_partitions
-        ]
+        candidates = []
+        for f in found:
+            if is_candidate(f.info, compacting) and f.info.partition_id not in vchannel.dropped_partitions:
+                try:
+                    candidates.append(await self._candidate(f, vchannel, bound, expire_until, force=force))
+                except (ObjectMissing, CorruptObject) as error:
+                    _log.error("segment not compacted", segment=f.info.segment_id, error=str(error))
         paths = {f.manifest.segment_id: f.info.manifest for f in found}
         superseded = superseded_deltas(
             deltas,

@@ -6,8 +6,10 @@ It keeps nothing. If this process dies, the coordinator sees the call end and or
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from elanus.core.errors import Cancelled, Internal
 from elanus.core.imports import waiting_for
@@ -37,15 +39,22 @@ class ImportSettings:
 
 
 class SparkImports:
-    """Implements `elanus.rpc.imports.ImportNodeApi`."""
+    """Implements `elanus.rpc.imports.ImportNodeApi`. ``offload(function, *args)`` runs blocking I/O."""
 
-    def __init__(self, runner: JobRunner, rootcoord: RootCoordApi, settings: ImportSettings) -> None:
+    def __init__(
+        self,
+        runner: JobRunner,
+        rootcoord: RootCoordApi,
+        settings: ImportSettings,
+        offload: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
         self._runner = runner
         self._rootcoord = rootcoord
         self._settings = settings
+        self._offload = offload
 
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
-        files = await asyncio.to_thread(self._survey, order)
+        files: list[FileRows] = await self._offload(self._survey, order)
         rows = sum(file.rows for file in files)
         if not rows:
             return ImportOutcome(())

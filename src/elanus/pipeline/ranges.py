@@ -22,7 +22,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode
-from elanus.log.port import LogEntry, Position
+from elanus.log.port import CorruptLog, LogEntry, Position
 from elanus.rpc.datacoord import SegmentOutput
 
 _WRITES = frozenset({MsgKind.INSERT, MsgKind.UPSERT, MsgKind.DELETE})
@@ -69,7 +69,8 @@ def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[Wr
     """The vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
 
     ``entries`` are those of the pchannel from the plan's start on. Raises `Internal` when they end
-    without the tick ``until``: what has been read would then be only part of the range.
+    without the tick ``until``: what has been read would then be only part of the range. Raises `CorruptLog`
+    naming the pchannel and the position of a damaged write.
     """
     assembler: PackAssembler[LogEntry] = PackAssembler(plan.start, [plan.vchannel])
     for entry in entries:
@@ -80,10 +81,17 @@ def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[Wr
             break
         for written in pack.entries:
             if written.header.kind in _WRITES and written.header.rows:
-                yield cast(WriteMessage, decode(written))
+                yield _decoded(written, plan.pchannel)
         if pack.end_ts == plan.until:
             return
     raise Internal(
         f"{plan.vchannel}: the log from {plan.start.position} to {plan.stop} has no tick {plan.until}; "
         "a range must end at one"
     )
+
+
+def _decoded(entry: LogEntry, pchannel: str) -> WriteMessage:
+    try:
+        return cast(WriteMessage, decode(entry))
+    except CorruptLog as error:
+        raise CorruptLog(f"{pchannel}: {error}") from error

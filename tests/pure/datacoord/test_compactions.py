@@ -435,6 +435,33 @@ async def test_flushes_and_time_trigger_compaction_of_all(tmp_path: Path) -> Non
     await bench.coord.stop()
 
 
+async def test_a_damaged_segment_is_left_alone_and_the_others_are_compacted(tmp_path: Path) -> None:
+    bench, files = await start(tmp_path, automatic=True, interval_s=30)
+    damaged, *sound = [await files.flushed(range(10 * n, 10 * n + 10)) for n in range(4)]
+    await asyncio.sleep(0.2)
+    (order,) = orders(bench)
+    assert damaged in {manifest.segment_id for manifest in order.inputs}
+    reason = f"CorruptObject: insert_log/{CID}/{DEFAULT}/{damaged}/a1-x.parquet is not a binlog"
+    await bench.coord.compaction_failed(bench.epoch, order.plan_id, reason)
+    await asyncio.sleep(31)
+    assert {m.segment_id for m in orders(bench)[1].inputs} == set(sound)
+    await bench.coord.stop()
+
+
+@pytest.mark.parametrize("lost", ["insert_log", "stats_log"])
+async def test_a_file_that_is_gone_harms_no_other_segment(tmp_path: Path, lost: str) -> None:
+    """Found before anything is planned: who looks for dead rows reads keys and statistics."""
+    bench, files = await start(tmp_path)
+    first = await files.flushed(range(600))
+    await files.flushed(range(600, 1200))
+    bench.store.delete(f"{lost}/{first}/1")
+    await bench.commit_files([], [], files.deletes(range(400, 800)))
+    inputs = {segment_id for plan in await planned(bench) for segment_id in plan.inputs}
+    assert (first in inputs) == (lost == "stats_log"), "statistics are written anew"
+    assert len(inputs - {first}) == 1
+    await bench.coord.stop()
+
+
 async def test_a_damaged_file_stops_its_vchannel_only(tmp_path: Path) -> None:
     bench, files = await start(tmp_path)
     await files.flushed(range(600))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fakes import CID, FakeData, FakeProxy, FakeRoot, collection, inline, recovery, settle
-from injected import Fault, FaultyStore, TaskLost, Victim
+from injected import Fault, FaultyStore, HeldStore, as_spark_does, from_afar
 from rows import ROWS, insert_log
 from virtual_time import VirtualClock
 
-from elanus.core.errors import Internal, Unavailable
+from elanus.core.errors import Internal
 from elanus.core.ids import NodeID
 from elanus.core.segments import IndexFile, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import compose
@@ -21,13 +21,12 @@ from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
 from elanus.meta.memory import MemoryMeta
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
+from elanus.pipeline.port import JobFailed
 from elanus.rpc.indexcoord import BuildState
 from elanus.rpc.indexnode import BuildIndex
 from elanus.storage.objects import LocalStore
 from elanus.storage.paths import INDEX_FILES
 from elanus.storage.port import CorruptObject
-
-TRIES_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,6 @@ class Ending:
     orphans: tuple[str, ...]
     nameless: tuple[str, ...]
     """Orphans that lie elsewhere than under a build and a version."""
-
-
-class _Held(LocalStore):
-    """Keeps what is put until the fault has had its chance."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.held: list[tuple[str, Path]] = []
-
-    def put_file(self, path: str, source: Path) -> None:
-        self.held.append((path, source))
 
 
 class Node:
@@ -66,28 +54,17 @@ class Node:
     async def build_index(self, request: BuildIndex) -> IndexFile:
         build = asyncio.create_task(self._build(request))
         self.going_on.append(build)
-        struck = asyncio.create_task(self._fault.struck.wait())
-        alone = self._fault.victim in (Victim.DRIVER, Victim.ZOMBIE)
-        if alone and not self._fault.struck.is_set():
-            await asyncio.wait([build, struck], return_when=asyncio.FIRST_COMPLETED)
-            if not build.done():
-                raise Unavailable("the connection broke")
-        struck.cancel()
-        return await build
+        return await from_afar(build, self._fault)
 
     async def _build(self, request: BuildIndex) -> IndexFile:
-        for number in range(TRIES_MAX):
-            try:
-                return await self._task(request, f"{request.version}-{number}")
-            except TaskLost:
-                continue
-            except (OSError, CorruptObject) as error:
-                raise Internal(f"the build failed: {error}") from error
-        raise Internal("all tries are used up")
+        try:
+            return await as_spark_does(lambda number: self._task(request, f"{request.version}-{number}"))
+        except (JobFailed, CorruptObject) as error:
+            raise Internal(f"the build failed: {error}") from error
 
     async def _task(self, request: BuildIndex, name: str) -> IndexFile:
         await self._fault.at("before read")
-        held = _Held(self._root)
+        held = HeldStore(self._root)
         scratch = self._scratch / f"{request.version}-{name}"
         scratch.mkdir(exist_ok=True)
         plan = IndexBuildPlan(
@@ -104,8 +81,7 @@ class Node:
         )
         file = build_index_file(plan, held, scratch, name)
         await self._fault.at("before write")
-        for path, source in held.held:
-            FaultyStore(self._root, self._fault).put_file(path, source)
+        held.let_go(FaultyStore(self._root, self._fault))
         await self._fault.at("after write")
         await self._fault.at("before commit")
         return file

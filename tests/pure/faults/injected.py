@@ -2,22 +2,28 @@
 
 A job goes through `STEPS`. A `Fault` strikes at one of them, once: a task is lost and Spark runs it again,
 the driver dies and another takes its place, or goes on when it has long been replaced, the disk is full, or
-an object's put breaks off near its end.
+an object's put breaks off near its end. That a job's input is damaged is no fault of a moment: courses are
+told so from the beginning.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, Unavailable
+from elanus.pipeline.port import JobFailed
 from elanus.storage.objects import LocalStore
+
+Outcome = TypeVar("Outcome")
 
 STEPS = ("before read", "before write", "after write", "before commit", "after commit")
 TASK_STEPS = STEPS[:3]
+TRIES_MAX = 4
 _BROKEN_OFF = 0.9
 
 
@@ -27,18 +33,48 @@ class Victim(StrEnum):
     ZOMBIE = "zombie driver"
     DISK = "disk full"
     PUT = "put breaks off at 90 %"
+    DAMAGE = "damaged input"
 
 
 CASES = [
     *((victim, step) for victim in (Victim.DRIVER, Victim.ZOMBIE) for step in STEPS),
     *((Victim.TASK, step) for step in TASK_STEPS),
     *((victim, "before write") for victim in (Victim.DISK, Victim.PUT)),
+    (Victim.DAMAGE, "before read"),
 ]
 """What strikes, and where. Disk and put strike while the first object is written."""
 
 
 class TaskLost(Exception):
     """An executor, or its Python worker, is gone. Spark runs the task again."""
+
+
+async def as_spark_does(task: Callable[[int], Awaitable[Outcome]]) -> Outcome:
+    """Run a task, and a lost one again; it is told the how-manieth try it is, from 0 on."""
+    for number in range(TRIES_MAX):
+        try:
+            return await task(number)
+        except TaskLost:
+            continue
+        except OSError as error:
+            raise JobFailed(str(error)) from error
+    raise JobFailed("all tries are used up")
+
+
+async def from_afar(work: asyncio.Task[Outcome], fault: Fault) -> Outcome:
+    """What whoever called hears of a process's work: it dies, or stands still, and the connection breaks."""
+    struck = asyncio.create_task(fault.struck.wait())
+    if fault.victim in (Victim.DRIVER, Victim.ZOMBIE) and not fault.struck.is_set():
+        await asyncio.wait([work, struck], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise Unavailable("the connection broke")
+    struck.cancel()
+    return await work
+
+
+def no_fault() -> Fault:
+    """One that never strikes."""
+    return Fault(Victim.TASK, "never")
 
 
 @dataclass
@@ -103,3 +139,21 @@ class FaultyStore(LocalStore):
         staging.mkdir(parents=True, exist_ok=True)
         (staging / "broken-off").write_bytes(data[: int(len(data) * _BROKEN_OFF)])
         raise OSError(f"the connection broke while {path} was written")
+
+
+class HeldStore(LocalStore):
+    """Keeps what is put until it is let go: so a fault finds a job that has read all and written nothing."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._held: list[tuple[str, bytes]] = []
+
+    def put(self, path: str, data: Any) -> None:
+        self._held.append((path, bytes(memoryview(data))))
+
+    def put_file(self, path: str, source: Path) -> None:
+        self._held.append((path, source.read_bytes()))
+
+    def let_go(self, store: LocalStore) -> None:
+        for path, data in self._held:
+            store.put(path, data)
