@@ -227,6 +227,8 @@ class Lifecycle(Definitions):
         for collection in self._catalog.dropped():
             if not await self._peers.data.holds_channels(collection.collection_id):
                 async with self._ddl_lock:
+                    if self._unfinished:  # this very drop, perhaps: proxies may know the name still
+                        return
                     await self._catalog.remove(collection)
                     self._announcer.unuse(collection.vchannels, self._catalog.everything())
 

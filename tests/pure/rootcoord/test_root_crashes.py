@@ -142,6 +142,27 @@ async def test_a_drop_that_was_cut_off_goes_to_its_end(where: str, how: str) -> 
     await root.stop()
 
 
+async def test_a_dropped_collection_is_not_forgotten_before_the_proxies_have() -> None:
+    """Its data may be gone while the drop still waits for somebody: a tidying then comes upon it."""
+    bench, root = await started("c")
+    cid = (await root.describe_collection("default", "c")).collection_id
+    asked, release = bench.proxy.calls.of("invalidate_collection"), asyncio.Event()
+
+    async def late(*_args: object, **_kwargs: object) -> None:
+        await release.wait()
+        raise Unavailable("the answer was lost")
+
+    known, bench.query.release = bench.query.release, late  # type: ignore[method-assign,assignment]
+    dropping = asyncio.ensure_future(root.drop_collection("default", "c"))
+    await asyncio.sleep(3)  # the tidying has found that nobody holds its channels, and waits for its turn
+    bench.query.release = known  # type: ignore[method-assign]
+    release.set()
+    await refused(dropping, Unavailable)
+    await asyncio.sleep(3)
+    assert bench.proxy.calls.of("invalidate_collection") == [*asked, cid]
+    await root.stop()
+
+
 async def test_a_drop_whose_message_found_no_room_is_told_when_there_is() -> None:
     bench, root = await started("c")
     append = bench.log.append
