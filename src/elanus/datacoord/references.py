@@ -15,7 +15,7 @@ from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.manifests import Manifests, Offload
 from elanus.datacoord.state import Vchannel
 from elanus.rpc.gc import IndexReferences, PinnedSegment
-from elanus.storage.paths import DELTA_LOG, INDEX_FILES, INSERT_LOG, MANIFESTS, PREFIXES, STATS_LOG
+from elanus.storage.paths import DELTA_LOG, INDEX_FILES, INSERT_LOG, MANIFESTS, PREFIXES, PROGRESS, STATS_LOG
 from elanus.storage.port import CorruptObject, ObjectMissing
 
 _READS_AT_ONCE = 64
@@ -81,7 +81,7 @@ class References:
         owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
         owners |= {v.vchannel for v in moment.dropped_vchannels}
         named, unreadable = await self._named(moment)
-        named[INDEX_FILES] = list(index.files)
+        named |= {INDEX_FILES: list(index.files), PROGRESS: []}
         for path in pinned:
             named.setdefault(path.partition("/")[0], []).append(path)
         kept = frozenset(owners - gone | unreadable)

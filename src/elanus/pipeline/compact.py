@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from elanus.core.jobs import JobKind
 from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.port import Job, JobOutput
+from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
 from elanus.rpc.datacoord import SegmentOutput
 from elanus.rpc.datanode import CompactionOrder
@@ -32,11 +33,15 @@ class CompactionTask:
     store_url: str
     scratch_dir: str
 
+    @property
+    def board(self) -> ProgressBoard:
+        return ProgressBoard(self.store_url, f"compaction-{self.attempt}")
+
 
 def compaction_job(task: CompactionTask) -> Job[CompactionTask, SegmentOutput]:
     """A job that carries this order out. Running it raises `ObjectMissing`, `CorruptObject`, `DiskFull`."""
     inputs = tuple(f"segment {manifest.segment_id}" for manifest in task.order.inputs)
-    return Job(JobKind.COMPACTION, inputs, compaction_task, (task,), _output)
+    return Job(JobKind.COMPACTION, inputs, compaction_task, (task,), _output, task.board)
 
 
 def _output(outputs: Sequence[SegmentOutput]) -> JobOutput:
@@ -50,5 +55,7 @@ def _output(outputs: Sequence[SegmentOutput]) -> JobOutput:
 
 def compaction_task(task: CompactionTask) -> SegmentOutput:
     """What runs in the Python worker."""
+    store = open_store(task.store_url)
     with scratch_directory(task.scratch_dir) as scratch:
-        return merge_segments(task.order, open_store(task.store_url), scratch, attempt_name(task.attempt))
+        progress = TaskProgress.of_this(store, task.board.job)
+        return merge_segments(task.order, store, scratch, attempt_name(task.attempt), progress)

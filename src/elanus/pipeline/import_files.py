@@ -112,6 +112,11 @@ class SegmentsWriter:
         self._next_segment_id = plan.first_segment_id
         self.written: list[ImportedSegment] = []
 
+    @property
+    def rows(self) -> int:
+        """Of the segments that have been written."""
+        return sum(segment.insert_log.rows for segment in self.written)
+
     def add(self, rows: pa.RecordBatch) -> None:
         while rows.num_rows:
             room = self._plan.rows_max - self._held_rows

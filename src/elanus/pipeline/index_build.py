@@ -17,9 +17,10 @@ from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
-from elanus.index.build import build
+from elanus.index.build import Progress, build
 from elanus.index.spec import resolve_index
 from elanus.pipeline.port import Job, JobOutput
+from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
 from elanus.storage.binlog import read_vectors
 from elanus.storage.objects import open_store
@@ -47,6 +48,10 @@ class IndexBuildPlan:
     store_url: str
     scratch_dir: str
 
+    @property
+    def board(self) -> ProgressBoard:
+        return ProgressBoard(self.store_url, f"build-{self.build_id}-{self.attempt}")
+
 
 def index_build_job(plan: IndexBuildPlan) -> Job[IndexBuildPlan, IndexFile]:
     """A job that builds this index.
@@ -54,7 +59,7 @@ def index_build_job(plan: IndexBuildPlan) -> Job[IndexBuildPlan, IndexFile]:
     Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
     """
     source = f"segment {plan.manifest.segment_id}, field {plan.field.name}"
-    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), _output)
+    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), _output, plan.board)
 
 
 def _output(files: Sequence[IndexFile]) -> JobOutput:
@@ -67,18 +72,23 @@ def _output(files: Sequence[IndexFile]) -> JobOutput:
 
 def index_build_task(plan: IndexBuildPlan) -> IndexFile:
     """What runs in the Python worker."""
+    store = open_store(plan.store_url)
     with scratch_directory(plan.scratch_dir) as scratch:
-        return build_index_file(plan, open_store(plan.store_url), scratch, attempt_name(plan.attempt))
+        progress = TaskProgress.of_this(store, plan.board.job)
+        return build_index_file(plan, store, scratch, attempt_name(plan.attempt), progress)
 
 
-def build_index_file(plan: IndexBuildPlan, store: ObjectStore, scratch: Path, name: str) -> IndexFile:
+def build_index_file(
+    plan: IndexBuildPlan, store: ObjectStore, scratch: Path, name: str, progress: Progress | None = None
+) -> IndexFile:
     """Build the index and put it into the store. Needs no Spark.
 
-    ``name`` is what no other attempt uses; ``scratch`` an empty local directory.
+    ``name`` is what no other attempt uses; ``scratch`` an empty local directory. ``progress`` hears of the
+    share of rows that are in the index.
     """
     manifest = plan.manifest
     spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
-    index = build(spec, read_vectors(store, manifest, plan.field.name), plan.threads)
+    index = build(spec, read_vectors(store, manifest, plan.field.name), plan.threads, progress)
     file = scratch / "index"
     index.save(file)
     size_bytes = file.stat().st_size

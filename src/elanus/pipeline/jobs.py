@@ -16,11 +16,15 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import count
 from typing import Any, TypeVar
+
+import structlog
 
 from elanus.core.errors import JobNotFound
 from elanus.core.jobs import JobKind
 from elanus.pipeline.port import Job, JobCancelled, JobSession
+from elanus.pipeline.progress import TELL_S, ProgressBoard, Told, combined
 from elanus.rpc.jobbook import JobBook
 
 Plan = TypeVar("Plan")
@@ -28,6 +32,8 @@ Outcome = TypeVar("Outcome")
 
 _CANCEL_INTERVAL_S = 0.2
 _LOOK_INTERVAL_S = 0.5
+_LOOKS_A_TELLING = round(TELL_S / _LOOK_INTERVAL_S)
+_log = structlog.get_logger("pipeline")
 
 
 def default_limits(slots: int) -> dict[JobKind, int]:
@@ -117,11 +123,13 @@ class JobRunner:
     async def _in_turn(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         async with self._slots[job.kind], self._room(job.kind):
             self.book.begin(job_id, len(job.plans))
-            looking = asyncio.ensure_future(self._look(job_id))
+            looking = asyncio.ensure_future(self._look(job_id, job.board))
             try:
                 return await self._run_in_thread(job_id, job)
             finally:
                 looking.cancel()
+                if job.board is not None:
+                    await self._clear(job.board)
 
     def _room(self, kind: JobKind) -> AbstractAsyncContextManager[None]:
         """Builds and compactions share all slots but one."""
@@ -142,18 +150,36 @@ class JobRunner:
             await self._cancel_until_ended(job_id, running)
             raise
 
-    async def _look(self, job_id: str) -> None:
+    async def _look(self, job_id: str, board: ProgressBoard | None) -> None:
         """Write down how far the job is, until cancelled."""
-        while True:
+        told: list[Told] = []
+        for number in count(1):
             await asyncio.sleep(_LOOK_INTERVAL_S)
             look = await asyncio.to_thread(self._session.look, job_id)
+            if board is not None and number % _LOOKS_A_TELLING == 0:
+                told = await _read(board, told)
             if look is not None:
-                self.book.look(job_id, look.progress, look.ui_url)
+                progress = look.progress if board is None else combined(look.progress, told)
+                self.book.look(job_id, progress, look.ui_url)
+
+    async def _clear(self, board: ProgressBoard) -> None:
+        try:
+            await asyncio.to_thread(board.clear)
+        except Exception as error:  # noqa: BLE001 - the job has its end; garbage collection takes what is left
+            _log.info("what tasks told of themselves is left behind", job=board.job, error=str(error))
 
     async def _cancel_until_ended(self, job_id: str, running: asyncio.Future[list[Outcome]]) -> None:
         while not running.done():
             await asyncio.to_thread(self._session.cancel, job_id)
             await asyncio.wait([running], timeout=_CANCEL_INTERVAL_S)
+
+
+async def _read(board: ProgressBoard, known: list[Told]) -> list[Told]:
+    try:
+        return await asyncio.to_thread(board.read)
+    except Exception as error:  # noqa: BLE001 - whatever the store says, it is the job that counts
+        _log.info("progress not known", job=board.job, error=str(error))
+        return known
 
 
 def _seen(ended: asyncio.Future[Any]) -> None:

@@ -9,6 +9,7 @@ go through a mapped file in the scratch directory, from where they are taken in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +39,18 @@ from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 Rows = npt.NDArray[np.int64]
 
 
-def merge_segments(order: CompactionOrder, store: ObjectStore, scratch: Path, name: str) -> SegmentOutput:
+def merge_segments(
+    order: CompactionOrder,
+    store: ObjectStore,
+    scratch: Path,
+    name: str,
+    progress: Callable[[float, int], None] | None = None,
+) -> SegmentOutput:
     """Write the new segment's files, called ``name``, which no other attempt may use; none if no row lives.
 
-    ``scratch`` is a local directory. Raises `DiskFull`, and `ObjectMissing` and `CorruptObject` naming a
-    file. After an error the store may hold one of the files, which nothing names.
+    ``scratch`` is a local directory; ``progress`` hears of the share of rows written, and their number.
+    Raises `DiskFull`, and `ObjectMissing` and `CorruptObject` naming a file. After an error the store may
+    hold one of the files, which nothing names.
     """
     schema, files = order.schema, order.insert_logs
     key = SegmentKey(order.collection_id, order.partition_id, order.segment_id, order.vchannel)
@@ -62,6 +70,9 @@ def merge_segments(order: CompactionOrder, store: ObjectStore, scratch: Path, na
             batch = _take(table, vectors, rows[start : start + group_rows], file_schema)
             stats.add(batch.column(schema.primary_field.name))
             writer.write(batch)
+            if progress is not None:
+                written = start + batch.num_rows
+                progress(written / len(rows), written)
         file = writer.finish()
     write_stats_log(store, stats_path, stats.finish())
     return SegmentOutput(key.segment_id, (file,), (stats_path,))

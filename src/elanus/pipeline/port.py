@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from elanus.core.jobs import JobKind, JobProgress
+from elanus.pipeline.progress import ProgressBoard
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -31,7 +32,8 @@ class Job(Generic[Plan, Outcome]):
     """Work for Spark: one task per plan.
 
     ``inputs`` names what the job reads, for people. ``task`` and the plans travel to Python workers, so
-    the task is a module-level function and plans pickle. ``output`` sums up the outcomes.
+    the task is a module-level function and plans pickle. ``output`` sums up the outcomes. ``board``: where
+    long tasks tell how far they are.
     """
 
     kind: JobKind
@@ -39,6 +41,7 @@ class Job(Generic[Plan, Outcome]):
     task: Callable[[Plan], Outcome]
     plans: tuple[Plan, ...]
     output: Callable[[Sequence[Outcome]], JobOutput]
+    board: ProgressBoard | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@
     index_files/<build>/<version>/<partition>/<segment>/<name>
     manifests/<collection>/<segment>/<name>.json
     snapshots/<collection>/<name>.json
+    progress/<job>/<what a task told>
 
 The manifest of a vchannel's delta logs has the vchannel's name in place of the segment. Names of files
 that an attempt wrote begin with its number (`elanus.core.attempts.stamped`).
@@ -32,7 +33,8 @@ DELTA_LOG = "delta_log"
 INDEX_FILES = "index_files"
 MANIFESTS = "manifests"
 SNAPSHOTS = "snapshots"
-PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS)
+PROGRESS = "progress"
+PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, PROGRESS)
 
 
 def insert_log_path(collection: CollectionID, partition: PartitionID, segment: SegmentID, name: str) -> str:
@@ -69,6 +71,15 @@ def snapshot_path(collection: CollectionID, name: str) -> str:
     return f"{SNAPSHOTS}/{collection}/{name}.json"
 
 
+def progress_prefix(job: str) -> str:
+    return f"{PROGRESS}/{job}"
+
+
+def progress_path(job: str, told: str) -> str:
+    """See `elanus.pipeline.progress`."""
+    return f"{PROGRESS}/{job}/{told}"
+
+
 def parse(path: str) -> ObjectName | None:
     """What a path says, None for one that no function above makes."""
     prefix, *parts = path.split("/")
@@ -82,6 +93,8 @@ def parse(path: str) -> ObjectName | None:
     if prefix == INDEX_FILES and len(ids) == 4 and _are_ids(ids):
         segment, _, version, build = ids
         return ObjectName(segment, build_id=int(build), version=int(version))
+    if prefix == PROGRESS and len(ids) == 1:
+        return ObjectName(ids[0])
     return None
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elanus.core.errors import DiskFull, JobNotFound
 from elanus.core.jobs import JobKind, JobProgress, JobState
+from elanus.pipeline import jobs
 from elanus.pipeline.jobs import JobRunner, default_limits
 from elanus.pipeline.port import Job, JobCancelled, JobLook, JobOutput
+from elanus.pipeline.progress import ProgressBoard, Told
 from elanus.rpc.jobbook import JobBook
+from elanus.storage.objects import open_store
+from elanus.storage.paths import progress_path
 
 TIMEOUT_S = 10
 
@@ -237,6 +243,61 @@ def test_how_far_a_job_is_gets_written_down_while_it_runs() -> None:
         await task
         (entry,) = runner.book.entries()
         assert (entry.progress.percent, entry.progress.rows) == (100.0, 3)
+        runner.close()
+
+    running(scenario())
+
+
+def test_what_tasks_tell_of_themselves_is_added_and_goes_with_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "_LOOK_INTERVAL_S", 0.01)
+    board = ProgressBoard(tmp_path.as_uri(), "build-1")
+
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        runner = JobRunner(session)
+        told = replace(job(JobKind.INDEX_BUILD, "a", (1,)), board=board)
+        task = asyncio.create_task(runner.run(told, "flushed"))
+        await session.wait_begun("index build: a")
+        open_store(board.store_url).put(progress_path("build-1", Told(0, 3, 250, 70).name), b"")
+        session.looks[runner.book.entries()[0].job_id] = JobLook(JobProgress(1, 0))
+        while not (entry := runner.book.entries()[0]).progress.rows:  # noqa: ASYNC110 - looked at by time
+            await asyncio.sleep(0.01)
+        assert (entry.progress.percent, entry.progress.rows) == (25.0, 70)
+        session.release("index build: a")
+        await task
+        assert board.read() == []
+        runner.close()
+
+    running(scenario())
+
+
+def test_a_store_that_says_nothing_of_progress_harms_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "_LOOK_INTERVAL_S", 0.01)
+    looked: list[str] = []
+
+    def broken(board: ProgressBoard) -> list[Told]:
+        looked.append(board.job)
+        raise OSError("no connection")
+
+    monkeypatch.setattr(ProgressBoard, "read", broken)
+    monkeypatch.setattr(ProgressBoard, "clear", broken)
+
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("index build: a")
+        runner = JobRunner(session)
+        board = ProgressBoard(tmp_path.as_uri(), "build-1")
+        told = replace(job(JobKind.INDEX_BUILD, "a"), board=board)
+        task = asyncio.create_task(runner.run(told, "flushed"))
+        while not looked:  # noqa: ASYNC110 - looked at by time
+            await asyncio.sleep(0.01)
+        session.release("index build: a")
+        assert await task == [1, 2]
         runner.close()
 
     running(scenario())
