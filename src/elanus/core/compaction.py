@@ -18,7 +18,7 @@ Left out: compaction by a clustering key, and of delete files among themselves.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -121,9 +121,9 @@ def fold_bound(now: Timestamp, retention_s: float, checkpoint: Timestamp) -> Tim
     return min(minus_ms(now, int(retention_s * 1000)), checkpoint)
 
 
-def is_candidate(info: SegmentInfo, compacting: Iterable[SegmentID]) -> bool:
-    """Flushed, with rows, and not in the hands of another compaction."""
-    return info.state is SegmentState.FLUSHED and bool(info.manifest) and info.segment_id not in compacting
+def is_candidate(info: SegmentInfo, taken: Collection[SegmentID]) -> bool:
+    """Flushed, with rows, and not ``taken`` by somebody else."""
+    return info.state is SegmentState.FLUSHED and bool(info.manifest) and info.segment_id not in taken
 
 
 def blamed(inputs: Iterable[SegmentID], reason: str) -> tuple[SegmentID, ...]:

@@ -334,8 +334,6 @@ def _stale(plan: CompactionPlan, inputs: Sequence[SegmentInfo], vchannel: Vchann
     """Why the plan's result would be wrong today; "" where it would not."""
     if vchannel is None or vchannel.dropping:
         return f"vchannel {plan.vchannel} is dropped"
-    if plan.partition_id in vchannel.dropped_partitions:
-        return f"partition {plan.partition_id} is dropped"
     if len(inputs) < len(plan.inputs):
         return "an input is gone"
     for info, manifest in zip(inputs, plan.manifests, strict=True):

@@ -211,13 +211,6 @@ class DataCoord(CompactionCalls):
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         async with self._lock:
             await self._compactor.cancel(collection_id, partition_id)
-            knowing = [
-                replace(v, dropped_partitions=(*v.dropped_partitions, partition_id))
-                for v in self._state.vchannels_of(collection_id)
-                if partition_id not in v.dropped_partitions
-            ]
-            if knowing:
-                await self._state.put(vchannels=knowing)
             segments = [s for s in self._state.segments_of(collection_id) if s.partition_id == partition_id]
             await self._drop_segments(segments)
         self._changes.happened()

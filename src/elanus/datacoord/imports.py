@@ -344,8 +344,7 @@ class Imports:
         if not vchannels or any(v.dropping for v in vchannels):
             raise CollectionNotFound(f"collection not found[collection={task.collection}]")
         collection = await self._rootcoord.collection_by_id(task.collection_id)
-        dropped = any(task.partition_id in v.dropped_partitions for v in vchannels)
-        if dropped or all(p.partition_id != task.partition_id for p in collection.partitions):
+        if all(p.partition_id != task.partition_id for p in collection.partitions):
             raise PartitionNotFound(f"partition not found[partition={task.partition}]")
         return collection
 

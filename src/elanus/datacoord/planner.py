@@ -24,6 +24,7 @@ from elanus.core.compaction import (
 )
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
+from elanus.core.imports import ImportState
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import Clock
@@ -98,8 +99,8 @@ class Planner:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
         try:
             expired = expire_until(collection.properties, now)
-            busy = {*self._compacting(), *(() if force else self._resting())}
-            survey = await self._surveyor.look(vchannel, bound, expired, frozenset(busy), force=force)
+            taken = {*self._taken(), *(() if force else self._resting())}
+            survey = await self._surveyor.look(vchannel, bound, expired, frozenset(taken), force=force)
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
@@ -138,18 +139,27 @@ class Planner:
 
     def _are_unchanged(self, inputs: Iterable[SegmentInfo]) -> bool:
         """Whether segments that were looked at without the lock still are what they were."""
-        compacting = set(self._compacting())
+        taken = set(self._taken())
         for seen in inputs:
             vchannel = self._state.vchannel(seen.vchannel)
             info = self._state.segment(seen.segment_id)
-            if vchannel is None or vchannel.dropping or seen.partition_id in vchannel.dropped_partitions:
+            if vchannel is None or vchannel.dropping:
                 return False
-            if info.manifest != seen.manifest or not is_candidate(info, compacting):
+            if info.manifest != seen.manifest or not is_candidate(info, taken):
                 return False
         return True
 
-    def _compacting(self) -> list[SegmentID]:
-        return [segment_id for plan in self._state.planned() for segment_id in plan.inputs]
+    def _taken(self) -> Iterable[SegmentID]:
+        """What is in the hands of another compaction, or of an import that has still to be served.
+
+        Readers know imported segments by their own rules (`SegmentManifest.commit_ts`) until all of an import
+        are served; a segment made of them would be like any other.
+        """
+        for plan in self._state.planned():
+            yield from plan.inputs
+        for task in self._state.imports():
+            if task.state is ImportState.PERSISTED:
+                yield from task.segments
 
     def _resting(self) -> Iterable[SegmentID]:
         now_s = self._clock.monotonic_s()

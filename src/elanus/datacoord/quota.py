@@ -77,9 +77,6 @@ class QuotaDesk:
         vchannel = self._state.vchannel(request.vchannel)
         if vchannel is None or vchannel.dropping:
             raise CollectionNotFound(f"collection not found[collection={request.collection_id}]")
-        if request.partition_id in vchannel.dropped_partitions:
-            # A write that was stamped before the drop would open a segment that nobody drops again.
-            raise PartitionNotFound(f"partition not found[partition={request.partition_id}]")
         max_rows = self.max_rows(vchannel.schema)
         expires = await self._expiry()
         segments = self._state.growing(request.collection_id, request.partition_id, request.vchannel)
@@ -113,6 +110,13 @@ class QuotaDesk:
         return OpenSegment(info.segment_id, free)
 
     async def _open_segment(self, request: QuotaRequest, max_rows: int, expires: Timestamp) -> SegmentID:
+        """Where the partition lives by rootcoord's word: a drop that is decided later finds the segment here.
+
+        A write that was stamped before the drop would open one that nobody drops again.
+        """
+        collection = await self._rootcoord.collection_by_id(request.collection_id)
+        if all(p.partition_id != request.partition_id for p in collection.partitions):
+            raise PartitionNotFound(f"partition not found[partition={request.partition_id}]")
         segment_id = SegmentID(await self._rootcoord.alloc_ids(1))
         created = await self._rootcoord.alloc_timestamp(1)
         info = SegmentInfo(

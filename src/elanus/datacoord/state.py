@@ -39,7 +39,6 @@ class Vchannel:
 
     ``dropping``: its collection is dropped. ``dropped``: when its data node had read the drop message;
     from then on nobody recovers it, and the record stays only until its files are reclaimed.
-    ``dropped_partitions`` get no quota any more.
     """
 
     vchannel: str
@@ -48,7 +47,6 @@ class Vchannel:
     checkpoint: Checkpoint
     deltas: str = ""
     dropping: bool = False
-    dropped_partitions: tuple[PartitionID, ...] = ()
     dropped: Timestamp = NO_TIMESTAMP
 
 

@@ -59,13 +59,12 @@ class Surveyor:
         vchannel: Vchannel,
         bound: Timestamp,
         expire_until: Timestamp,
-        compacting: frozenset[SegmentID],
+        taken: frozenset[SegmentID],
         *,
         force: bool,
     ) -> Survey:
-        """``bound``: as `fold_bound` has it. Raises what reading delta logs raises.
-
-        A segment that cannot be read is no candidate.
+        """``bound``: as `fold_bound` has it; ``taken``: segments that are no candidates, as is one that cannot
+        be read. Raises what reading delta logs raises.
         """
         deltas = await self._manifests.of_vchannel(vchannel)
         infos = [
@@ -81,7 +80,7 @@ class Surveyor:
         await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found})
         candidates = []
         for f in found:
-            if is_candidate(f.info, compacting) and f.info.partition_id not in vchannel.dropped_partitions:
+            if is_candidate(f.info, taken):
                 try:
                     candidates.append(await self._candidate(f, vchannel, bound, expire_until, force=force))
                 except (ObjectMissing, CorruptObject) as error:

@@ -10,7 +10,10 @@ from elanus.rpc.querycoord import QueryCoordApi
 
 
 class ServedImports:
-    """Asks the coordinators. Segments that were compacted or dropped since the commit do not count."""
+    """Asks the coordinators. Segments that were dropped since the commit do not count.
+
+    None is compacted before its import is complete (`elanus.datacoord.planner`).
+    """
 
     def __init__(self, data: DataCoordApi, index: IndexCoordApi, query: QueryCoordApi) -> None:
         self._data = data

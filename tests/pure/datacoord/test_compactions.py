@@ -15,7 +15,8 @@ from fakes import CID, DEFAULT, OTHER, binlog, collection, schema, settle
 
 from elanus.core.compaction import TTL_PROPERTY, CompactionPlan, CompactionState
 from elanus.core.errors import CollectionNotFound, CommitRefused, Unavailable
-from elanus.core.ids import ALL_PARTITIONS, PartitionID, SegmentID
+from elanus.core.ids import ALL_PARTITIONS, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import BinlogFile, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import Put
@@ -445,6 +446,18 @@ async def test_a_damaged_segment_is_left_alone_and_the_others_are_compacted(tmp_
     await bench.coord.compaction_failed(bench.epoch, order.plan_id, reason)
     await asyncio.sleep(31)
     assert {m.segment_id for m in orders(bench)[1].inputs} == set(sound)
+    await bench.coord.stop()
+
+
+async def test_what_an_import_brought_is_compacted_when_it_is_served(tmp_path: Path) -> None:
+    bench, files = await start(tmp_path)
+    segments = tuple([await files.flushed(range(10 * n, 10 * n + 10)) for n in range(2)])
+    task = ImportTask(TaskID(7), CID, "c", DEFAULT, "_default", ("f",), 1, ImportState.PERSISTED)
+    await bench.coord._state.put(imports=[replace(task, segments=segments)])
+    assert await planned(bench) == []
+    await bench.coord._state.put(imports=[replace(task, segments=segments, state=ImportState.COMPLETED)])
+    (plan,) = await planned(bench)
+    assert set(plan.inputs) == set(segments)
     await bench.coord.stop()
 
 

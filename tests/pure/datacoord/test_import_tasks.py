@@ -234,6 +234,7 @@ async def test_a_partition_dropped_meanwhile_gets_no_rows(tmp_path: Path) -> Non
     request = replace(REQUEST, partition_id=OTHER, partition="p1")
     task_id = await coord.start_import(request)
     await settle()
+    bench.root.collections[CID] = collection(partitions=(DEFAULT,))
     await coord.drop_partition(CID, OTHER)
     await answer(bench.importers[0], outcome(bench, 51))
     assert (await coord.import_task(task_id)).reason == "partition not found[partition=p1]"

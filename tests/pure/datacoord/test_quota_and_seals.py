@@ -8,7 +8,7 @@ import pytest
 from data_bench import EXPIRATION_MS, MAX_ROWS, Bench
 from fakes import CID, DEFAULT, OTHER, collection
 
-from elanus.core.errors import CollectionNotFound
+from elanus.core.errors import CollectionNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import compose, physical_ms
@@ -28,6 +28,23 @@ async def test_quota_of_one_partition_and_vchannel_is_for_it_alone(tmp_path: Pat
     ]
     assert len(set(segments)) == 3
     assert await bench.write(10, DEFAULT, one) == segments[0], "there is room in it"
+    await bench.coord.stop()
+
+
+async def test_no_segment_is_opened_in_a_partition_that_is_dropped(tmp_path: Path) -> None:
+    """The write was stamped before the drop, by a proxy that had not heard of it."""
+    bench = Bench(tmp_path, collection(partitions=(DEFAULT, OTHER)))
+    coord = await bench.watched()
+    segment = await bench.write(10, OTHER)
+    bench.root.collections[CID] = collection(partitions=(DEFAULT,))  # the drop begins there
+    assert await bench.write(10, OTHER) == segment, "which is dropped when it gets here"
+    await coord.drop_partition(CID, OTHER)
+    assert (await bench.segment(segment)).state is S.DROPPED
+    for _ in range(2):
+        with pytest.raises(PartitionNotFound, match=f"partition={OTHER}"):
+            await bench.write(10, OTHER)
+        await bench.restart()
+    await bench.write(10, DEFAULT)
     await bench.coord.stop()
 
 
