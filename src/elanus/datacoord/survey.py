@@ -63,8 +63,9 @@ class Surveyor:
         *,
         force: bool,
     ) -> Survey:
-        """``bound``: as `fold_bound` has it; ``taken``: segments that are no candidates, as is one that cannot
-        be read. Raises what reading delta logs raises.
+        """``bound``: as `fold_bound` has it; ``taken``: segments that are no candidates.
+
+        Nor is one that cannot be read. Raises what reading delta logs raises.
         """
         deltas = await self._manifests.of_vchannel(vchannel)
         infos = [
