@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from harness import Server, until
-from pymilvus import DataType, MilvusClient
+from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
 from spark_cluster import SparkCluster
+
+from elanus.cli import remote
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.rpc.gc import GcStatus
+from elanus.storage.paths import insert_log_path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
 
@@ -18,6 +27,8 @@ DEADLINE_S = 240.0
 DIM = 64
 ROWS = 20_000
 BATCH_ROWS = 5_000
+IMPORTED_FILES = 4
+ORPHANS = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +47,11 @@ def server(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> I
         "pipeline.driver_host": "127.0.0.1",
         "pipeline.executor_memory_mb": 512,
         "pipeline.spark_ui": True,
+        "datacoord.retention_s": 0,
+        "compaction.enabled": False,
+        "gc.drop_tolerance_s": 0,
+        "gc.missing_tolerance_s": 0,
+        "gc.interval_s": 3600,
     }
     with Server(tmp_path_factory.mktemp("on-cluster") / "data", settings) as started:
         yield started.start().wait_for_spark()
@@ -128,6 +144,87 @@ def test_an_index_build_survives_its_executor(
     job = next(job for job in jobs(server, "index build") if job["job_id"] == job_id)
     assert job["state"] == "finished", "Spark ran its task again; the job is the same"
     client.drop_collection("indexed")
+
+
+def test_a_compaction_survives_its_executor(
+    server: Server, client: MilvusClient, cluster: SparkCluster
+) -> None:
+    filled(client, "compacted")
+    client.flush("compacted", timeout=DEADLINE_S)
+    client.delete("compacted", filter=f"key < {ROWS // 2}")
+    compaction = client.compact("compacted", timeout=DEADLINE_S)
+    job_id = while_runs(server, "compaction", cluster.kill_executors)
+    until(
+        lambda: client.get_compaction_state(compaction) == "Completed",
+        DEADLINE_S,
+        "the compaction is over",
+        poll_s=0.2,
+    )
+    assert segment_rows(client, "compacted") == ROWS // 2
+    assert count(client, "compacted") == ROWS // 2
+    job = next(job for job in jobs(server, "compaction") if job["job_id"] == job_id)
+    assert job["state"] == "finished"
+    client.drop_collection("compacted")
+
+
+def test_an_import_survives_a_worker(server: Server, client: MilvusClient, cluster: SparkCluster) -> None:
+    schema = client.create_schema()
+    schema.add_field("key", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=DIM)
+    client.create_collection("imported", schema=schema, num_shards=2)
+    rows = pa.array(list(np.random.default_rng(6).random((ROWS, DIM), dtype=np.float32)))
+    for number in range(IMPORTED_FILES):
+        keys = np.arange(number * ROWS, (number + 1) * ROWS)
+        pq.write_table(pa.table({"key": keys, "v": rows}), server.data_dir / "import" / f"{number}.parquet")
+    files = [f"{number}.parquet" for number in range(IMPORTED_FILES)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the client will drop these verbs one day
+        connections.connect(uri=server.uri, alias="importer")
+        task = utility.do_bulk_insert("imported", files, using="importer")
+        while_runs(server, "import", lambda: cluster.kill_worker(1))
+
+        def ended() -> BulkInsertState | None:
+            state = utility.get_bulk_insert_state(task, using="importer")
+            over = state.state in (BulkInsertState.ImportCompleted, BulkInsertState.ImportFailed)
+            return state if over else None
+
+        state = until(ended, DEADLINE_S, "the import ends", poll_s=0.2)
+    cluster.replace_worker(1)
+    assert state is not None
+    assert (state.state, state.row_count) == (BulkInsertState.ImportCompleted, IMPORTED_FILES * ROWS), state
+    assert segment_rows(client, "imported") == IMPORTED_FILES * ROWS
+    client.drop_collection("imported")
+
+
+def test_a_garbage_collection_survives_its_python_workers(
+    server: Server, client: MilvusClient, cluster: SparkCluster
+) -> None:
+    filled(client, "kept")
+    client.flush("kept", timeout=DEADLINE_S)
+    orphans = [
+        server.data_dir / "files" / insert_log_path(CollectionID(7), PartitionID(8), SegmentID(9), f"a1-{n}")
+        for n in range(ORPHANS)
+    ]
+    orphans[0].parent.mkdir(parents=True)
+    for orphan in orphans:
+        orphan.touch()
+    rounds = gc_status(server).rounds
+    remote.collect_garbage(server.observe_url, dry=False)
+    while_runs(server, "garbage collection", cluster.kill_python_workers)
+    until(lambda: gc_status(server).rounds > rounds, DEADLINE_S, "the round ends", poll_s=0.1)
+    report = gc_status(server).last
+    assert report is not None
+    assert report.error == ""
+    assert [orphan for orphan in orphans if orphan.exists()] == []
+    assert segment_rows(client, "kept") == ROWS
+    client.release_collection("kept")
+    client.load_collection("kept")
+    assert count(client, "kept") == ROWS, "read anew from what is left"
+    client.drop_collection("kept")
+
+
+def gc_status(server: Server) -> GcStatus:
+    return msgspec.json.decode(remote.get(f"{server.observe_url}/gc"), type=GcStatus)
 
 
 def test_the_ledger_links_to_sparks_own_page(server: Server) -> None:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 from elanus.core.errors import DiskFull
+from elanus.pipeline.progress import TaskProgress
+from elanus.storage.objects import open_store
 
 
 def double(plan: int) -> int:
@@ -51,3 +53,14 @@ def wait_for(file: Path) -> bool:
     while not file.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     return file.exists()
+
+
+def tell_until(plan: tuple[str, str, str]) -> bool:
+    """Say again and again that half of the work is done, until a file is there."""
+    store_url, job, stop = plan
+    progress = TaskProgress.of_this(open_store(store_url), job)
+    deadline = time.monotonic() + 60
+    while not Path(stop).exists() and time.monotonic() < deadline:
+        progress(0.5, 7)
+        time.sleep(0.05)
+    return Path(stop).exists()

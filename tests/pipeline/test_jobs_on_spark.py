@@ -33,6 +33,7 @@ from elanus.pipeline.flush import flush_job
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.port import Job, JobOutput
+from elanus.pipeline.progress import ProgressBoard
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.session import PipelineSession
 from elanus.rpc.gc import SweepOrder, SweepOutcome
@@ -181,6 +182,31 @@ def test_a_log_that_ends_too_early_is_an_error_of_the_log(
 ) -> None:
     with pytest.raises(CorruptLog, match="ends before position"):
         flushed(session, [plan(two_shards[0], Position(2**40), 0, 31)])
+
+
+def test_a_single_task_is_seen_to_move(session: PipelineSession, tmp_path: Path) -> None:
+    """From a Python worker of its own, on whatever machine, while it runs."""
+    board, stop = ProgressBoard((tmp_path / "files").as_uri(), "index-1"), tmp_path / "stop"
+    plan = (board.store_url, board.job, str(stop))
+
+    async def scenario() -> None:
+        runner = JobRunner(session)
+        told = Job(
+            JobKind.INDEX_BUILD, ("one",), tasks.tell_until, (plan,), lambda _: JobOutput((), 9, 0), board
+        )
+        running = asyncio.create_task(runner.run(told, "flushed"))
+        async with asyncio.timeout(60):
+            while not any(entry.progress.share for entry in runner.book.entries()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        (entry,) = runner.book.entries()
+        assert (entry.progress.percent, entry.progress.rows) == (50.0, 7)
+        stop.touch()
+        assert await running == [True]
+        assert runner.book.entries()[0].progress.percent == 100.0
+        assert board.read() == [], "the objects go with the job"
+        runner.close()
+
+    asyncio.run(scenario())
 
 
 def end_of_log(tmp_path: Path) -> Position:
