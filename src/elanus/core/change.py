@@ -32,7 +32,8 @@ class Changes:
         """
         if self._count == since:
             try:
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
             except TimeoutError:
                 pass
         return self._count

@@ -135,7 +135,8 @@ class Collector:
     async def _next(self, pause_s: float) -> bool | None:
         """Waits until a round is due. Whether it is to delete, when somebody has asked for it."""
         try:
-            await asyncio.wait_for(self._wake.wait(), pause_s)
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
         except TimeoutError:
             return None
         self._wake.clear()

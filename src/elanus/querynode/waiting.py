@@ -68,7 +68,8 @@ class ServiceClock:
         entry = self._enter(ts, come.set)
         if entry is not None:
             try:
-                await asyncio.wait_for(come.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await come.wait()
             except TimeoutError:
                 self._give_up(entry, come.is_set, timeout_s)
         self._check_open()

@@ -53,7 +53,8 @@ class PipelineSupervisor:
         if process.stdin is not None:
             process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), _STOP_GRACE_S)
+            async with asyncio.timeout(_STOP_GRACE_S):
+                await process.wait()
         except TimeoutError:
             _log.warning("the pipeline process did not end in time; killing it", pid=process.pid)
             process.kill()

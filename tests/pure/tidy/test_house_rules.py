@@ -137,3 +137,10 @@ def test_no_two_test_files_have_one_name() -> None:
     """Test directories are no packages: pytest takes two modules of one name for the same."""
     names = [f.name for f in PYTHON_FILES if (ROOT / "tests") in f.parents and f.name != "conftest.py"]
     assert sorted(names) == sorted(set(names))
+
+
+def test_nothing_waits_with_what_may_forget_a_cancellation() -> None:
+    """`asyncio.wait_for` does, before Python 3.12, when what it waits for comes in the same moment; a role
+    that is stopped would then never end. `asyncio.timeout` does not."""
+    using = [shown(path) for path in MODULES if "asyncio.wait_for(" in path.read_text()]
+    assert using == []

@@ -88,7 +88,8 @@ class NatsConnection:
     async def ready(self, timeout_s: float) -> None:
         """Return once connected. Raises `Interrupted` when that takes longer."""
         try:
-            await asyncio.wait_for(self._connected.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._connected.wait()
         except TimeoutError:
             raise Interrupted(f"not connected for {timeout_s:g} s") from None
 
@@ -163,8 +164,8 @@ class NatsConnection:
 
     async def _connect(self, name: str) -> None:
         try:
-            await asyncio.wait_for(
-                self._client.connect(
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._client.connect(
                     list(self.source.servers),
                     name=name,
                     error_cb=self._on_error,
@@ -175,9 +176,7 @@ class NatsConnection:
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # it only sleeps for it
                     **_credentials(self.source.credentials),
-                ),
-                _CONNECT_TIMEOUT_S,
-            )
+                )
         except (TimeoutError, OSError):
             raise Unavailable(f"no NATS server answers at {self._servers}; is it running?") from None
         except Error as error:

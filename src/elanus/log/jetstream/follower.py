@@ -127,8 +127,11 @@ class StreamFollower(ABC):
 
     async def stopped(self) -> None:
         """Return when nothing of it runs any more."""
-        if self._following is not None:
-            await asyncio.gather(self._following, return_exceptions=True)
+        while self._following is not None and not self._following.done():
+            # The NATS client waits with `asyncio.wait_for`, which before Python 3.12 forgets that it was
+            # cancelled when what it waits for comes in the same moment.
+            self._following.cancel()
+            await asyncio.wait((self._following,), timeout=_RETRY_S)
 
     async def _bounds(self) -> tuple[int, int]:
         """The first and the last sequence that the stream holds. Raises `Interrupted`, `Done`."""
@@ -225,7 +228,8 @@ class StreamFollower(ABC):
         await self._connection.publish(next_subject, msgspec.json.encode(asked), reply=subject)
         while left:
             try:
-                message = await asyncio.wait_for(inbox.get(), _SILENCE_S_MAX)
+                async with asyncio.timeout(_SILENCE_S_MAX):
+                    message = await inbox.get()
             except TimeoutError:
                 raise Interrupted(f"no sign of life for {_SILENCE_S_MAX:g} s") from None
             if message is None:
