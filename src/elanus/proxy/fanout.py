@@ -46,6 +46,8 @@ from elanus.rpc.rootcoord import RootCoordApi
 _FRESH_S = 0.5
 """What was known to be served this long ago is looked up anew for a weak read."""
 _RETRY_PAUSE_S = 0.5
+_LOOK_S = 1.0
+"""A read that is not answered for so long has its query channel looked at, and again as often."""
 _log = structlog.get_logger("proxy")
 T = TypeVar("T")
 
@@ -156,16 +158,35 @@ class FanOut:
                         gathering.take(result)
             except ElanusError as error:
                 _log.warning("channel of answers lost", error=error.message)
-                for pending in tuple(self._gatherings.values()):
-                    pending.fail(Unavailable(f"the channel of answers was lost ({error.message}); retry"))
+                self._fail_reads()
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 await self._recreate()
+
+    def _fail_reads(self) -> None:
+        """All that are under way: what answers them may have found no channel."""
+        for pending in tuple(self._gatherings.values()):
+            pending.fail(ChannelLost("the proxy's channel of answers was lost; retry"))
 
     async def _recreate(self) -> None:
         try:
             await self._channels.create(self._results)
         except ElanusError as error:
             _log.info("channel of answers not there yet", error=error.message)
+        else:
+            self._fail_reads()
+
+    async def _fail_when_lost(self, gathering: Gathering, info: QueryChannelInfo) -> None:
+        """For a read that waits long: nobody answers what was written to a channel that is no more."""
+        while True:
+            try:
+                replicas = await self._querycoord.query_channels(info.collection_id)
+            except ElanusError as error:  # it may be about to be replaced itself
+                _log.info("query channel not looked up", collection=info.collection_id, error=error.message)
+            else:
+                if info.channel not in {replica.channel for replica in replicas}:
+                    gathering.fail(ChannelLost(f"query channel {info.channel} has been replaced; retry"))
+                    return
+            await asyncio.sleep(_LOOK_S)
 
     # reads, from any thread
 
@@ -233,7 +254,7 @@ class FanOut:
         )
         try:
             self._publish(info.channel, message, gathering)
-            answers = gathering.wait(left_s)
+            answers = self._wait(gathering, info, deadline_s)
         finally:
             del self._gatherings[request_id]
         if answers is None:
@@ -243,6 +264,18 @@ class FanOut:
             )
         self._saw(info.collection_id, Timestamp(gathering.service_ts))
         return answers
+
+    def _wait(self, gathering: Gathering, info: QueryChannelInfo, deadline_s: float) -> list[Answer] | None:
+        answers = gathering.wait(min(_LOOK_S, max(0.0, deadline_s - time.monotonic())))
+        if answers is not None:
+            return answers
+        looking = asyncio.run_coroutine_threadsafe(
+            self._fail_when_lost(gathering, info), self._running_loop()
+        )
+        try:
+            return gathering.wait(max(0.0, deadline_s - time.monotonic()))
+        finally:
+            looking.cancel()
 
     def _publish(self, channel: str, message: bytes, gathering: Gathering) -> None:
         """Does not wait for the broker: the answers tell that it has the message."""

@@ -287,6 +287,37 @@ async def test_a_lost_channel_is_followed_by_another(cluster: Cluster) -> None:
 
 
 @scenario
+async def test_a_read_on_a_channel_that_is_lost_meanwhile_goes_to_its_successor(cluster: Cluster) -> None:
+    """It was written there, and nobody will answer it."""
+    ahead = cluster.node_query(ts=cluster.now + 100)
+    with patch.object(fanout, "_LOOK_S", 0.01):
+        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+        await waiting(cluster.nodes[A])
+        await cluster.channels.remove(cluster.channel)
+        cluster.channel = "query-2"
+        await cluster.channels.create(cluster.channel)
+        for node in cluster.nodes.values():
+            await node.add_query_channel(cluster.info())
+        await waiting(cluster.nodes[A])
+        cluster.now += 100
+        await cluster.tick()
+        assert await reading == 0
+
+
+@scenario
+async def test_a_read_whose_answers_found_no_channel_is_asked_again(cluster: Cluster) -> None:
+    ahead = cluster.node_query(ts=cluster.now + 100)
+    with patch.object(fanout, "_RETRY_PAUSE_S", 0.05):
+        await cluster.channels.remove("results-1")
+        await breathe()  # the proxy has noticed, and has not made another yet
+        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+        await waiting(cluster.nodes[A])
+        cluster.now += 100
+        await cluster.tick()
+        assert await reading == 0
+
+
+@scenario
 async def test_a_channel_without_a_successor_is_an_error(cluster: Cluster) -> None:
     await cluster.channels.remove(cluster.channel)
     with pytest.raises(ChannelLost, match="query-1 does not exist"):
