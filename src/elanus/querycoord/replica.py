@@ -75,12 +75,23 @@ class Replica:
 
     def serving(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[SegmentID, SegmentServing]:
         """The sealed segments that the version in force names, where it says they are."""
+        return {s: serving for s, (_, serving) in self._found(statuses).items()}
+
+    def _found(
+        self, statuses: Mapping[NodeID, QueryNodeStatus]
+    ) -> dict[SegmentID, tuple[NodeID, SegmentServing]]:
+        """As `serving`, each with its node.
+
+        What was about to be announced may be in force already: a node has heard of it, and its answer was
+        lost. Such a segment is served as much as any other.
+        """
         return {
-            s.segment_id: s
+            s.segment_id: (node_id, s)
+            for places in (self.record.plan, self.info.sealed)
             for node_id, status in statuses.items()
             for s in status.segments
             if s.sealed and s.collection_id == self.collection_id
-            if self.info.sealed.get(s.segment_id) == node_id
+            if places.get(s.segment_id) == node_id
         }
 
     def served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
@@ -92,7 +103,9 @@ class Replica:
             if not s.sealed and s.collection_id == self.collection_id
             if self.info.vchannels.get(s.vchannel) == node_id
         }
-        return Served(tuple(self.info.sealed), self.serving(statuses), growing, self._ticks(statuses))
+        sealed = self.serving(statuses)
+        named = tuple(dict.fromkeys((*self.info.sealed, *sealed)))
+        return Served(named, sealed, growing, self._ticks(statuses))
 
     def _ticks(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[str, Timestamp]:
         """Of each vchannel, as the node that leads it has followed it."""
@@ -146,12 +159,13 @@ class Replica:
             if segment_id not in layout.kept
             if self.info.sealed.get(segment_id) != node_id or not target.is_served(served.get(segment_id))
         }
-        await self._remember(replace(self.record, nodes=tuple(statuses), plan=online))
+        unnamed = {s: layout.segments[s] for s in layout.kept if s not in self.info.sealed}
+        await self._remember(replace(self.record, nodes=tuple(statuses), plan={**online, **unnamed}))
         await asyncio.gather(*(self._prepare(n, layout, target, whole) for n in layout.nodes()))
         await asyncio.gather(
             *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
         )
-        await self._switch(layout, online, handover.retired, statuses)
+        await self._switch(layout, {**online, **unnamed}, handover.retired, statuses)
         await self._settle(layout, target, statuses)
         return bool(handover.late)
 
@@ -181,7 +195,8 @@ class Replica:
         placed = {s: known[s] for s in wanted if known.get(s) in statuses}
         rooms = [self._room(n, status, placed, target) for n, status in statuses.items()]
         new = place([target.piece(s) for s in wanted if s not in placed], rooms)
-        kept = {s: self.info.sealed[s] for s in handover.kept}
+        found = self._found(statuses)
+        kept = {s: found[s][0] for s in handover.kept}
         channels = {
             n: sum(v not in target.collection.vchannels for v in status.leads)
             for n, status in statuses.items()

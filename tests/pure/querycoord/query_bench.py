@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound
+from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, Unavailable
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -50,6 +50,7 @@ class FakeNode:
         self.held: dict[CollectionID, Held] = {}
         self.tick = Timestamp(2**62)
         self.failures: dict[str, str] = {}
+        self.loses_answers = False
         self.served_before_announce: list[set[SegmentID]] = []
 
     def _of(self, collection_id: CollectionID) -> Held:
@@ -76,13 +77,15 @@ class FakeNode:
         self.calls.note("announce", change)
         held = self._of(change.collection_id)
         self.served_before_announce.append(set(held.served))
-        if missing := [s for s in change.online if s not in held.ready]:
+        if missing := [s for s in change.online if s not in held.ready | held.served]:
             raise SegmentNotFound(str(missing))
         if change.version > held.version:
             held.version = change.version
-            held.served |= {s: held.ready.pop(s) for s in change.online}
+            held.served |= {s: held.ready.pop(s) for s in change.online if s in held.ready}
             for segment_id in change.offline:
                 del held.served[segment_id]
+        if self.loses_answers:
+            raise Unavailable("the answer was lost")
 
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
         self.calls.note("forget_deletes", (collection_id, vchannel, before))

@@ -82,6 +82,30 @@ async def test_the_output_waits_for_a_node_that_has_not_read_its_rows() -> None:
     await bench.coord.stop()
 
 
+async def test_an_input_serves_on_though_the_answer_to_its_version_was_lost() -> None:
+    """The node serves it, and the record of the last version does not name it yet."""
+    bench = Bench(ONE)
+    bench.index.defined.append(index())
+    bench.add_file(INPUTS[0])
+    bench.add_file(INPUTS[1])
+    bench.set_data(recovery(ONE, INPUTS[0]))
+    await bench.start()
+    await bench.coord.load(CID, (), 1)
+    await asyncio.sleep(1)
+    bench.node.loses_answers = True
+    bench.set_data(recovery(ONE, *INPUTS))
+    await asyncio.sleep(0.2)
+    assert bench.node.served() == {1, 2}
+    bench.node.loses_answers = False
+    bench.set_data(COMPACTED)
+    await asyncio.sleep(2)
+    assert bench.node.served() == {1, 2}, "the output waits for its index"
+    bench.add_file(OUTPUT)
+    await asyncio.sleep(1)
+    assert bench.node.served() == {9}
+    await bench.coord.stop()
+
+
 async def test_what_a_node_serves_from_a_load_before_goes_offline() -> None:
     """The release did not reach the node; meanwhile its segments were compacted."""
     bench = await serving_inputs(indexed=False)
