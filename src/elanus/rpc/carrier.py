@@ -43,7 +43,8 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     # A peer that restarts is back within seconds; do not wait longer than that for it.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # How long one try may take: a busy machine needs its time for a handshake.
+    ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
 _SERVER_OPTIONS = [*_OPTIONS, ("grpc.so_reuseport", 0)]
@@ -350,10 +351,11 @@ class RpcChannel:
 
     async def _connect(self) -> None:
         suspected, pause_s = "", _LOOK_S
-        while not self._is_ready():
-            state = self._channel.get_state()
-            if state is grpc.ChannelConnectivity.SHUTDOWN:
-                return  # the call says so
+        while True:
+            # Asked once: it changes meanwhile, and nobody may wait for the end of a state he did not see.
+            state = self._channel.get_state(try_to_connect=True)
+            if state in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.SHUTDOWN):
+                return  # of the latter the call tells
             if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
                 await self._channel.wait_for_state_change(state)
                 continue

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, get_type_hints
 
+import grpc
 import msgspec
 import pytest
 from role_interfaces import INTERFACES
@@ -260,6 +261,34 @@ def test_waiting_for_a_peer_that_does_not_come_up_ends() -> None:
 
 class WithDefaults(Protocol):
     async def ask(self, a: int, b: tuple[int, ...] = (7,), c: int = 3) -> int: ...
+
+
+class QuickToConnect:
+    """Stands for a gRPC channel that connects between two looks at it. ``looks``: how many come before."""
+
+    def __init__(self, looks: int) -> None:
+        self._states = [grpc.ChannelConnectivity.CONNECTING] * looks
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._states.pop() if self._states else grpc.ChannelConnectivity.READY
+
+    async def wait_for_state_change(self, last: grpc.ChannelConnectivity) -> None:
+        if not self._states and last is grpc.ChannelConnectivity.READY:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("looks", range(4))
+def test_a_connection_that_comes_between_two_looks_is_seen(looks: int) -> None:
+    async def connect() -> None:
+        channel = RpcChannel("127.0.0.1:1")
+        real, channel._channel = channel._channel, QuickToConnect(looks)
+        try:
+            async with asyncio.timeout(5):
+                await channel.reachable()
+        finally:
+            await real.close()
+
+    asyncio.run(connect())
 
 
 def test_what_a_caller_leaves_out_goes_with_its_default() -> None:
