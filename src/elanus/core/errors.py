@@ -31,6 +31,8 @@
     ├── PartitionNotFound             200   1
     ├── PartitionNotLoaded            201   1
     ├── ResourceGroupNotFound         300   1
+    ├── ResourceGroupAlreadyExists    301   1
+    ├── ResourceGroupLimitReached     302   1
     ├── NodesNotEnough                302   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
     ├── IndexNotFound                 700  25
@@ -192,6 +194,14 @@ class PartitionNotLoaded(ElanusError):
 
 class ResourceGroupNotFound(ElanusError):
     code = 300
+
+
+class ResourceGroupAlreadyExists(ElanusError):
+    code = 301
+
+
+class ResourceGroupLimitReached(ElanusError):
+    code = 302
 
 
 class NodesNotEnough(ElanusError):

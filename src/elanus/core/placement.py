@@ -72,10 +72,11 @@ class _Node:
         return self.used_bytes + piece.size_bytes <= self.limit_bytes
 
 
-def place(pieces: Iterable[Piece], nodes: Sequence[NodeRoom]) -> dict[SegmentID, NodeID]:
+def place(pieces: Iterable[Piece], nodes: Sequence[NodeRoom], where: str = "") -> dict[SegmentID, NodeID]:
     """A node for each piece. Largest first, each where its collection has least and there is room.
 
-    Raises `InsufficientMemory`, with the sums, when one fits nowhere. Equal input gives equal output.
+    Raises `InsufficientMemory`, with the sums, when one fits nowhere; ``where`` says there which nodes these
+    are, as in "in resource group x". Equal input gives equal output.
     """
     rooms = [_room(node) for node in sorted(nodes, key=lambda n: n.node_id)]
     wanted = sorted(pieces, key=lambda p: (-p.size_bytes, p.segment_id))
@@ -83,22 +84,23 @@ def place(pieces: Iterable[Piece], nodes: Sequence[NodeRoom]) -> dict[SegmentID,
     for piece in wanted:
         fitting = [room for room in rooms if room.fits(piece)]
         if not fitting:
-            raise InsufficientMemory(_refusal(wanted, nodes))
+            raise InsufficientMemory(_refusal(wanted, nodes, where))
         best = min(fitting, key=lambda r: (r.of(piece.collection_id), r.used_bytes, r.node_id))
         best.take(piece)
         placed[piece.segment_id] = best.node_id
     return placed
 
 
-def _refusal(pieces: Sequence[Piece], nodes: Sequence[NodeRoom]) -> str:
+def _refusal(pieces: Sequence[Piece], nodes: Sequence[NodeRoom], where: str) -> str:
     needed = sum(piece.size_bytes for piece in pieces)
     rooms = "; ".join(
         f"node {n.node_id}: {_mb(n.used_bytes)} of {_mb(int(n.capacity_bytes * OVERLOAD_SHARE))} used"
         for n in sorted(nodes, key=lambda n: n.node_id)
     )
     free = sum(max(0, int(n.capacity_bytes * OVERLOAD_SHARE) - n.used_bytes) for n in nodes)
+    place = f" {where}" if where else ""
     return (
-        f"the load needs {_mb(needed)} in {len(pieces)} segments, {_mb(free)} are free "
+        f"the load needs {_mb(needed)} in {len(pieces)} segments, {_mb(free)} are free{place} "
         f"({rooms or 'no node'}): release a collection, add query nodes, or raise querynode.memory_mb"
     )
 

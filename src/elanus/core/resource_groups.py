@@ -1,0 +1,322 @@
+"""Resource groups: query nodes set apart, so that what is loaded on some leaves the others alone.
+
+Every query node is in one group, and every replica belongs to one: it is placed on nodes of that group. A
+group that a client made has a *capacity*, the number of nodes that were transferred into it. A lost node
+leaves its group, the capacity stays. A node that joins goes to a group that is below its capacity, else to
+the default group; and now and then such a group takes nodes from the default group (`recover`). Rules and
+texts are those of the reference's 2.3.
+
+A replica whose group has no node left stays on the nodes it had, which belong to other groups by now
+("outgoing"), until its group gets one: reads go on.
+
+Pure. Left out: declared requests and limits (the reference's 2.4).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from elanus.core.errors import (
+    InvalidParameter,
+    NodesNotEnough,
+    ResourceGroupAlreadyExists,
+    ResourceGroupLimitReached,
+    ResourceGroupNotFound,
+)
+from elanus.core.ids import CollectionID, NodeID
+from elanus.core.limits import RESOURCE_GROUPS_MAX
+from elanus.core.replicas import group_nodes
+
+DEFAULT_RESOURCE_GROUP = "__default_resource_group"
+_DEFAULT_CAPACITY = 1_000_000
+"""What the reference tells of the default group, which takes any number of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    name: str
+    capacity: int = 0
+    nodes: tuple[NodeID, ...] = ()
+
+
+Groups = Mapping[str, ResourceGroup]
+"""By name. The default group is always among them."""
+
+NO_GROUPS: Groups = {DEFAULT_RESOURCE_GROUP: ResourceGroup(DEFAULT_RESOURCE_GROUP, _DEFAULT_CAPACITY)}
+"""As long as nobody has made any."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedReplica:
+    """A replica of a loaded collection, with its resource group and the nodes that are at work for it."""
+
+    collection_id: CollectionID
+    number: int
+    group: str
+    nodes: tuple[NodeID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What a group has to do, per collection.
+
+    ``loaded``: replicas that belong to it. ``outgoing``: nodes of other groups that still work for those;
+    ``incoming``: nodes of this group that still work for replicas of other groups.
+    """
+
+    loaded: Mapping[CollectionID, int]
+    outgoing: Mapping[CollectionID, int]
+    incoming: Mapping[CollectionID, int]
+
+
+def find(groups: Groups, name: str) -> ResourceGroup:
+    """Raises `ResourceGroupNotFound`."""
+    found = groups.get(name)
+    if found is None:
+        raise ResourceGroupNotFound(f"resource group not found[rg={name}]")
+    return found
+
+
+# nodes
+
+
+def settle(groups: Groups, alive: Iterable[NodeID]) -> dict[str, ResourceGroup]:
+    """The groups with the nodes that are alive: lost ones have left, each new one has found its group."""
+    there = set(alive)
+    kept = {
+        name: replace(group, nodes=tuple(n for n in group.nodes if n in there))
+        for name, group in groups.items()
+    }
+    return _filled(kept, there.difference(*(group.nodes for group in kept.values())))
+
+
+def recover(groups: Groups) -> dict[str, ResourceGroup]:
+    """Groups below their capacity take nodes from the default group, while it has any."""
+    default = groups[DEFAULT_RESOURCE_GROUP]
+    return _filled({**groups, DEFAULT_RESOURCE_GROUP: replace(default, nodes=())}, default.nodes)
+
+
+def _filled(groups: Groups, free: Iterable[NodeID]) -> dict[str, ResourceGroup]:
+    """``free`` nodes go where the capacity is not reached, the rest to the default group.
+
+    The one that joined last goes first: it holds least.
+    """
+    left = sorted(free, reverse=True)
+    filled = dict(groups)
+    for name in sorted(groups.keys() - {DEFAULT_RESOURCE_GROUP}):
+        lacking = max(0, groups[name].capacity - len(groups[name].nodes))
+        filled[name] = _with_nodes(groups[name], left[:lacking])
+        left = left[lacking:]
+    filled[DEFAULT_RESOURCE_GROUP] = _with_nodes(groups[DEFAULT_RESOURCE_GROUP], left)
+    return filled
+
+
+def _with_nodes(group: ResourceGroup, added: Iterable[NodeID]) -> ResourceGroup:
+    return replace(group, nodes=tuple(sorted({*group.nodes, *added})))
+
+
+# what clients ask
+
+
+def created(groups: Groups, name: str) -> ResourceGroup:
+    """Raises `ResourceGroupAlreadyExists`, `ResourceGroupLimitReached`."""
+    if name in groups:
+        raise ResourceGroupAlreadyExists(f"resource group already exist[rg={name}]")
+    if len(groups) >= RESOURCE_GROUPS_MAX:
+        raise ResourceGroupLimitReached(
+            f"resource group num reach limit {RESOURCE_GROUPS_MAX}: drop one that is empty"
+        )
+    return ResourceGroup(name)
+
+
+def check_droppable(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> None:
+    """Raises `InvalidParameter` for the default group, one with replicas, and one with a capacity."""
+    if group.name == DEFAULT_RESOURCE_GROUP:
+        raise InvalidParameter("delete default rg is not permitted")
+    for replica in replicas:
+        if replica.group == group.name:
+            raise InvalidParameter(
+                f"some replicas still loaded in resource group[{group.name}], release it first: invalid "
+                f"parameter[expected=empty resource group][actual=resource group {group.name} has collection "
+                f"{replica.collection_id} loaded]"
+            )
+    if group.capacity:
+        raise InvalidParameter(
+            f"delete non-empty rg is not permitted: resource group {group.name} has a capacity of "
+            f"{group.capacity} nodes, of which {len(group.nodes)} are alive; transfer them to another group"
+        )
+
+
+def transfer_nodes(
+    groups: Groups, source: str, target: str, count: int, replicas: Sequence[PlacedReplica]
+) -> dict[str, ResourceGroup]:
+    """The groups after ``count`` nodes went over, those that joined last first.
+
+    Raises `InvalidParameter` for groups that are the same, are not there, or serve the same collection, and
+    `NodesNotEnough`.
+    """
+    for side, name in (("source", source), ("target", target)):
+        if name not in groups:
+            raise InvalidParameter(
+                f"{side} resource group not found: {_expected('valid resource group', name)}"
+            )
+    if source == target:
+        raise InvalidParameter(
+            "source resource group and target resource group should not be the same, resource group: "
+            f"{source}"
+        )
+    if count <= 0:
+        raise InvalidParameter(_expected("NumNode > 0", f"invalid NumNode {count}"))
+    in_both = _collections(replicas, source) & _collections(replicas, target)
+    if in_both:
+        raise InvalidParameter(
+            _expected(
+                "resource groups load not the same collection", f"collection {min(in_both)} loaded for both"
+            )
+        )
+    if len(groups[source].nodes) < count:
+        raise NodesNotEnough(
+            f"nodes not enough: {count} asked for, resource group {source} has {len(groups[source].nodes)}"
+        )
+    moved = sorted(groups[source].nodes)[-count:]
+    rest = tuple(n for n in groups[source].nodes if n not in moved)
+    return {
+        **groups,
+        source: replace(_resized(groups[source], -count), nodes=rest),
+        target: _with_nodes(_resized(groups[target], count), moved),
+    }
+
+
+def _resized(group: ResourceGroup, by: int) -> ResourceGroup:
+    if group.name == DEFAULT_RESOURCE_GROUP:
+        return group
+    return replace(group, capacity=max(0, group.capacity + by))
+
+
+def _collections(replicas: Iterable[PlacedReplica], group: str) -> set[CollectionID]:
+    return {replica.collection_id for replica in replicas if replica.group == group}
+
+
+def _expected(expected: str, actual: str) -> str:
+    return f"invalid parameter[expected={expected}][actual={actual}]"
+
+
+def census(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> Census:
+    loaded: Counter[CollectionID] = Counter()
+    outgoing: Counter[CollectionID] = Counter()
+    incoming: Counter[CollectionID] = Counter()
+    for replica in replicas:
+        own = sum(node_id in group.nodes for node_id in replica.nodes)
+        if replica.group == group.name:
+            loaded[replica.collection_id] += 1
+            outgoing[replica.collection_id] += len(replica.nodes) - own
+        else:
+            incoming[replica.collection_id] += own
+    return Census(loaded, +outgoing, +incoming)
+
+
+def outbound(groups: Groups, replica: PlacedReplica) -> dict[str, int]:
+    """How many of the replica's nodes belong to each other group."""
+    return {
+        name: count
+        for name, group in groups.items()
+        if name != replica.group and (count := sum(n in group.nodes for n in replica.nodes))
+    }
+
+
+# replicas
+
+
+def spread(groups: Groups, asked: Sequence[str], replicas: int) -> tuple[str, ...]:
+    """The group of each replica of a load: all in the one that is named (none: the default), or one in each.
+
+    Raises `InvalidParameter`, `ResourceGroupNotFound`.
+    """
+    if len(asked) not in (0, 1, replicas):
+        raise InvalidParameter(
+            "resource group num can only be 0, 1 or same as replica number: "
+            f"{len(asked)} groups for replica_number {replicas}"
+        )
+    if len(asked) > 1 and DEFAULT_RESOURCE_GROUP in asked:
+        raise InvalidParameter(
+            "load operation can't use default resource group and other resource group together"
+        )
+    for name in asked:
+        find(groups, name)
+    named = tuple(asked) or (DEFAULT_RESOURCE_GROUP,)
+    return named if len(named) == replicas else named * replicas
+
+
+def check_same_groups(asked: Iterable[str], loaded: Sequence[str]) -> None:
+    """Raises `InvalidParameter` when a load of what is loaded names a group that has no replica of it."""
+    strangers = [name for name in asked if name not in loaded]
+    if strangers:
+        raise InvalidParameter(
+            f"load operation should use collection's resource group: it is loaded in {sorted(set(loaded))}, "
+            f"requested {strangers}: use TransferReplica, or release the collection and load it again"
+        )
+
+
+def transfer_replicas(
+    groups: Groups, of_replica: Sequence[str], source: str, target: str, count: int
+) -> tuple[str, ...]:
+    """The group of each replica after ``count`` of a collection's went over.
+
+    Raises `ResourceGroupNotFound`, and `InvalidParameter`: replicas are not mixed with those in the default
+    group, nor added to a group that has some of the collection.
+    """
+    for side, name in (("source", source), ("target", target)):
+        if name not in groups:
+            raise ResourceGroupNotFound(
+                f"the {side} resource group[{name}] doesn't exist: resource group not found[rg={name}]"
+            )
+    if count <= 0:
+        raise InvalidParameter(_expected("NumReplica > 0", f"invalid NumReplica {count}"))
+    here, there = of_replica.count(source), of_replica.count(target)
+    if here < count:
+        raise InvalidParameter(
+            _expected(
+                "NumReplica not greater than the number of replica in source resource group",
+                f"only found [{here}] replicas in source resource group[{source}]",
+            )
+        )
+    if there:
+        raise InvalidParameter(
+            _expected(
+                "no same collection in target resource group",
+                f"found [{there}] replicas of same collection in target resource group[{target}], "
+                "dynamically increase replica num is unsupported",
+            )
+        )
+    if DEFAULT_RESOURCE_GROUP in (source, target) and count != len(of_replica):
+        raise InvalidParameter(
+            _expected(
+                "transfer all replicas from/to default resource group",
+                f"try to transfer {count} replicas from/to but {len(of_replica)} replicas exist",
+            )
+        )
+    going = [number for number, name in enumerate(of_replica) if name == source][:count]
+    return tuple(target if number in going else name for number, name in enumerate(of_replica))
+
+
+def nodes_of_replicas(
+    groups: Groups, of_replica: Sequence[str], current: Mapping[int, Sequence[NodeID]]
+) -> dict[int, tuple[NodeID, ...]]:
+    """The nodes of each replica, numbered from 0: its group's, shared out by `group_nodes`.
+
+    ``current``: the grouping so far. Where a group has no node, its replicas keep what they have alive.
+    """
+    alive = {node_id for group in groups.values() for node_id in group.nodes}
+    grouping: dict[int, tuple[NodeID, ...]] = {}
+    for name in dict.fromkeys(of_replica):
+        numbers = [number for number, of in enumerate(of_replica) if of == name]
+        nodes = groups[name].nodes if name in groups else ()
+        if not nodes:
+            grouping |= {n: tuple(node for node in current.get(n, ()) if node in alive) for n in numbers}
+            continue
+        own = {position: current.get(number, ()) for position, number in enumerate(numbers)}
+        shares = group_nodes(nodes, len(numbers), own)
+        grouping |= {number: shares[position] for position, number in enumerate(numbers)}
+    return grouping
