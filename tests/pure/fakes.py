@@ -336,11 +336,16 @@ class FakeQueryCoord:
         self.reading: tuple[SegmentID, ...] = ()
         self.statuses: list[Any] = []
         self.held: tuple[Any, ...] = ()
+        self.resource_group: Any = None
 
     async def load(
-        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
+        self,
+        collection_id: CollectionID,
+        partition_ids: tuple[PartitionID, ...],
+        replicas: int,
+        groups: tuple[str, ...] = (),
     ) -> None:
-        self.calls.note("load", (collection_id, partition_ids, replicas))
+        self.calls.note("load", (collection_id, partition_ids, replicas, groups))
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         self.calls.note("release", (collection_id, partition_ids))
@@ -356,6 +361,27 @@ class FakeQueryCoord:
     async def serving(self, collection_id: CollectionID) -> tuple[Any, ...]:
         self.calls.note("serving", collection_id)
         return self.held
+
+    async def create_resource_group(self, name: str) -> None:
+        self.calls.note("create_resource_group", name)
+
+    async def drop_resource_group(self, name: str) -> None:
+        self.calls.note("drop_resource_group", name)
+
+    async def list_resource_groups(self) -> tuple[str, ...]:
+        return (self.resource_group.name,)
+
+    async def describe_resource_group(self, name: str) -> Any:
+        self.calls.note("describe_resource_group", name)
+        return self.resource_group
+
+    async def transfer_node(self, source: str, target: str, count: int) -> None:
+        self.calls.note("transfer_node", (source, target, count))
+
+    async def transfer_replica(
+        self, collection_id: CollectionID, source: str, target: str, count: int
+    ) -> None:
+        self.calls.note("transfer_replica", (collection_id, source, target, count))
 
 
 # values

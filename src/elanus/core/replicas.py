@@ -4,7 +4,8 @@ A replica is a group of nodes that holds the whole load once. A node belongs to 
 collection, so that its death costs one copy and no more. Nodes stay where they are as long as they live:
 moving a node between replicas moves all it holds.
 
-Pure. Left out: which segment goes to which node of the group (`elanus.core.placement`).
+Pure. Left out: which nodes there are to choose from (`elanus.core.resource_groups`), and which segment goes
+to which node of the replica (`elanus.core.placement`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from elanus.core.errors import NodesNotEnough
 from elanus.core.ids import NodeID
 
 
-def check_enough(alive: int, replicas: int) -> None:
-    """Raises `NodesNotEnough` when a load asks for more replicas than there are nodes."""
+def check_enough(alive: int, replicas: int, group: str) -> None:
+    """Raises `NodesNotEnough` when a resource group is to hold more replicas than it has nodes alive."""
     if alive < replicas:
         raise NodesNotEnough(
-            f"nodes not enough: replica_number {replicas} needs as many query nodes, {alive} are alive: "
-            "start more nodes, or use a smaller replica_number"
+            f"nodes not enough: {replicas} replicas need as many query nodes, {alive} are alive in resource "
+            f"group {group}: start more nodes, transfer some into it, or use a smaller replica_number"
         )
 
 

@@ -253,11 +253,32 @@ class LoadedView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One copy of a loaded collection. ``leads``: the node that serves each vchannel's growing rows."""
+    """One copy of a loaded collection. ``leads``: the node that serves each vchannel's growing rows.
+
+    ``outbound``: how many of its nodes belong to each other resource group than its own.
+    """
 
     number: int
     node_ids: tuple[NodeID, ...]
     leads: Mapping[str, NodeID]
+    resource_group: str
+    outbound: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroupView:
+    """``node_ids`` are alive. The counts are by the collection's name.
+
+    ``loaded``: its replicas in the group; ``outgoing``: nodes of other groups that still serve those;
+    ``incoming``: nodes of the group that still serve replicas of other groups.
+    """
+
+    name: str
+    capacity: int
+    node_ids: tuple[NodeID, ...]
+    loaded: Mapping[str, int]
+    outgoing: Mapping[str, int]
+    incoming: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +339,18 @@ class Front(Protocol):
 
     # load
     def load(
-        self, database: str, collection: str, partitions: Sequence[str], replicas: int, refresh: bool
+        self,
+        database: str,
+        collection: str,
+        partitions: Sequence[str],
+        replicas: int,
+        refresh: bool,
+        resource_groups: Sequence[str] = (),
     ) -> None:
-        """Starts the load (of all partitions when none is named); returns before it is complete."""
+        """Starts the load (of all partitions when none is named); returns before it is complete.
+
+        ``resource_groups``: one for all replicas (none named: the default one), or one for each.
+        """
         ...
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None: ...
@@ -343,6 +373,19 @@ class Front(Protocol):
     ) -> None:
         """Move sealed segments (none named: all) from one query node to others; see `QueryCoordApi`."""
         ...
+
+    # resource groups
+    def create_resource_group(self, name: str) -> None: ...
+    def drop_resource_group(self, name: str) -> None: ...
+    def list_resource_groups(self) -> Sequence[str]: ...
+    def describe_resource_group(self, name: str) -> ResourceGroupView:
+        """Raises `ResourceGroupNotFound`."""
+        ...
+
+    def transfer_node(self, source: str, target: str, count: int) -> None: ...
+    def transfer_replica(
+        self, database: str, collection: str, source: str, target: str, count: int
+    ) -> None: ...
 
     # indexes
     def create_index(

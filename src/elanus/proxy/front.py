@@ -12,7 +12,8 @@ from elanus.proxy.imports import BulkImports
 from elanus.proxy.insight import Insight
 from elanus.proxy.loading import Loading
 from elanus.proxy.mutations import Mutations
+from elanus.proxy.resource_groups import ResourceGroups
 
 
-class ProxyFront(Definitions, Loading, Mutations, BulkImports, Compacting, Insight):
+class ProxyFront(Definitions, Loading, ResourceGroups, Mutations, BulkImports, Compacting, Insight):
     """Every verb of a proxy."""

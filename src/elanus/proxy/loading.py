@@ -25,7 +25,13 @@ class Loading(Verbs):
         return self._proxy.coordinators.query
 
     def load(
-        self, database: str, collection: str, partitions: Sequence[str], replicas: int, refresh: bool
+        self,
+        database: str,
+        collection: str,
+        partitions: Sequence[str],
+        replicas: int,
+        refresh: bool,
+        resource_groups: Sequence[str] = (),
     ) -> None:
         """``refresh`` asks for segments added since the load; those are served anyway."""
         cached = self._collection(database, collection)
@@ -36,7 +42,8 @@ class Loading(Verbs):
                     f"there is no vector index on field: [{field.name}], please create index firstly: "
                     f"index not found[collection={collection}]"
                 )
-        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted, replicas))
+        groups = tuple(resource_groups)
+        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups))
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
         cached = self._collection(database, collection)
@@ -85,14 +92,12 @@ class Loading(Verbs):
 
     def replicas(self, database: str, collection: str) -> Sequence[ReplicaView]:
         cached = self._collection(database, collection)
-        infos = self._proxy.define("replicas", lambda: self._query.query_channels(cached.collection_id))
+        found = self._proxy.define("replicas", lambda: self._query.replicas(cached.collection_id))
         return [
             ReplicaView(
-                info.replica,
-                tuple(sorted({*info.sealed.values(), *info.vchannels.values()})),
-                info.vchannels,
+                status.info.replica, status.nodes, status.info.vchannels, status.group, status.outbound
             )
-            for info in infos
+            for status in found
         ]
 
     def load_balance(

@@ -2,27 +2,42 @@
 
 A loader is woken by every change of the data or of its indexes, and when its query nodes are seen not to
 serve it: a node that was restarted knows nothing, and tells nobody. From time to time the segments of each
-collection are made even over the nodes.
+collection are made even over the nodes, and resource groups that have lost nodes get others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import structlog
 
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.resource_groups import (
+    PlacedReplica,
+    census,
+    check_same_groups,
+    find,
+    outbound,
+    spread,
+    transfer_replicas,
+)
+from elanus.core.timestamps import Timestamp
+from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.loader import CollectionLoader, Peers
-from elanus.querycoord.state import LoadState, with_partitions, without_partitions
+from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
 from elanus.rpc.querychannel import QueryChannelInfo
-from elanus.rpc.querycoord import LoadStatus
+from elanus.rpc.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
 from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _NODE_LOOK_S = 1.0
+_RECOVER_S = 10.0
+"""How long a resource group may wait for a new node before it takes one of the default group (as the
+reference)."""
 _log = structlog.get_logger("querycoord")
 
 
@@ -35,6 +50,7 @@ class QueryCoord:
     def __init__(self, state: LoadState, peers: Peers, *, balance_interval_s: float = 60.0) -> None:
         self._state = state
         self._peers = peers
+        self._groups = ResourceGroups(state, peers.fleet)
         self._balance_interval_s = balance_interval_s
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
@@ -43,9 +59,10 @@ class QueryCoord:
 
     async def start(self) -> None:
         """Serve again what was loaded; returns at once, the loads go on in the background."""
+        await self._groups.restore()
         now = await self._peers.root.alloc_timestamp(1)
         for load in await self._state.all():
-            loader = CollectionLoader(load, self._peers, self._state, now)
+            loader = self._loader(load, now)
             await loader.restore()
             self._begin(loader)
         self._followers = [
@@ -53,6 +70,7 @@ class QueryCoord:
             asyncio.create_task(self._follow(self._peers.index.wait_change), name="follow indexcoord"),
             asyncio.create_task(self._watch_nodes(), name="watch the query nodes"),
             asyncio.create_task(self._balance(), name="balance"),
+            asyncio.create_task(self._recover_groups(), name="recover resource groups"),
         ]
 
     async def stop(self) -> None:
@@ -62,18 +80,25 @@ class QueryCoord:
         await asyncio.gather(*(loader.stop() for loader in self._loaders.values()))
 
     async def load(
-        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
+        self,
+        collection_id: CollectionID,
+        partition_ids: tuple[PartitionID, ...],
+        replicas: int,
+        groups: tuple[str, ...] = (),
     ) -> None:
         async with self._lock:
             await self._peers.root.collection_by_id(collection_id)
             loader = self._loaders.get(collection_id)
-            load = with_partitions(loader.load if loader else None, collection_id, partition_ids, replicas)
+            placed = spread(self._groups.view(), groups, replicas)
+            before = loader.load if loader else None
+            load = with_partitions(before, collection_id, partition_ids, replicas, placed)
+            check_same_groups(groups, load.resource_groups)
             if loader is not None and loader.load == load:
                 return
             now = await self._peers.root.alloc_timestamp(1)
             if loader is None:
-                loader = CollectionLoader(load, self._peers, self._state, now)
-                await loader.check_fits(await self._statuses())
+                loader = self._loader(load, now)
+                await loader.check_fits(load, set(placed), await self._statuses())
                 await self._state.put(load)
                 self._begin(loader)
             else:
@@ -132,6 +157,15 @@ class QueryCoord:
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
         return self._loaded(collection_id).channels()
 
+    async def replicas(self, collection_id: CollectionID) -> tuple[ReplicaStatus, ...]:
+        loader, groups = self._loaded(collection_id), self._groups.view()
+        replicas = {replica.number: replica for replica in loader.placed()}
+        return tuple(
+            ReplicaStatus(info, replica.group, replica.nodes, outbound(groups, replica))
+            for info in loader.channels()
+            if (replica := replicas.get(info.replica))
+        )
+
     async def load_balance(
         self,
         collection_id: CollectionID,
@@ -140,6 +174,47 @@ class QueryCoord:
         segment_ids: tuple[SegmentID, ...],
     ) -> None:
         self._loaded(collection_id).move_from(source, targets, segment_ids, await self._statuses())
+
+    # resource groups
+
+    async def create_resource_group(self, name: str) -> None:
+        async with self._lock:
+            await self._groups.create(name)
+
+    async def drop_resource_group(self, name: str) -> None:
+        async with self._lock:
+            await self._groups.drop(name, self._placed())
+
+    async def list_resource_groups(self) -> tuple[str, ...]:
+        return tuple(sorted(self._groups.view()))
+
+    async def describe_resource_group(self, name: str) -> ResourceGroupStatus:
+        group = find(self._groups.view(), name)
+        told = census(group, self._placed())
+        return ResourceGroupStatus(
+            name, group.capacity, group.nodes, dict(told.loaded), dict(told.outgoing), dict(told.incoming)
+        )
+
+    async def transfer_node(self, source: str, target: str, count: int) -> None:
+        async with self._lock:
+            await self._groups.transfer(source, target, count, self._placed())
+            for loader in self._loaders.values():
+                loader.wake()
+
+    async def transfer_replica(
+        self, collection_id: CollectionID, source: str, target: str, count: int
+    ) -> None:
+        async with self._lock:
+            loader = self._loaded(collection_id)
+            of_replica = loader.load.resource_groups
+            groups = transfer_replicas(self._groups.view(), of_replica, source, target, count)
+            load = replace(loader.load, groups=groups)
+            await loader.check_fits(load, {target}, await self._statuses())
+            await self._state.put(load)
+            loader.regroup(load)
+
+    def _placed(self) -> tuple[PlacedReplica, ...]:
+        return tuple(replica for loader in self._loaders.values() for replica in loader.placed())
 
     def _loaded(self, collection_id: CollectionID) -> CollectionLoader:
         loader = self._loaders.get(collection_id)
@@ -161,6 +236,9 @@ class QueryCoord:
         if nodes and not found:
             raise Unavailable(f"none of the query nodes answers: {', '.join(map(str, nodes))}; retry")
         return found
+
+    def _loader(self, load: Load, load_ts: Timestamp) -> CollectionLoader:
+        return CollectionLoader(load, self._peers, self._state, self._groups, load_ts)
 
     def _begin(self, loader: CollectionLoader) -> None:
         self._loaders[loader.collection_id] = loader
@@ -184,13 +262,14 @@ class QueryCoord:
         while True:
             await asyncio.sleep(_NODE_LOOK_S)
             try:
+                await self._groups.keep(recovering=False)
                 statuses = await self._statuses()
             except ElanusError as error:
                 _log.info("cannot see the query nodes", error=error.message)
                 continue
             self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
             for loader in self._loaders.values():
-                if not loader.is_served(statuses) or not loader.knows(statuses):
+                if not loader.is_served(statuses) or not loader.is_grouped(statuses):
                     loader.wake()
 
     async def _balance(self) -> None:
@@ -204,3 +283,11 @@ class QueryCoord:
                 moves = loader.balance(statuses)
                 if moves:
                     _log.info("balance", collection=loader.collection_id, segments=moves)
+
+    async def _recover_groups(self) -> None:
+        while True:
+            await asyncio.sleep(_RECOVER_S)
+            try:
+                await self._groups.keep(recovering=True)
+            except ElanusError as error:
+                _log.info("resource groups not kept", error=error.message)

@@ -7,6 +7,7 @@ and has each replica do what is missing (`elanus.querycoord.replica`).
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,11 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, balance, place
-from elanus.core.replicas import check_enough, group_nodes
+from elanus.core.replicas import check_enough
+from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.replica import Replica, load_request, room_of
 from elanus.querycoord.state import Load, LoadState, ReplicaRecord
 from elanus.querycoord.target import Target, find_target
@@ -50,9 +53,12 @@ class Peers:
 class CollectionLoader:
     """``load_ts``: the load is complete when the nodes have caught up with this moment."""
 
-    def __init__(self, load: Load, peers: Peers, state: LoadState, load_ts: Timestamp) -> None:
+    def __init__(
+        self, load: Load, peers: Peers, state: LoadState, groups: ResourceGroups, load_ts: Timestamp
+    ) -> None:
         self.load = load
         self._peers = peers
+        self._groups = groups
         self._state = state
         self._load_ts = load_ts
         self._initial: dict[SegmentID, PartitionID] | None = None
@@ -81,6 +87,11 @@ class CollectionLoader:
     async def change(self, load: Load, load_ts: Timestamp) -> None:
         """Serve other partitions from now on."""
         self.load, self._load_ts, self._initial = load, load_ts, None
+        self.wake()
+
+    def regroup(self, load: Load) -> None:
+        """Replicas are to be in other resource groups; what they serve stays the same."""
+        self.load = load
         self.wake()
 
     async def narrow(self) -> None:
@@ -128,9 +139,24 @@ class CollectionLoader:
         """Whether every replica is served by nodes that are there."""
         return bool(self._replicas) and all(replica.is_served(statuses) for replica in self._replicas)
 
-    def knows(self, alive: Iterable[NodeID]) -> bool:
-        """Whether every node that is alive has its place in a replica."""
-        return {n for replica in self._replicas for n in replica.record.nodes} >= set(alive)
+    def is_grouped(self, alive: Collection[NodeID]) -> bool:
+        """Whether the nodes that are alive are in the replicas where they belong, and in no others."""
+        grouping = self._grouping()
+        return all(
+            {n for n in nodes if n in alive} <= set(replica.record.nodes)
+            and {n for n in replica.record.nodes if n in alive} <= set(nodes)
+            for replica in self._replicas
+            if (nodes := grouping.get(replica.info.replica, ()))
+        )
+
+    def placed(self) -> tuple[PlacedReplica, ...]:
+        """The replicas with the nodes at work for them: those of their groups, and those on their way out."""
+        alive = self._peers.fleet.alive()
+        at_work = {r.info.replica: {*r.record.nodes, *r.named()}.intersection(alive) for r in self._replicas}
+        return tuple(
+            PlacedReplica(self.collection_id, number, group, tuple(sorted(at_work.get(number, ()))))
+            for number, group in enumerate(self.load.resource_groups)
+        )
 
     async def percentages(self, statuses: Statuses) -> dict[PartitionID, int]:
         """How far each partition's load has come; 100 only when all replicas answer as of the load."""
@@ -161,14 +187,21 @@ class CollectionLoader:
 
     # bringing it about
 
-    async def check_fits(self, statuses: Statuses) -> None:
-        """Raises `InsufficientMemory` when the nodes have no room for the load, or are too few."""
-        check_enough(len(statuses), self.load.replicas)
-        target = await self._target(self.load)
-        held = {s.segment_id for status in statuses.values() for s in status.segments}
-        pieces = [target.piece(s) for s in target.segments if s not in held]
-        for _ in range(self.load.replicas):
-            place(pieces, [room_of(n, status) for n, status in statuses.items()])
+    async def check_fits(self, load: Load, names: Collection[str], statuses: Statuses) -> None:
+        """Whether the load's replicas find their place in the resource groups of these names.
+
+        Raises `NodesNotEnough`, `InsufficientMemory`.
+        """
+        groups, counts = self._groups.view(), Counter(load.resource_groups)
+        members = {name: {n: statuses[n] for n in groups[name].nodes if n in statuses} for name in names}
+        for name, nodes in members.items():
+            check_enough(len(nodes), counts[name], name)
+        target = await self._target(load)
+        for name, nodes in members.items():
+            held = {s.segment_id for status in nodes.values() for s in status.segments}
+            pieces = [target.piece(s) for s in target.segments if s not in held]
+            rooms = [room_of(n, status) for n, status in nodes.items()]
+            place(pieces * counts[name], rooms, f"in resource group {name}")
 
     async def _run(self) -> None:
         pause_s = _RETRY_PAUSE_S
@@ -194,7 +227,7 @@ class CollectionLoader:
     async def _reconcile(self) -> None:
         load, load_ts = self.load, self._load_ts
         alive = self._peers.fleet.alive()
-        groups = await self._group(alive)
+        groups = await self._group()
         statuses = {n: await self._peers.fleet.node(n).status() for n in alive}
         # What is served is looked up first: of all that, the target tells what has become.
         served = [replica.served(statuses) for replica in self._replicas]
@@ -215,12 +248,38 @@ class CollectionLoader:
             if await replica.reconcile(target, load.whole, of, now, moves):
                 asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.wake)
             self._moves = {s: n for s, n in self._moves.items() if s not in moves}
+        if not await self._let_go(groups, target, statuses):
+            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.wake)
+
+    async def _let_go(
+        self, groups: Mapping[int, tuple[NodeID, ...]], target: Target, statuses: Statuses
+    ) -> bool:
+        """Nodes that no replica has or names any more let go of the collection.
+
+        Each only when it has read its channel up to the version without it: it answers earlier reads. The
+        answer is whether all have.
+        """
+        needed = {n for nodes in groups.values() for n in nodes}.union(*(r.named() for r in self._replicas))
+        versions = {replica.info.channel: replica.info.version for replica in self._replicas}
+        is_done = True
+        for node_id, before in statuses.items():
+            follows = any(v in before.service_times for v in target.collection.vchannels)
+            if node_id in needed or not (follows or self.collection_id in before.versions):
+                continue
+            node = self._peers.fleet.node(node_id)
+            status = await node.status()
+            channel = status.query_channels.get(self.collection_id)
+            if channel and status.versions.get(self.collection_id, 0) < versions.get(channel, 0):
+                is_done = False
+            else:
+                await node.release_collection(self.collection_id)
+        return is_done
 
     async def _target(self, load: Load, held: tuple[SegmentID, ...] = ()) -> Target:
         peers = self._peers
         return await find_target(load, peers.root, peers.data, peers.index, tuple(dict.fromkeys(held)))
 
-    async def _group(self, alive: tuple[NodeID, ...]) -> dict[int, tuple[NodeID, ...]]:
+    async def _group(self) -> dict[int, tuple[NodeID, ...]]:
         """The nodes of each replica; replicas come and go with the load's number of them."""
         for number in range(len(self._replicas), self.load.replicas):
             record = ReplicaRecord(QueryChannelInfo(self.collection_id, number, "", 0, {}, {}))
@@ -229,8 +288,11 @@ class CollectionLoader:
             await self._peers.fleet.close_channel(surplus.info)
             await self._state.remove_replica(surplus.record)
         del self._replicas[self.load.replicas :]
+        return self._grouping()
+
+    def _grouping(self) -> dict[int, tuple[NodeID, ...]]:
         current = {replica.info.replica: replica.record.nodes for replica in self._replicas}
-        return group_nodes(alive, self.load.replicas, current)
+        return nodes_of_replicas(self._groups.view(), self.load.resource_groups, current)
 
     # balance
 

@@ -73,6 +73,10 @@ class Replica:
     def collection_id(self) -> CollectionID:
         return self.info.collection_id
 
+    def named(self) -> set[NodeID]:
+        """The nodes that the version in force names."""
+        return {*self.info.sealed.values(), *self.info.vchannels.values()}
+
     def serving(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[SegmentID, SegmentServing]:
         """The sealed segments that the version in force names, where it says they are."""
         return {s: serving for s, (_, serving) in self._found(statuses).items()}
@@ -123,7 +127,7 @@ class Replica:
     def is_served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> bool:
         """Whether every node the version names is there, serves that version, and follows its vchannels."""
         info = self.info
-        for node_id in {*info.sealed.values(), *info.vchannels.values()}:
+        for node_id in self.named():
             status = statuses.get(node_id)
             if status is None or status.versions.get(self.collection_id, 0) != info.version:
                 return False

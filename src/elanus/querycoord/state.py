@@ -7,7 +7,7 @@ version that completes it (seed 5, points 1 and 4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -15,24 +15,33 @@ import msgspec
 from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
 from elanus.meta.port import Delete, MetaStore, Put
 from elanus.rpc.querychannel import QueryChannelInfo
 
 _LOADS = "querycoord/load/"
 _REPLICAS = "querycoord/replica/"
+_GROUPS = "querycoord/group/"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """``whole``: every partition, those created later included; ``partition_ids`` is empty then.
 
-    ``replicas``: how many groups of query nodes hold the collection.
+    ``replicas``: how many groups of query nodes hold the collection. ``groups``: the resource group of each,
+    none where all are in the default one.
     """
 
     collection_id: CollectionID
     whole: bool
     partition_ids: tuple[PartitionID, ...]
     replicas: int = 1
+    groups: tuple[str, ...] = ()
+
+    @property
+    def resource_groups(self) -> tuple[str, ...]:
+        """The resource group of each replica, in the order of their numbers."""
+        return self.groups or (DEFAULT_RESOURCE_GROUP,) * self.replicas
 
     def partitions_of(self, collection: Collection) -> tuple[PartitionID, ...]:
         """The partitions to serve, of those that exist."""
@@ -56,9 +65,13 @@ class ReplicaRecord:
 
 
 def with_partitions(
-    load: Load | None, collection_id: CollectionID, added: tuple[PartitionID, ...], replicas: int
+    load: Load | None,
+    collection_id: CollectionID,
+    added: tuple[PartitionID, ...],
+    replicas: int,
+    groups: tuple[str, ...] = (),
 ) -> Load:
-    """The load that also serves ``added`` (none: everything).
+    """The load that also serves ``added`` (none: everything). One that is there keeps its resource groups.
 
     Raises `InvalidParameter` for another number of replicas than the collection is loaded with.
     """
@@ -67,11 +80,10 @@ def with_partitions(
             f"can't change the replica number for loaded collection: it is loaded with {load.replicas}, "
             f"requested {replicas}: release the collection and load it again"
         )
-    if not added or (load is not None and load.whole):
-        return Load(collection_id, whole=True, partition_ids=(), replicas=replicas)
-    known = load.partition_ids if load is not None else ()
-    wanted = tuple(dict.fromkeys((*known, *added)))
-    return Load(collection_id, whole=False, partition_ids=wanted, replicas=replicas)
+    kept = load or Load(collection_id, False, (), replicas, groups)
+    if not added or kept.whole:
+        return replace(kept, whole=True, partition_ids=())
+    return replace(kept, partition_ids=tuple(dict.fromkeys((*kept.partition_ids, *added))))
 
 
 def without_partitions(load: Load, collection: Collection, released: tuple[PartitionID, ...]) -> Load | None:
@@ -105,6 +117,20 @@ class LoadState:
 
     async def remove_replica(self, record: ReplicaRecord) -> None:
         await self._meta.txn([Delete(_replica_key(record.info))])
+
+    async def groups(self) -> list[ResourceGroup]:
+        """Resource groups that clients made."""
+        return [
+            msgspec.json.decode(stored.value, type=ResourceGroup)
+            for _, stored in await self._meta.list(_GROUPS)
+        ]
+
+    async def put_groups(self, groups: Iterable[ResourceGroup]) -> None:
+        """All of them or none."""
+        await self._meta.txn([Put(f"{_GROUPS}{group.name}", msgspec.json.encode(group)) for group in groups])
+
+    async def remove_group(self, name: str) -> None:
+        await self._meta.txn([Delete(f"{_GROUPS}{name}")])
 
     async def remove(self, collection_id: CollectionID) -> None:
         """The load, with its replicas."""

@@ -20,15 +20,46 @@ class LoadStatus:
     percentages: dict[PartitionID, int]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A replica that can be read, and its resource group.
+
+    ``nodes``: those at work for it; ``outbound``: how many of them belong to each other group.
+    """
+
+    info: QueryChannelInfo
+    group: str
+    nodes: tuple[NodeID, ...]
+    outbound: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroupStatus:
+    """``nodes`` are those that are alive. For the counts see `elanus.core.resource_groups.Census`."""
+
+    name: str
+    capacity: int
+    nodes: tuple[NodeID, ...]
+    loaded: dict[CollectionID, int]
+    outgoing: dict[CollectionID, int]
+    incoming: dict[CollectionID, int]
+
+
 class QueryCoordApi(Protocol):
     @repeatable
     async def load(
-        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], replicas: int
+        self,
+        collection_id: CollectionID,
+        partition_ids: tuple[PartitionID, ...],
+        replicas: int,
+        groups: tuple[str, ...] = (),
     ) -> None:
         """Begin to load partitions (none named: the whole collection). Persisted before it returns.
 
-        Raises `NodesNotEnough` when there are fewer query nodes than replicas, `InsufficientMemory` when they
-        have no room, `InvalidParameter` when the collection is loaded with another number of replicas.
+        ``groups``: resource groups, one for all replicas (none named: the default one) or one for each.
+        Raises `NodesNotEnough` when one has fewer query nodes than replicas, `InsufficientMemory` when they
+        have no room, `ResourceGroupNotFound`, `InvalidParameter` when the collection is loaded with another
+        number of replicas or in other groups.
         """
         ...
 
@@ -57,6 +88,11 @@ class QueryCoordApi(Protocol):
         """The channels of the replicas that can be read. Raises `CollectionNotLoaded`."""
         ...
 
+    @repeatable
+    async def replicas(self, collection_id: CollectionID) -> tuple[ReplicaStatus, ...]:
+        """The replicas that can be read. Raises `CollectionNotLoaded`."""
+        ...
+
     async def load_balance(
         self,
         collection_id: CollectionID,
@@ -68,5 +104,29 @@ class QueryCoordApi(Protocol):
 
         Returns when that is decided; it goes on in the background. Raises `CollectionNotLoaded`,
         `InvalidParameter` naming a node or segment that is not where it was said to be.
+        """
+        ...
+
+    # resource groups; the errors are those of `elanus.core.resource_groups`
+
+    async def create_resource_group(self, name: str) -> None: ...
+    async def drop_resource_group(self, name: str) -> None:
+        """One that is not there counts as dropped."""
+        ...
+
+    @repeatable
+    async def list_resource_groups(self) -> tuple[str, ...]: ...
+    @repeatable
+    async def describe_resource_group(self, name: str) -> ResourceGroupStatus: ...
+    async def transfer_node(self, source: str, target: str, count: int) -> None:
+        """Query nodes go from one group to another; what they hold follows in the background."""
+        ...
+
+    async def transfer_replica(
+        self, collection_id: CollectionID, source: str, target: str, count: int
+    ) -> None:
+        """Replicas go from one group to another: persisted when it returns, served there some time later.
+
+        Raises `CollectionNotLoaded`, `NodesNotEnough`, `InsufficientMemory` beside the others.
         """
         ...

@@ -134,8 +134,10 @@ def test_a_replica_that_lost_its_nodes_gets_one_of_the_largest() -> None:
 
 
 def test_more_replicas_than_nodes_are_refused() -> None:
-    with pytest.raises(NodesNotEnough, match="replica_number 3 needs as many query nodes, 1 are alive"):
-        check_enough(1, 3)
+    with pytest.raises(
+        NodesNotEnough, match="3 replicas need as many query nodes, 1 are alive in resource group g"
+    ):
+        check_enough(1, 3, "g")
 
 
 def test_a_replica_waits_for_a_node_while_the_others_go_on() -> None:

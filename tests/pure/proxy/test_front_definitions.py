@@ -22,11 +22,11 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import IndexID, SegmentID
+from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
-from elanus.proxy.api import CreateCollection, LoadedView, SegmentView
-from elanus.rpc.querycoord import LoadStatus
+from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
+from elanus.rpc.querycoord import LoadStatus, ResourceGroupStatus
 from elanus.rpc.querynode import SegmentServing
 
 TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
@@ -193,16 +193,42 @@ def test_a_load_names_partitions_by_id() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
         bench.front.load("default", "c", ["p1"], 1, False)
-        bench.front.load("default", "c", [], 1, False)
+        bench.front.load("default", "c", [], 1, False, ["rg"])
         bench.front.release("default", "c", ["p1"])
 
     bench = asked(load)
     assert bench.query.calls.asked == [
-        ("load", (CID, (OTHER,), 1)),
-        ("load", (CID, (), 1)),
+        ("load", (CID, (OTHER,), 1, ())),
+        ("load", (CID, (), 1, ("rg",))),
         ("release", (CID, (OTHER,))),
     ]
     refused(lambda b: b.front.load("default", "c", ["nope"], 1, False), PartitionNotFound)
+
+
+def test_resource_groups_are_told_with_collections_by_name() -> None:
+    def describe(bench: Bench) -> None:
+        counts = {CID: 2, CollectionID(999): 1}
+        bench.query.resource_group = ResourceGroupStatus("rg", 3, (NodeID(7),), counts, {CID: 1}, {})
+        view = bench.front.describe_resource_group("rg")
+        assert view == ResourceGroupView("rg", 3, (NodeID(7),), {"c": 2}, {"c": 1}, {})
+        assert list(bench.front.list_resource_groups()) == ["rg"]
+
+    asked(describe)
+
+
+def test_replicas_are_transferred_by_their_collections_id() -> None:
+    def change(bench: Bench) -> None:
+        bench.front.create_resource_group("a")
+        bench.front.transfer_node("a", "b", 2)
+        bench.front.transfer_replica("default", "c", "a", "b", 1)
+        bench.front.drop_resource_group("a")
+
+    assert asked(change).query.calls.asked == [
+        ("create_resource_group", "a"),
+        ("transfer_node", ("a", "b", 2)),
+        ("transfer_replica", (CID, "a", "b", 1)),
+        ("drop_resource_group", "a"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,10 @@ SENT_ONCE = {
     },
     "DataCoordApi": {"compact", "commit_range", "commit_compaction", "start_import"},
     "IndexCoordApi": {"create_index"},
-    "QueryCoordApi": {"load_balance"},
+    "QueryCoordApi": {
+        "load_balance",
+        "create_resource_group", "drop_resource_group", "transfer_node", "transfer_replica",
+    },
     "ImportNodeApi": {"import_files"},
     "IndexNodeApi": {"build_index"},
     "PipelineApi": {"cancel_job"},

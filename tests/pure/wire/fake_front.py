@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from fake_compaction import FakeCompaction
+from fake_imports import FakeImports
+from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -24,12 +26,12 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DatabaseNotFound,
     IndexNotFound,
-    InvalidParameter,
     PartitionNotFound,
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
+from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
@@ -68,12 +70,11 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeCompaction):
+class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
     """Implements `elanus.proxy.api.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1000)
-        self.imports: dict[TaskID, ImportTask] = {}
         self._clock = itertools.count(1)
         self._lock = threading.RLock()
         self.databases: dict[str, DatabaseView] = {}
@@ -85,7 +86,7 @@ class FakeFront(FakeCompaction):
         self.deletes: list[Delete] = []
         self.created: list[CreateCollection] = []
         self.balances: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-        self.loads: list[tuple[tuple[str, ...], int, bool]] = []
+        self.loads: list[tuple[tuple[str, ...], int, bool, tuple[str, ...]]] = []
         self.ill = ""
         self.create_database(DEFAULT_DATABASE, {})
 
@@ -228,14 +229,22 @@ class FakeFront(FakeCompaction):
     # load
 
     def load(
-        self, database: str, collection: str, partitions: Sequence[str], replicas: int, refresh: bool
+        self,
+        database: str,
+        collection: str,
+        partitions: Sequence[str],
+        replicas: int,
+        refresh: bool,
+        resource_groups: Sequence[str] = (),
     ) -> None:
+        for name in resource_groups:
+            self.describe_resource_group(name)
         held = self._held(database, collection)
         if not held.indexes:
             raise IndexNotFound(f"index not found[collection={collection}]")
         for name in partitions:
             self._partition(held, name)
-        self.loads.append((tuple(partitions), replicas, refresh))
+        self.loads.append((tuple(partitions), replicas, refresh, tuple(resource_groups)))
         held.loaded.update(partitions or held.partitions)
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
@@ -268,7 +277,10 @@ class FakeFront(FakeCompaction):
         held = self._held(database, collection)
         self._check_loaded(held)
         leads = dict.fromkeys(held.view.vchannels, NodeID(3))
-        return [ReplicaView(n, (NodeID(3 + n),), leads) for n in range(2)]
+        return [
+            ReplicaView(n, (NodeID(3 + n),), leads, f"group{n}", {DEFAULT_RESOURCE_GROUP: n})
+            for n in range(2)
+        ]
 
     def load_balance(
         self, database: str, collection: str, source: int, targets: Sequence[int], segment_ids: Sequence[int]
@@ -443,15 +455,6 @@ class FakeFront(FakeCompaction):
             1_700_000_000_500,
         )
         return self.imports[task_id]
-
-    def import_task(self, task_id: int) -> ImportTask:
-        if task_id not in self.imports:
-            raise InvalidParameter(f"import {task_id} is not known")
-        return self.imports[TaskID(task_id)]
-
-    def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
-        found = [t for t in self.imports.values() if collection in ("", t.collection)]
-        return found[-limit:] if limit else found
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))

@@ -18,8 +18,10 @@ from wire_messages import (
 
 from elanus import __version__
 from elanus.core.consistency import ConsistencyLevel
+from elanus.core.ids import NodeID
 from elanus.core.schema import DataType
 from elanus.core.timestamps import physical_ms
+from elanus.proxy.api import ResourceGroupView
 from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
 
 BOOKS = schema_bytes(key_message(), vector_message())
@@ -76,8 +78,53 @@ def test_the_teardown_calls_find_nobody_and_the_default_group(call: Call) -> Non
     assert not call("SelectUser").results
     assert list(call("ListResourceGroups").resource_groups) == ["__default_resource_group"]
     group = call("DescribeResourceGroup", resource_group="__default_resource_group").resource_group
-    assert (group.capacity, group.num_available_node, group.nodes[0].node_id) == (1, 1, 3)
+    assert (group.capacity, group.num_available_node) == (1_000_000, 2)
     assert "not found[rg=other]" in call("DescribeResourceGroup", resource_group="other").status.reason
+
+
+def test_resource_groups_are_made_told_and_dropped(call: Call, front: FakeFront) -> None:
+    assert call("CreateResourceGroup", resource_group="rg").code == 0
+    assert call("CreateResourceGroup", resource_group="rg").code == 301
+    assert list(call("ListResourceGroups").resource_groups) == ["__default_resource_group", "rg"]
+    front.resource_groups["rg"] = ResourceGroupView("rg", 3, (NodeID(5),), {"a": 1}, {"a": 2}, {"b": 4})
+    group = call("DescribeResourceGroup", resource_group="rg").resource_group
+    assert (group.name, group.capacity, group.num_available_node) == ("rg", 3, 1)
+    assert (dict(group.num_loaded_replica), dict(group.num_outgoing_node)) == ({"a": 1}, {"a": 2})
+    assert (dict(group.num_incoming_node), [n.node_id for n in group.nodes]) == ({"b": 4}, [5])
+    assert call("DropResourceGroup", resource_group="rg").code == 0
+    assert call("DescribeResourceGroup", resource_group="rg").status.code == 300
+
+
+@pytest.mark.usefixtures("books")
+def test_nodes_and_replicas_are_transferred(call: Call, front: FakeFront) -> None:
+    between = {"source_resource_group": "a", "target_resource_group": "b"}
+    assert call("TransferNode", **between, num_node=2).code == 0
+    assert call("TransferReplica", **between, collection_name="books", num_replica=1).code == 0
+    assert front.transfers == [("a", "b", 2), ("default", "books", "a", "b", 1)]
+    assert call("TransferReplica", **between, collection_name="1", num_replica=1).code == 1100
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("", "resource group name couldn't be empty"),
+        ("1a", "the first character of a resource group name must be an underscore or letter"),
+        ("a-b", "resource group name can only contain numbers, letters and underscores"),
+        ("a" * 256, "the length of a resource group name must be less than 255 characters"),
+    ],
+)
+def test_names_of_resource_groups_are_checked(call: Call, name: str, text: str) -> None:
+    for refused in (
+        call("CreateResourceGroup", resource_group=name),
+        call("TransferNode", source_resource_group=name, target_resource_group="b", num_node=1),
+    ):
+        assert (refused.code, text in refused.reason) == (1100, True)
+
+
+def test_what_a_resource_group_requests_and_limits_is_refused(call: Call) -> None:
+    config = {"requests": {"node_num": 1}}
+    assert "field config" in call("CreateResourceGroup", resource_group="rg", config=config).reason
+    assert "TransferNode" in call("UpdateResourceGroups").reason
 
 
 # databases
@@ -223,7 +270,7 @@ def test_partitions_are_created_shown_loaded_and_dropped(call: Call, front: Fake
     missing = call("ShowPartitions", collection_name="books", partition_names=["zz"]).status
     assert (missing.code, missing.reason) == (200, "partition not found[partition=zz]")
     assert call("LoadPartitions", collection_name="books", partition_names=["1p"]).code == 0
-    assert front.loads[-1] == (("1p",), 1, False)
+    assert front.loads[-1] == (("1p",), 1, False, ())
     stats = call("GetPartitionStatistics", collection_name="books", partition_name="_default").stats
     assert stats[0].value == "2"
     assert call("ReleasePartitions", collection_name="books", partition_names=["1p"]).code == 0
@@ -238,7 +285,7 @@ def test_partitions_are_created_shown_loaded_and_dropped(call: Call, front: Fake
 def test_loading_is_started_followed_and_undone(call: Call, front: FakeFront) -> None:
     asked = {"replica_number": 2, "refresh": True, "resource_groups": ["__default_resource_group"]}
     assert call("LoadCollection", collection_name="books", **asked).code == 0
-    assert front.loads[-1] == ((), 2, True)
+    assert front.loads[-1] == ((), 2, True, ("__default_resource_group",))
     progress = call("GetLoadingProgress", collection_name="books")
     assert (progress.progress, progress.refresh_progress) == (100, 100)
     assert call("GetLoadState", collection_name="books").state == common_pb2.LoadStateLoaded
@@ -258,6 +305,8 @@ def test_the_replicas_of_a_loaded_collection_are_told_with_their_nodes(call: Cal
     shown = call("DescribeCollection", collection_name="books")
     assert (replica.collectionID, list(replica.node_ids)) == (shown.collectionID, [3])
     assert (other.replicaID, list(other.node_ids)) == (replica.replicaID + 1, [4])
+    assert (replica.resource_group_name, other.resource_group_name) == ("group0", "group1")
+    assert dict(other.num_outbound_node) == {"__default_resource_group": 1}
     assert [s.dm_channel_name for s in replica.shard_replicas] == list(shown.virtual_channel_names)
     assert [list(s.node_ids) for s in replica.shard_replicas] == [[3]] * len(replica.shard_replicas)
     partitions = call("ShowPartitions", collection_name="books")
@@ -278,10 +327,7 @@ def test_segments_are_moved_by_hand(call: Call, front: FakeFront) -> None:
 def test_what_cannot_be_loaded_is_refused(call: Call) -> None:
     assert "due to no partition specified" in call("LoadPartitions", collection_name="books").reason
     assert "due to no partition specified" in call("ReleasePartitions", collection_name="books").reason
-    assert (
-        "resource group other"
-        in call("LoadCollection", collection_name="books", resource_groups=["other"]).reason
-    )
+    assert call("LoadCollection", collection_name="books", resource_groups=["other"]).code == 300
 
 
 # indexes

@@ -30,6 +30,7 @@ BUILT = {
     "CreateDatabase",
     "CreateIndex",
     "CreatePartition",
+    "CreateResourceGroup",
     "Delete",
     "DescribeAlias",
     "DescribeCollection",
@@ -41,6 +42,7 @@ BUILT = {
     "DropDatabase",
     "DropIndex",
     "DropPartition",
+    "DropResourceGroup",
     "Flush",
     "FlushAll",
     "GetCollectionStatistics",
@@ -85,6 +87,8 @@ BUILT = {
     "SelectUser",
     "ShowCollections",
     "ShowPartitions",
+    "TransferNode",
+    "TransferReplica",
     "Upsert",
 }
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -6,10 +6,8 @@ from elanus.core.errors import InvalidParameter
 from elanus.proxy.api import Front
 from elanus.proxy.wire.names import check_collection_name
 from elanus.proxy.wire.requests import Context, database_of, rpc
-from elanus.proxy.wire.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
-from elanus.proxy.wire.unsupported import unsupported
 
 _DEFAULT_REPLICAS = 1
 
@@ -29,17 +27,13 @@ class Loading:
         return success()
 
     def _load(self, request: Message, context: Context, partitions: tuple[str, ...]) -> None:
-        for group in request.resource_groups:
-            if group != DEFAULT_RESOURCE_GROUP:
-                raise unsupported(
-                    f"the resource group {group}", f"all query nodes belong to {DEFAULT_RESOURCE_GROUP}"
-                )
         self._front.load(
             database_of(request, context),
             check_collection_name(request.collection_name),
             partitions,
             replicas=request.replica_number or _DEFAULT_REPLICAS,
             refresh=request.refresh,
+            resource_groups=tuple(request.resource_groups),
         )
 
     @rpc("collection_name")
@@ -92,7 +86,8 @@ class Loading:
                 collectionID=view.collection_id,
                 partition_ids=partitions,
                 node_ids=found.node_ids,
-                resource_group_name=DEFAULT_RESOURCE_GROUP,
+                resource_group_name=found.resource_group,
+                num_outbound_node=found.outbound,
             )
             for vchannel, leader in found.leads.items():
                 shard = replica.shard_replicas.add(leaderID=leader, dm_channel_name=vchannel)

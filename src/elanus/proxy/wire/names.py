@@ -62,6 +62,15 @@ def check_database_name(name: str) -> str:
     return name
 
 
+def check_resource_group_name(name: str) -> str:
+    """Raises `InvalidParameter`."""
+    if not name:
+        raise InvalidParameter("resource group name couldn't be empty")
+    if problem := _problem(name, "resource group"):
+        raise InvalidParameter(f"Invalid resource group name {name}. {problem}")
+    return name
+
+
 def check_field_name(name: str) -> str:
     """A word of the filter language is none, either: filters could not name the field.
 

@@ -11,7 +11,6 @@ from elanus.core.errors import NotSupported
 _NO_AUTHENTICATION = "this server has no users, roles or privileges; guard its port instead"
 _FIXED_SCHEMA = "a collection's schema is fixed; create a new collection and copy the rows"
 _NO_SNAPSHOTS = "stop the server and copy its data directory"
-_NO_RESOURCE_GROUPS = "all query nodes belong to the group __default_resource_group"
 _NO_NAMESPACES = "use partitions or databases"
 _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
 _WHOLE_COMPACTION = "leave it out: what is worth compacting is chosen by the server"
@@ -30,6 +29,7 @@ INSTEAD: dict[str, str] = {
     "AlterIndex": "drop the index and create it with the new parameters",
     "TruncateCollection": "drop the collection and create it again",
     "BatchDescribeCollection": "use DescribeCollection for each",
+    "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "HybridSearch": "search each vector field and merge the results",
     "CalcDistance": "compute distances in the client",
     "RunAnalyzer": _NO_FILE_RESOURCES,
@@ -56,8 +56,6 @@ _INSTEAD_BY_WORD: tuple[tuple[str, str], ...] = (
     ("UserTag", _NO_AUTHENTICATION),
     ("UsersWithTag", _NO_AUTHENTICATION),
     ("Snapshot", _NO_SNAPSHOTS),
-    ("ResourceGroup", _NO_RESOURCE_GROUPS),
-    ("Transfer", _NO_RESOURCE_GROUPS),
     ("Namespace", _NO_NAMESPACES),
     ("Import", _NO_IMPORT),
     ("External", _NO_EXTERNAL),

@@ -1,0 +1,181 @@
+"""Query nodes in resource groups: what is loaded in one is served there, through transfers and losses."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from node_world import COLLECTION
+from test_node_fleet import Fleet, scenario
+
+from elanus.core.errors import InvalidParameter, NodesNotEnough, ResourceGroupNotFound
+from elanus.core.ids import NodeID
+from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP as DEFAULT
+from elanus.querycoord.state import LoadState
+
+
+async def begun(fleet: Fleet, *numbers: int, **made: int) -> None:
+    """A fleet with resource groups of so many nodes, and nothing loaded."""
+    await fleet.begin(*numbers)
+    await fleet.coord.release(COLLECTION, ())
+    for name, count in made.items():
+        await fleet.coord.create_resource_group(name)
+        await fleet.coord.transfer_node(DEFAULT, name, count)
+
+
+async def load(fleet: Fleet, *groups: str, replicas: int = 1) -> None:
+    await fleet.coord.load(COLLECTION, (), replicas, groups)
+    await fleet.loaded()
+
+
+async def members(fleet: Fleet, name: str) -> tuple[int, ...]:
+    return (await fleet.coord.describe_resource_group(name)).nodes
+
+
+async def serving(fleet: Fleet, *numbers: int) -> None:
+    """Until exactly these nodes have anything of the collection."""
+
+    async def is_so() -> bool:
+        await fleet.stamp_and_tick()
+        statuses = {n: await node.status() for n, node in fleet.nodes.items()}
+        return {n for n, s in statuses.items() if COLLECTION in s.versions} == set(numbers)
+
+    await fleet.until(is_so)
+
+
+@scenario
+async def test_a_load_stays_on_the_nodes_of_its_group(fleet: Fleet) -> None:
+    for n in range(4):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await begun(fleet, 1, 2, 3, rg=1)
+    assert (await members(fleet, "rg"), await members(fleet, DEFAULT)) == ((3,), (1, 2))
+    await load(fleet, "rg")
+    await fleet.handed_off()
+    assert await fleet.spread() == {1: 0, 2: 0, 3: 4}
+    (replica,) = await fleet.coord.replicas(COLLECTION)
+    assert (replica.group, replica.nodes, replica.outbound) == ("rg", (3,), {})
+    await fleet.finish(20)
+    await fleet.handed_off()
+    await fleet.check()
+    assert await fleet.spread() == {1: 0, 2: 0, 3: 5}
+    await fleet.end()
+
+
+@scenario
+async def test_replicas_are_spread_over_groups(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await begun(fleet, 1, 2, 3, a=1, b=1)
+    await load(fleet, "b", "a", replicas=2)
+    found = await fleet.coord.replicas(COLLECTION)
+    assert [(r.info.replica, r.group, r.nodes) for r in found] == [(0, "b", (2,)), (1, "a", (3,))]
+    with pytest.raises(InvalidParameter, match=r"collection .* loaded for both"):
+        await fleet.coord.transfer_node("a", "b", 1)
+    with pytest.raises(InvalidParameter, match="should use collection's resource group"):
+        await fleet.coord.load(COLLECTION, (), 2, (DEFAULT,))
+    await fleet.coord.load(COLLECTION, (), 2, ())
+    with pytest.raises(InvalidParameter, match="some replicas still loaded"):
+        await fleet.coord.drop_resource_group("a")
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_load_into_a_group_without_enough_nodes_is_refused(fleet: Fleet) -> None:
+    await begun(fleet, 1, 2, rg=1)
+    with pytest.raises(NodesNotEnough, match=r"2 replicas need .* 1 are alive in resource group rg"):
+        await fleet.coord.load(COLLECTION, (), 2, ("rg",))
+    with pytest.raises(ResourceGroupNotFound):
+        await fleet.coord.load(COLLECTION, (), 1, ("nope",))
+    assert await LoadState(fleet.meta).all() == []
+    await fleet.end()
+
+
+@scenario
+async def test_a_transferred_node_takes_part_in_its_new_group_and_leaves_the_old(fleet: Fleet) -> None:
+    for n in range(4):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await begun(fleet, 1, 2, 3, rg=1)
+    await load(fleet)
+    await fleet.handed_off()
+    await fleet.coord.transfer_node(DEFAULT, "rg", 1)
+    await serving(fleet, 1)
+    await fleet.check()
+    assert await fleet.spread() == {1: 4, 2: 0, 3: 0}
+    await fleet.coord.transfer_node("rg", DEFAULT, 2)
+    await fleet.coord.drop_resource_group("rg")
+    assert await fleet.coord.list_resource_groups() == (DEFAULT,)
+
+    async def even() -> bool:
+        await fleet.stamp_and_tick()
+        return max((await fleet.spread()).values()) < 4
+
+    await fleet.until(even)
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_transferred_replica_moves_while_reads_go_on(fleet: Fleet) -> None:
+    segment_id = await fleet.finish(1, 2)
+    await begun(fleet, 1, 2, rg=1)
+    await load(fleet)
+    await fleet.check()
+    await fleet.coord.transfer_replica(COLLECTION, DEFAULT, "rg", 1)
+    await fleet.check()
+    await serving(fleet, 2)
+    (replica,) = await fleet.coord.replicas(COLLECTION)
+    assert (replica.group, replica.info.sealed) == ("rg", {segment_id: 2})
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_replica_whose_group_has_no_node_left_goes_on_where_it_is(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await fleet.begin(1)
+    await fleet.coord.create_resource_group("rg")
+    await fleet.coord.transfer_node(DEFAULT, "rg", 1)
+    (replica,) = await fleet.coord.replicas(COLLECTION)
+    assert (replica.nodes, replica.outbound) == ((1,), {"rg": 1})
+    assert (await fleet.coord.describe_resource_group("rg")).incoming == {COLLECTION: 1}
+    assert (await fleet.coord.describe_resource_group(DEFAULT)).outgoing == {COLLECTION: 1}
+    await fleet.finish(3)
+    await fleet.handed_off()
+    await fleet.check()
+    await fleet.join(2)
+    await serving(fleet, 2)
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_groups_outlive_the_coordinator_and_its_nodes(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await begun(fleet, 1, 2, rg=1)
+    await load(fleet, "rg")
+    await fleet.coord.stop()
+    await fleet.start_coordinator()
+    fleet.proxy._querycoord = fleet.coord
+    assert await members(fleet, "rg") == (2,)
+    await fleet.loaded()
+    await fleet.kill(2)
+    assert await members(fleet, "rg") == ()
+    await fleet.join(3)
+    assert await members(fleet, "rg") == (3,), "a node that joins fills the gap"
+    await serving(fleet, 3)
+    await fleet.check()
+    assert (await LoadState(fleet.meta).groups())[0].nodes == (NodeID(3),)
+    await fleet.end()
+
+
+@scenario
+async def test_a_group_that_lost_a_node_takes_one_of_the_default_group(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    with patch("elanus.querycoord.coord._RECOVER_S", 0.05):
+        await begun(fleet, 1, 2, rg=1)
+        await load(fleet, "rg")
+        await fleet.kill(2)
+        await serving(fleet, 1)
+        await fleet.check()
+        assert (await members(fleet, "rg"), await members(fleet, DEFAULT)) == ((1,), ())
+    await fleet.end()
