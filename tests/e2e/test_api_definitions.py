@@ -249,3 +249,34 @@ def test_the_orm_from_end_to_end(orm: None) -> None:
     books.drop_index()
     utility.drop_collection("books")
     assert utility.list_collections() == []
+
+
+def test_what_is_loaded_in_a_resource_group(client: MilvusClient, orm: None) -> None:
+    default = "__default_resource_group"
+    create(client, load=False)
+    client.insert("books", rows(3))
+    books = Collection("books")
+    books.create_index("v", {"index_type": "FLAT", "metric_type": "L2", "params": {}})
+    utility.create_resource_group("rg")
+    try:
+        with pytest.raises(MilvusException, match="already exist"):
+            utility.create_resource_group("rg")
+        assert sorted(utility.list_resource_groups()) == [default, "rg"]
+        with pytest.raises(MilvusException, match=r"nodes not enough.* in resource group rg"):
+            books.load(_resource_groups=["rg"])
+        utility.transfer_node(default, "rg", 1)
+        books.load(_resource_groups=["rg"])
+        assert count(client) == 3
+        told = utility.describe_resource_group("rg")
+        assert (told.capacity, told.num_available_node, told.num_loaded_replica) == (1, 1, {"books": 1})
+        (replica,) = books.get_replicas().groups
+        assert (replica.resource_group, dict(replica.num_outbound_node)) == ("rg", {})
+        with pytest.raises(MilvusException, match="some replicas still loaded"):
+            utility.drop_resource_group("rg")
+        books.release()
+    finally:
+        if utility.describe_resource_group("rg").num_available_node:
+            utility.transfer_node("rg", default, 1)
+        books.release()
+        utility.drop_resource_group("rg")
+    assert utility.list_resource_groups() == [default]

@@ -94,7 +94,7 @@ def test_segments_are_flushed_indexed_and_spread_over_the_nodes(
     one.flush("rows")
     until(lambda: _sealed(one) == ROWS, DEADLINE_S, "sealed segments serve", poll_s=0.2)
     assert count(two) == ROWS
-    assert len({node for segment in _segments(one) for node in segment.nodeIds}) == 2
+    assert len(_nodes(one)) == 2
     two.delete("rows", ids=[0, 1, 2])
     assert count(one) == ROWS - 3
     found = one.search("rows", data=vectors[:3].tolist(), limit=1, consistency_level="Strong")
@@ -133,6 +133,25 @@ def test_replicas_answer_as_one(clients: list[MilvusClient]) -> None:
     one.load_collection("rows")
 
 
+def test_a_resource_group_serves_what_is_loaded_in_it(clients: list[MilvusClient]) -> None:
+    one, two = clients
+    admin, default = one._get_connection(), "__default_resource_group"
+    there = count(one)
+    one.release_collection("rows")
+    admin.create_resource_group("rg")
+    admin.transfer_node(default, "rg", 1)
+    (node,) = admin.describe_resource_group("rg").nodes
+    one.load_collection("rows", resource_groups=["rg"])
+    assert [count(client) for client in (one, two)] == [there] * 2
+    assert _nodes(one) == {node.node_id}
+    two._get_connection().transfer_replica("rg", default, "rows", 1)
+    others = lambda: _nodes(one) and node.node_id not in _nodes(one)  # noqa: E731 - what is waited for
+    until(others, DEADLINE_S, "the other node serves", poll_s=0.2)
+    assert [count(client) for client in (one, two)] == [there] * 2
+    admin.transfer_node("rg", default, 1)
+    admin.drop_resource_group("rg")
+
+
 def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
     for name in cluster.processes:
         roles = {r["role"].split()[0] for r in cluster.status(name)["roles"]}
@@ -154,6 +173,11 @@ def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
 
 def _segments(client: MilvusClient) -> list[object]:
     return list(client._get_connection().get_query_segment_info("rows"))
+
+
+def _nodes(client: MilvusClient) -> set[int]:
+    """Those that serve its segments."""
+    return {node for segment in _segments(client) for node in segment.nodeIds}
 
 
 def _sealed(client: MilvusClient) -> int:
