@@ -60,6 +60,14 @@ histories: $(VENV)/.dev  ## Check what clients see under kills for linearizabili
 	HISTORY_DISASTERS=$(or $(HISTORY_DISASTERS),50) HISTORY_SEEDS=$(or $(HISTORY_SEEDS),1,2,3) \
 		$(BIN)/python -m pytest tests/e2e/test_histories.py $(ARGS)
 
+.PHONY: failover
+failover: $(VENV)/.dev  ## Kill, pause and restart each part of a cluster under load, and write docs/failover.md
+	$(BIN)/python tests/e2e/failover_report.py
+
+.PHONY: soak
+soak: $(VENV)/.dev  ## The same at random for MINUTES=30, by SEED=1, checking all rows; writes docs/soak.md
+	$(BIN)/python tests/e2e/soak.py --minutes $(or $(MINUTES),30) --seed $(or $(SEED),1)
+
 .PHONY: faults
 faults: $(VENV)/.dev  ## Strike every job at every step and write the fault matrix to docs/reliability.md
 	$(BIN)/python tests/pure/faults/report.py

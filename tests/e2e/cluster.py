@@ -41,6 +41,7 @@ class Cluster:
         more: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         self.directory = directory
+        self.prefix = prefix
         directory.mkdir(parents=True)
         self._config = directory / "cluster.yaml"
         sections = {**QUICK, **{n: {**QUICK.get(n, {}), **section} for n, section in (more or {}).items()}}

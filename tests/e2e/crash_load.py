@@ -105,7 +105,12 @@ def _side(key: int, found: Version, before: Version, wanted: Version) -> str:
 
 
 class Writer:
-    """One thread's load on one collection. ``acknowledged`` counts its requests that were."""
+    """One thread's load on one collection. ``acknowledged`` counts its requests that were.
+
+    ``options``: how every request is sent.
+    """
+
+    options: Mapping[str, object] = {"timeout": PATIENCE_S, "retry_times": 0}
 
     def __init__(self, number: int, seed: int, collection: str, shards: int) -> None:
         self.number = number
@@ -144,9 +149,7 @@ class Writer:
         if not wanted:
             return True
         rows = [row_of(key, self._version) for key in wanted]
-        return self._request(
-            what, wanted, lambda: request(self.collection, rows, timeout=PATIENCE_S, retry_times=0)
-        )
+        return self._request(what, wanted, lambda: request(self.collection, rows, **self.options))
 
     def _delete_keys(self, client: MilvusClient) -> bool:
         keys = self._some_keys()
@@ -155,7 +158,7 @@ class Writer:
         return self._request(
             "delete by key",
             dict.fromkeys(keys),
-            lambda: client.delete(self.collection, ids=keys, timeout=PATIENCE_S, retry_times=0),
+            lambda: client.delete(self.collection, ids=keys, **self.options),
         )
 
     def _delete_range(self, client: MilvusClient) -> bool:
@@ -168,7 +171,7 @@ class Writer:
         return self._request(
             "delete by expression",
             dict.fromkeys(keys),
-            lambda: client.delete(self.collection, filter=expression, timeout=PATIENCE_S, retry_times=0),
+            lambda: client.delete(self.collection, filter=expression, **self.options),
         )
 
     def _request(self, what: str, wanted: dict[int, Version], send: Callable[[], object]) -> bool:
