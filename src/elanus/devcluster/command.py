@@ -54,7 +54,6 @@ class Size:
 
     proxies: int = 1
     query_nodes: int = 2
-    data_nodes: int = 1
     port: int = 19_530
 
 
