@@ -1,9 +1,9 @@
 """A long test: random sequences of kills, pauses and restarts under load, and a check after each.
 
-``python tests/e2e/soak.py --minutes 30 --seed 1`` runs it and writes ``docs/soak.md``. Each *phase* takes one
+``python tests/e2e/soak.py --minutes 30 --seed 1`` runs it and writes ``docs/soak.md``. Each *turn* takes one
 to three strikes (`strikes`) by seed, some at the same time, mends them, and waits until every proxy serves
 reads and writes again; then the load is stopped and all rows are compared with what was acknowledged. A
-phase that goes wrong is reported, its cluster is kept for a look, and the next one begins with a new cluster.
+turn that goes wrong is reported, its cluster is kept for a look, and the next one begins with a new cluster.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ INTRODUCTION = """# Soak
 Written by `make soak`: a cluster of two proxies, three query nodes, a data node, four coordinators and a
 standby for each of them, on etcd, NATS JetStream and Spark, under a load that writes, deletes, reads and
 flushes through both proxies. One to three of its processes and services at a time are killed, paused past
-their lease, or restarted. After each such phase every proxy has to serve again, and all rows are compared
+their lease, or restarted. After each such turn every proxy has to serve again, and all rows are compared
 with what was acknowledged: none lost, none doubled, nothing deleted back, `count(*)` exact. At every moment
-of a phase, a strong read of rows that nobody touches has to be complete.
+of a turn, a strong read of rows that nobody touches has to be complete.
 """
 
 
@@ -45,7 +45,7 @@ of a phase, a strong read of rows that nobody touches has to be complete.
 class Report:
     seed: int
     took_s: float = 0.0
-    phases: int = 0
+    turns: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     succeeded: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -58,19 +58,19 @@ def soak(minutes: float, seed: int, directory: Path) -> Report:
     report, chance = Report(seed), random.Random(seed)
     began_s = time.monotonic()
     stage: Stage | None = None
-    for phase in itertools.count(1):
+    for turn in itertools.count(1):
         report.took_s = time.monotonic() - began_s
         if report.took_s > 60 * minutes:
             break
-        report.phases = phase
+        report.turns = turn
         struck: list[str] = []
         try:
             if stage is None:
-                stage = Stage(directory / f"from-{phase}").start(seed + phase)
-            _phase(stage, chance, report, struck)
-            _say(f"phase {phase}: {', '.join(struck)}: well, after {report.recovered_s[-1]:.1f} s")
+                stage = Stage(directory / f"from-{turn}").start(seed + turn)
+            _turn(stage, chance, report, struck)
+            _say(f"turn {turn}: {', '.join(struck)}: well, after {report.recovered_s[-1]:.1f} s")
         except Exception as error:  # noqa: BLE001 - whatever went wrong is what the report is for
-            text = f"phase {phase} ({', '.join(struck)}): {type(error).__name__}: {_first(str(error))}"
+            text = f"turn {turn} ({', '.join(struck)}): {type(error).__name__}: {_first(str(error))}"
             _say(f"{text}\n{traceback.format_exc()}")
             report.failures.append(text)
             if stage is not None:
@@ -81,7 +81,7 @@ def soak(minutes: float, seed: int, directory: Path) -> Report:
     return report
 
 
-def _phase(stage: Stage, chance: random.Random, report: Report, struck: list[str]) -> None:
+def _turn(stage: Stage, chance: random.Random, report: Report, struck: list[str]) -> None:
     load = stage.load
     since_s = load.mark()
     load.begin()
@@ -127,11 +127,11 @@ def _strikes(
 def page(report: Report) -> str:
     lines = [
         INTRODUCTION,
-        f"- Seed {report.seed}, {report.took_s / 60:.0f} minutes, {report.phases} phases, "
+        f"- Seed {report.seed}, {report.took_s / 60:.0f} minutes, {report.turns} turns, "
         f"{sum(report.struck.values())} strikes.",
         f"- Requests that succeeded: {report.succeeded[WRITE]} writes, {report.succeeded[READ]} reads; "
         f"that failed and were repeated: {report.failed[WRITE]} writes, {report.failed[READ]} reads.",
-        f"- Rows at the end of a phase: up to {report.rows}.",
+        f"- Rows at the end of a turn: up to {report.rows}.",
     ]
     if report.recovered_s:
         recovered = sorted(report.recovered_s)
@@ -139,7 +139,7 @@ def page(report: Report) -> str:
             f"- From the last mend to {SETTLED_REQUESTS} reads and writes at every proxy: median "
             f"{recovered[len(recovered) // 2]:.1f} s, at most {recovered[-1]:.1f} s."
         )
-    lines.append(f"- Phases that went wrong: {len(report.failures)}.")
+    lines.append(f"- Turns that went wrong: {len(report.failures)}.")
     lines += [f"  - {' '.join(text.split())}" for text in report.failures]
     lines += ["", "| strike | times |", "|---|---|"]
     lines += [f"| {name} | {times} |" for name, times in sorted(report.struck.items())]
