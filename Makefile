@@ -47,6 +47,11 @@ pipeline: $(VENV)/.demo  ## Measure the pipeline's jobs, and write docs/pipeline
 	$(BIN)/python -m benchmarks pipeline
 	$(BIN)/python -m benchmarks render-pipeline > docs/pipeline-benchmarks.md
 
+.PHONY: scaling
+scaling: $(VENV)/.dev  ## Measure clusters of several query nodes, and write docs/scaling.md
+	$(BIN)/python -m benchmarks scaling
+	$(BIN)/python -m benchmarks render-scaling > docs/scaling.md
+
 .PHONY: day
 day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write docs/pipeline-day.md
 	$(BIN)/python -m benchmarks day

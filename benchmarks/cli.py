@@ -24,6 +24,7 @@ from benchmarks.settings import (
     SHOWN_GROWTH,
     SHOWN_PIPELINE,
     SHOWN_RESULTS,
+    SHOWN_SCALING,
     Settings,
     quick,
 )
@@ -143,6 +144,31 @@ def day(
     if not found.is_clean:
         typer.echo(f"the disk holds {found.surplus:.0%} more than what lives", err=True)
         raise typer.Exit(1)
+
+
+@app.command()
+def scaling(
+    out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_SCALING,
+    turns: Annotated[int, typer.Option(help="searches of each kind", min=1)] = 300,
+    collections: Annotated[int, typer.Option(help="collections of the cluster at rest", min=1)] = 200,
+) -> None:
+    """Measure clusters of one, two and four query nodes: a quarter of an hour."""
+    from benchmarks.scaling import measure
+
+    out.write_bytes(msgspec.json.encode(measure.measure(turns, collections, typer.echo)))
+    typer.echo(f"wrote {out}; render it with: python -m benchmarks render-scaling {out}")
+
+
+@app.command()
+def render_scaling(
+    results: Annotated[Path, typer.Argument(help="file that `scaling` wrote")] = SHOWN_SCALING,
+) -> None:
+    """Print the scaling page as Markdown."""
+    from benchmarks.report import scaling_page
+    from benchmarks.scaling.figures import Scaling
+
+    found = msgspec.json.decode(results.read_bytes(), type=Scaling)
+    typer.echo(scaling_page.render_scaling(found), nl=False)
 
 
 @app.command(name="kernels")

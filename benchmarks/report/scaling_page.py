@@ -1,0 +1,97 @@
+"""The scaling page: reads over several nodes beside a standalone server, balance, and a cluster at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks.scaling.figures import Balance, Idle, Reads, Scaling
+
+OVERHEAD_MAX_MS = 3.0
+UNEVEN_MAX = 0.1
+
+HEAD = """\
+# Scaling out
+
+*Made from `scaling.json` beside it by `python -m benchmarks render-scaling > docs/scaling.md`;
+`make scaling` measures anew.*
+
+One machine, so more nodes bring no more processors: what is shown is that each holds its share, and what the
+way over the network costs.
+
+## Reads over 1, 2 and 4 query nodes
+"""
+
+METHOD = """\
+Elanus {version} on {machine}. A collection of {rows:,} rows of dimension {dim} in two shards, in sealed
+segments of some 1,400 rows that are searched exactly, on a standalone server and on a cluster (coordinators,
+proxy, data node and each query node a process of its own; etcd, NATS, objects in a directory), both running
+at once. Single searches for 10 neighbours take turns between the two; medians. *Overhead* is the difference:
+timestamps and ticks by call, the query channel there and back, the merge in the proxy.
+"""
+_READS_HEAD = (
+    "query nodes",
+    "rows on each",
+    "Bounded: cluster, standalone",
+    "overhead",
+    "Strong: cluster, standalone",
+    "overhead",
+)
+
+
+def render_scaling(found: Scaling) -> str:
+    return "\n".join(
+        [HEAD, *_reads(found.reads), "", _method(found), *_balance(found.balance), *_idle(found.idle)]
+    )
+
+
+def _reads(reads: Sequence[Reads]) -> Iterator[str]:
+    yield f"| {' | '.join(_READS_HEAD)} |"
+    yield "|---:|---|---:|---:|---:|---:|"
+    for r in reads:
+        over, strong_over = r.bounded_ms - r.bounded_alone_ms, r.strong_ms - r.strong_alone_ms
+        rows = ", ".join(f"{n:,}" for n in r.rows_per_node)
+        verdict = "met" if over <= OVERHEAD_MAX_MS else "not met"
+        yield (
+            f"| {r.query_nodes} | {rows} | {r.bounded_ms:.1f} ms, {r.bounded_alone_ms:.1f} ms | "
+            f"**{over:.1f} ms** (target {OVERHEAD_MAX_MS:g}: {verdict}) | "
+            f"{r.strong_ms:.1f} ms, {r.strong_alone_ms:.1f} ms | {strong_over:.1f} ms |"
+        )
+
+
+def _method(found: Scaling) -> str:
+    return METHOD.format(
+        version=found.version, machine=found.machine, rows=found.reads[0].rows, dim=found.dim
+    )
+
+
+def _balance(balance: Balance) -> Iterator[str]:
+    yield "## Balance\n"
+    for what, counts in (
+        ("loaded on four nodes", balance.loaded),
+        (f"loaded on three, {balance.joined_s:g} s after a fourth joined", balance.joined),
+    ):
+        even = sum(counts) / len(counts)
+        uneven = max(abs(count - even) for count in counts) / even
+        verdict = "met" if uneven <= UNEVEN_MAX else "not met"
+        shown = ", ".join(map(str, counts))
+        yield (
+            f"- {balance.segments} segments, {what}: {shown}; at most **{uneven:.0%}** from even "
+            f"(target {UNEVEN_MAX:.0%}: {verdict})"
+        )
+    yield ""
+
+
+def _idle(idle: Sequence[Idle]) -> Iterator[str]:
+    yield "## A cluster at rest\n"
+    names = list(idle[0].cpu)
+    yield f"| collections × shards | tick interval | ticks/s | etcd writes/s | {' | '.join(names)} |"
+    yield f"|---:|---:|---:|---:|{'---:|' * len(names)}"
+    for i in idle:
+        shares = " | ".join(f"{i.cpu[name]:.1%}" for name in names)
+        yield (
+            f"| {i.collections} × {i.shards} | {i.tick_interval_ms} ms | {i.ticks_per_s:.0f} | "
+            f"{i.etcd_writes_per_s:.1f} | {shares} |"
+        )
+    yield ""
+    yield "All collections loaded and empty; shares of one processor. Writes to etcd are leases and the"
+    yield "oracle's bound: they do not grow with the rate of ticks.\n"
