@@ -164,7 +164,7 @@ def test_load_and_release_with_progress_and_state(client: MilvusClient) -> None:
     params.add_index("v", index_type="FLAT", metric_type="L2")
     client.create_index("books", params)
     client.flush("books")
-    with pytest.raises(MilvusException, match="replica_number 2 needs as many query nodes, 1 are alive"):
+    with pytest.raises(MilvusException, match="2 replicas need as many query nodes, 1 are alive"):
         client.load_collection("books", replica_number=2)
     assert client.get_load_state("books")["state"] == LoadState.NotLoad
     client.load_collection("books")
