@@ -214,13 +214,19 @@ class System:
             clock.step_ms(milliseconds)
 
     async def restart(self, name: str) -> None:
-        """Stop a role in an orderly way, as `elanus restart-role` does; its supervisor starts the next."""
+        """Stop a role in an orderly way, as `elanus restart-role` does; its supervisor starts the next.
+
+        One that stands still does not hear of it.
+        """
+        life = self._lives[name]
+        if life.is_over or life.is_stopped:
+            return
         role = self._running.pop(name, None)
-        if role is None or self._lives[name].is_over:
+        if role is None:
             return
         self.handles[name].down()
         await role.stop()
-        self._lives[name].retire()
+        life.retire()
 
     def crash_all(self) -> None:
         for name in ROLES:
