@@ -179,6 +179,8 @@ def test_a_proxy_that_is_cut_off_acknowledges_nothing_and_holds_up_nobody(
     other = machines.cluster.client("proxy2")
     assert counts_again(other) == after
     writer.wait(10)
+    writer.stdin.close()
+    writer.stdout.close()
 
 
 def test_slow_and_lossy_cables_change_no_answer(machines: Machines, client: MilvusClient) -> None:
