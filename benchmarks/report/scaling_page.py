@@ -93,7 +93,7 @@ def _idle(idle: Sequence[Idle]) -> Iterator[str]:
             f"{i.etcd_writes_per_s:.1f} | {shares} |"
         )
     yield ""
-    yield "All collections loaded and empty; shares of one processor. Writes to etcd are the oracle's"
-    yield "bound, and the checkpoint of each idle vchannel every 30 s: they do not grow with the rate of ticks."
-    yield "Each of those checkpoints still has querycoord look at every collection: that is most of what the"
-    yield "coordinators do here, and grows faster than the number of collections.\n"
+    yield "All collections loaded and empty; shares of one processor. Writes to etcd are the oracle's bound, and"
+    yield "the checkpoint of each idle vchannel every 30 s: they do not grow with the rate of ticks. Each of those"
+    yield "checkpoints has querycoord look at every collection, so the coordinators' share grows faster than the"
+    yield "number of collections.\n"
