@@ -28,6 +28,12 @@ proxy, data node and each query node a process of its own; etcd, NATS, objects i
 at once. Single searches for 10 neighbours take turns between the two; medians. *Overhead* is the difference:
 timestamps and ticks by call, the query channel there and back, the merge in the proxy.
 """
+AT_REST = """\
+All collections loaded and empty; shares of one processor. Writes to etcd are the oracle's bound, and the
+checkpoint of each idle vchannel every 30 s: they do not grow with the rate of ticks. Each of those
+checkpoints has querycoord look at every collection, so the coordinators' share grows faster than the number
+of collections.
+"""
 _READS_HEAD = (
     "query nodes",
     "rows on each",
@@ -93,7 +99,4 @@ def _idle(idle: Sequence[Idle]) -> Iterator[str]:
             f"{i.etcd_writes_per_s:.1f} | {shares} |"
         )
     yield ""
-    yield "All collections loaded and empty; shares of one processor. Writes to etcd are the oracle's bound, and"
-    yield "the checkpoint of each idle vchannel every 30 s: they do not grow with the rate of ticks. Each of those"
-    yield "checkpoints has querycoord look at every collection, so the coordinators' share grows faster than the"
-    yield "number of collections.\n"
+    yield AT_REST
