@@ -111,7 +111,6 @@ class ClusterProcess:
     ) -> None:
         self._settings = settings
         self._services = services
-        self._workspace = workspace
         self.log = services.log
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
