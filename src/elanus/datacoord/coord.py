@@ -367,7 +367,9 @@ class DataCoord(CompactionCalls):
                 await self._commits.commit(commit)
         finally:
             self._attempts.close(commit.attempt)
-            self._changes.happened()  # a caller that was cancelled has committed all the same
+            if commit.segments or commit.flushed or commit.delta is not None:
+                # Not for a checkpoint alone, as idle vchannels have: nothing to index or serve came of it.
+                self._changes.happened()  # a caller that was cancelled has committed all the same
             if commit.flushed or commit.delta is not None:
                 self._compactor.flushed()
 

@@ -72,10 +72,12 @@ async def test_ranges_add_up(tmp_path: Path) -> None:
     await bench.coord.stop()
 
 
-async def test_an_empty_range_moves_the_checkpoint_alone(tmp_path: Path) -> None:
+async def test_an_empty_range_moves_the_checkpoint_alone_and_wakes_nobody(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.watched()
+    changes = await bench.coord.wait_change(0, 0)
     made = await bench.commit()
+    assert await bench.coord.wait_change(changes, 0) == changes, "every loader would look for nothing"
     assert await bench.recovery() == made
     assert await bench.commit(checkpoint=made) == made, "it may stand still"
     await bench.coord.stop()
