@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from cluster import Cluster
 from harness import until
-from pymilvus import MilvusClient
+from pymilvus import MilvusClient, MilvusException
 
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.jvm]
 DIM = 8
 ROWS = 3000
 DEADLINE_S = 90.0
+OUTAGE_S = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,27 @@ def test_a_resource_group_serves_what_is_loaded_in_it(clients: list[MilvusClient
     assert [count(client) for client in (one, two)] == [there] * 2
     admin.transfer_node("rg", default, 1)
     admin.drop_resource_group("rg")
+
+
+def test_an_outage_of_the_object_store_stops_neither_writes_nor_reads(
+    clients: list[MilvusClient], vectors: np.ndarray, s3_server: Swift
+) -> None:
+    """A flush that meets it ends when the store is back, and nothing is lost or doubled."""
+    one, two = clients
+    before = count(one)
+    s3_server.pause()
+    try:
+        one.insert("rows", rows(vectors[:100], first=10 * ROWS))
+        with pytest.raises(MilvusException):
+            one.flush("rows", timeout=OUTAGE_S)
+        assert count(two) == before + 100
+        two.delete("rows", ids=[10 * ROWS])
+        assert count(one) == before + 99
+    finally:
+        s3_server.resume()
+    one.flush("rows", timeout=DEADLINE_S)
+    until(lambda: _sealed(one) >= before + 99, DEADLINE_S, "what was flushed is served", poll_s=0.2)
+    assert [count(client) for client in clients] == [before + 99] * 2
 
 
 def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
