@@ -60,7 +60,7 @@ def serve(
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
     settings = _settings(config, named, assignments)
-    from elanus.server.lean import keep_pandas_out
+    from elanus.storage.lean import keep_pandas_out
 
     keep_pandas_out()
     from elanus.server.standalone import serve as serve_standalone
@@ -96,7 +96,7 @@ def run(
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
     settings = _settings(config, named, assignments)
-    from elanus.server.lean import keep_pandas_out
+    from elanus.storage.lean import keep_pandas_out
 
     keep_pandas_out()
     from elanus.server.cluster.run import run as run_roles
@@ -346,7 +346,7 @@ def pipeline(
     address: Annotated[str, typer.Option(help="Where this process is to answer.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
-    from elanus.server.lean import keep_pandas_out
+    from elanus.storage.lean import keep_pandas_out
 
     keep_pandas_out()
     from elanus.server.pipeline_process import run

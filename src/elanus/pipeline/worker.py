@@ -34,9 +34,7 @@ _LIBRARIES = (
     "elanus.pipeline.import_job",
     "elanus.pipeline.sweep",
     "elanus.pipeline.compact",
-    "pandas",
 )
-"""pandas: pyarrow imports it when it first converts an array, in case that is one of pandas."""
 
 
 @dataclass(frozen=True, slots=True)

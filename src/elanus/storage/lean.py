@@ -1,4 +1,4 @@
-"""Keeping pandas out of the servers.
+"""Keeping pandas out of the servers and of Spark's workers.
 
 pyarrow imports pandas, where it is installed, when it first converts a value: to see whether the value is
 one of pandas'. That costs nearly a second of start-up and some 50 MB, and no value ever is. pandas is
