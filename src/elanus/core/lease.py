@@ -13,6 +13,9 @@ still together: a laptop that sleeps, a disk that hangs, a long pause of the int
 nobody has had a chance to renew anything, and an absence that nobody could have prevented proves nothing.
 So the table counts only time in which it was looked at regularly: however long a gap is, it counts as
 `GAP_MAX_S`.
+
+Where a thread renews a lease for a node whose event loop may be kept busy, a renewal says no more than that
+the process is there. So the thread asks for a sign of life of the loop too (`Pulse`), and stops without one.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ DRIFT = 0.02
 """The part of a lease's time that its holder gives away, for clocks of different speed."""
 RENEWALS_PER_TERM = 3
 """How often a lease is renewed in the time it lasts: two renewals may fail before it is in danger."""
+SILENCE_TERMS = 4
+"""For how many terms a lease is renewed for a loop that gives no sign of life."""
 GAP_MAX_S = 0.5
 """The most that passes for a lease table between two looks at it."""
 
@@ -51,13 +56,13 @@ class HeldLease:
 
     def __init__(self, ttl_s: float, sent_s: float) -> None:
         """``sent_s``: when the request that was granted had been sent."""
-        self._ttl_s = ttl_s
+        self.ttl_s = ttl_s
         self._until_s = 0.0
         self.renewed(sent_s)
 
     def renewed(self, sent_s: float) -> None:
         """A renewal that was sent then has succeeded."""
-        self._until_s = max(self._until_s, sent_s + self._ttl_s * (1 - DRIFT))
+        self._until_s = max(self._until_s, sent_s + self.ttl_s * (1 - DRIFT))
 
     def is_valid(self, now_s: float) -> bool:
         """Whether the store cannot have ended it by now."""
@@ -65,7 +70,22 @@ class HeldLease:
 
     @property
     def renew_every_s(self) -> float:
-        return self._ttl_s / RENEWALS_PER_TERM
+        return self.ttl_s / RENEWALS_PER_TERM
+
+
+class Pulse:
+    """The signs of life of an event loop whose lease a thread renews. Beaten by one, read by the other."""
+
+    def __init__(self, ttl_s: float, now_s: float) -> None:
+        self._silence_max_s = ttl_s * SILENCE_TERMS
+        self._beat_s = now_s
+
+    def beat(self, now_s: float) -> None:
+        self._beat_s = now_s
+
+    def is_beating(self, now_s: float) -> bool:
+        """Whether the loop may be merely slow; if not, its node is to be taken for dead."""
+        return now_s - self._beat_s <= self._silence_max_s
 
 
 @dataclass(slots=True)

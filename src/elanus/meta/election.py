@@ -15,6 +15,7 @@ from contextlib import aclosing
 import structlog
 
 from elanus.core.errors import LeaseLost, Unavailable
+from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import (
     Change,
     Compare,
@@ -35,14 +36,23 @@ _log = structlog.get_logger("election")
 
 
 async def elect(
-    meta: MetaStore, role: str, address: str, *, ttl_s: int, monotonic_s: Callable[[], float]
+    meta: MetaStore,
+    role: str,
+    address: str,
+    *,
+    ttl_s: int,
+    monotonic_s: Callable[[], float],
+    keeper: LeaseKeeper | None = None,
 ) -> Session:
-    """Stand by until the role's place is free, and take it. Does not give up while the store is away."""
+    """Stand by until the role's place is free, and take it. Does not give up while the store is away.
+
+    ``keeper``: as for `Session.register`.
+    """
     while True:
         try:
             await _until_free(meta, exclusive_key(role))
             return await Session.register(
-                meta, role, address, ttl_s=ttl_s, monotonic_s=monotonic_s, exclusive=True
+                meta, role, address, ttl_s=ttl_s, monotonic_s=monotonic_s, exclusive=True, keeper=keeper
             )
         except CompareFailed:
             continue  # somebody else was faster

@@ -10,6 +10,9 @@ good on anything, it asks `Session.confirm`. That costs nothing while the last r
 not, a renewal is waited for; it either shows that the lease never ended, or that it did, and then the
 session is *lost*. A lost session never comes back: the node fences itself, and joins again under a new id.
 The process need not end for that.
+
+The lease of a node whose loop may be kept busy is renewed by a thread (`elanus.meta.keeper`). The session
+then shows that thread that the loop is alive, and renews by itself only what the thread has let run out.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ import structlog
 
 from elanus.core.errors import LeaseLost, Unavailable
 from elanus.core.ids import NodeID
-from elanus.core.lease import HeldLease
+from elanus.core.lease import HeldLease, Pulse
+from elanus.meta.keeper import RETRY_S, LeaseKeeper
 from elanus.meta.port import (
     Compare,
     CompareFailed,
@@ -37,7 +41,6 @@ from elanus.meta.port import (
 
 PREFIX = "session/"
 _ID_KEY = PREFIX + "id"
-_RETRY_S = 0.1
 _CONFIRM_ATTEMPTS = 3
 """How often a holder looks whether a renewal has shown its session valid: one that is under way may have
 been sent too long ago to show it."""
@@ -77,6 +80,7 @@ class Session:
         lease: LeaseID,
         held: HeldLease,
         monotonic_s: Callable[[], float],
+        keeper: LeaseKeeper | None,
     ) -> None:
         self.info = info
         self.fence = fence
@@ -88,6 +92,8 @@ class Session:
         self._held = held
         self._monotonic_s = monotonic_s
         self._renewal: asyncio.Task[None] | None = None
+        self._pulse = Pulse(held.ttl_s, monotonic_s())
+        self._kept = keeper.keep(lease, held, self._pulse) if keeper is not None else None
         self._keeping = asyncio.create_task(self._keep(), name=f"session of {info.role}")
 
     @classmethod
@@ -100,9 +106,11 @@ class Session:
         ttl_s: int,
         monotonic_s: Callable[[], float],
         exclusive: bool = False,
+        keeper: LeaseKeeper | None = None,
     ) -> Session:
         """Take an id and a place under the role's prefix, or the role's only one.
 
+        ``keeper``: renews the lease from a thread.
         Raises `CompareFailed` when that is taken, and `Unavailable`.
         """
         info = SessionInfo(await _next_id(meta), role, address)
@@ -116,7 +124,7 @@ class Session:
             with contextlib.suppress(Unavailable):
                 await meta.revoke_lease(lease)
             raise
-        return cls(meta, info, Compare(key, revision), lease, held, monotonic_s)
+        return cls(meta, info, Compare(key, revision), lease, held, monotonic_s, keeper)
 
     @property
     def node_id(self) -> NodeID:
@@ -147,6 +155,8 @@ class Session:
 
     async def close(self) -> None:
         """End it in an orderly way: others learn of it at once. Closing a lost one only stops its work."""
+        if self._kept is not None:
+            self._kept.cancel()
         work = [self._keeping, *([self._renewal] if self._renewal is not None else [])]
         for task in work:
             task.cancel()
@@ -164,12 +174,16 @@ class Session:
         pause_s = self._held.renew_every_s
         while not self.lost.is_set():
             await asyncio.sleep(pause_s)
+            self._pulse.beat(self._monotonic_s())
+            if self._kept is not None and self.is_valid():
+                pause_s = self._held.renew_every_s
+                continue
             try:
                 await asyncio.shield(self._renew())
                 pause_s = self._held.renew_every_s
             except Unavailable as error:
                 _log.warning("session not renewed", role=self.info.role, error=error.message)
-                pause_s = _RETRY_S
+                pause_s = RETRY_S
             except StoreClosed:
                 return
 

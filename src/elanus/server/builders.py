@@ -37,6 +37,7 @@ from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
 from elanus.log.port import Log
 from elanus.meta.election import FencedMeta, elect
+from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
 from elanus.proxy.measures import Measures
@@ -68,6 +69,9 @@ _MB = 1024 * 1024
 _SYNC_BYTES = 256 * _MB
 _TRIM_INTERVAL_S = 10.0
 _GC_SETTLE_S = 5.0
+_SLOW_TO_MOVE = frozenset({"querynode", "datanode"})
+"""Roles whose nodes carry a share that others would have to load or make again. The leases of the others are
+renewed by their loops: nobody waits for a proxy or a coordinator longer than its lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Ground:
 
     ``dial`` connects to the address of a data or index node. ``query_nodes`` makes what a query coordinator
     with that session commands. ``job_ended`` hears of the end of every Spark
-    job, for the metrics.
+    job, for the metrics. ``leases`` renews those of nodes whose share is slow to move.
     """
 
     settings: Settings
@@ -92,6 +96,7 @@ class Ground:
     query_nodes: Callable[[NodeID], Fleet]
     job_ended: Callable[[JobEntry], None]
     dial: Callable[[str], RpcChannel]
+    leases: LeaseKeeper | None = None
 
 
 class Builders:
@@ -119,6 +124,7 @@ class Builders:
             address,
             ttl_s=ground.settings.session.ttl_s,
             monotonic_s=ground.clock.elapsed_s,
+            keeper=self._keeper(role),
         )
 
     async def elect(self, role: str, address: str) -> Session:
@@ -130,7 +136,11 @@ class Builders:
             address,
             ttl_s=ground.settings.session.ttl_s,
             monotonic_s=ground.clock.elapsed_s,
+            keeper=self._keeper(role),
         )
+
+    def _keeper(self, role: str) -> LeaseKeeper | None:
+        return self._ground.leases if role in _SLOW_TO_MOVE else None
 
     # how a role is made
 

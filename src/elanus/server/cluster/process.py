@@ -22,6 +22,7 @@ from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.world import SystemClock
 from elanus.log.port import Log
+from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
 from elanus.proxy.api import ComponentView
@@ -79,6 +80,7 @@ class Services:
     """The services of the cluster, opened by this process."""
 
     meta: MetaStore
+    leases: LeaseKeeper
     log: Log
     store: ObjectStore
     channels: QueryChannels
@@ -142,6 +144,7 @@ class ClusterProcess:
                 proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
                 query_nodes=self._fleet,
                 dial=self.dial,
+                leases=services.leases,
             )
         )
         self._handles = {role: LocalRole(role) for role in roles}

@@ -8,11 +8,14 @@ import signal
 import sys
 import uuid
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from elanus import __version__
 from elanus.core.errors import ElanusError, Unavailable
+from elanus.core.world import SystemClock
 from elanus.meta.format import check_format
+from elanus.meta.keeper import LeaseKeeper
 from elanus.metrics import Metrics
 from elanus.proxy.connector import Connector
 from elanus.proxy.front import ProxyFront
@@ -137,14 +140,18 @@ async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     """Raises `ElanusError`."""
     paths = paths_of(settings.data_dir)
     store = await asyncio.to_thread(open_objects, settings, paths)
-    meta = open_meta(settings, f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    owner = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    meta = open_meta(settings, owner)
     stack.push_async_callback(meta.close)
     await check_format(meta)
+    leases = LeaseKeeper(partial(open_meta, settings, f"{owner}-leases"), SystemClock().elapsed_s)
+    stack.push_async_callback(leases.close)
+    leases.start()
     log = await open_log(settings, paths)
     stack.push_async_callback(log.close)
     channels = await open_channels(settings)
     stack.push_async_callback(channels.close)
-    return Services(meta, log, store, channels)
+    return Services(meta, leases, log, store, channels)
 
 
 def _start_front(stack: AsyncExitStack, settings: Settings, process: ClusterProcess, metrics: Metrics) -> str:

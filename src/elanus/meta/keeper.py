@@ -1,0 +1,92 @@
+"""Leases renewed in a thread of their own, over a connection of their own.
+
+A node that is loading segments on a machine with too much to do gets its turns late: were its lease renewed
+among all that, it would be taken for dead, its share would go to others, who then load as well, and so on. A
+renewal is so little work that a thread that does nothing else is always in time.
+
+What others may conclude stays the same. A node that cannot reach the store is not renewed, and neither is one
+that stands still as a whole. One whose loop alone has stopped is renewed for some terms (`Pulse`), then no
+longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+
+from elanus.core.errors import Unavailable
+from elanus.core.lease import HeldLease, Pulse
+from elanus.meta.port import LeaseExpired, LeaseID, MetaStore, StoreClosed
+
+RETRY_S = 0.1
+_log = structlog.get_logger("session")
+
+
+async def keep(
+    meta: MetaStore, lease: LeaseID, held: HeldLease, pulse: Pulse, monotonic_s: Callable[[], float]
+) -> None:
+    """Renew a lease as long as it lasts and its holder's loop gives signs of life."""
+    pause_s = held.renew_every_s
+    while True:
+        await asyncio.sleep(pause_s)
+        sent_s = monotonic_s()
+        if not pulse.is_beating(sent_s):
+            _log.warning("session not renewed: the event loop gives no sign of life", lease=lease)
+            continue
+        try:
+            await meta.renew_lease(lease)
+        except Unavailable as error:
+            _log.warning("session not renewed", error=error.message)
+            pause_s = RETRY_S
+        except (LeaseExpired, StoreClosed):
+            return  # the holder finds out for itself
+        else:
+            held.renewed(sent_s)
+            pause_s = held.renew_every_s
+
+
+class LeaseKeeper:
+    """Runs `keep` for any number of leases, from `start` to `close`.
+
+    ``connect`` opens the store; it is called once, and used in the thread alone.
+    """
+
+    def __init__(self, connect: Callable[[], MetaStore], monotonic_s: Callable[[], float]) -> None:
+        self._connect = connect
+        self._monotonic_s = monotonic_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="elanus-leases", daemon=True)
+        self._meta: MetaStore | None = None
+
+    def start(self) -> None:
+        self._meta = self._connect()
+        self._thread.start()
+
+    def keep(self, lease: LeaseID, held: HeldLease, pulse: Pulse) -> Future[None]:
+        """Begin; cancel what is returned to end it."""
+        assert self._meta is not None, "started before it is used"
+        return self._submit(keep(self._meta, lease, held, pulse, self._monotonic_s))
+
+    async def close(self) -> None:
+        """Renew nothing any more."""
+        if self._meta is not None:
+            await asyncio.wrap_future(self._submit(self._end(self._meta)))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    @staticmethod
+    async def _end(meta: MetaStore) -> None:
+        keeping = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in keeping:
+            task.cancel()
+        await asyncio.gather(*keeping, return_exceptions=True)
+        await meta.close()
+
+    def _submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
