@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.devcluster.nats import Nats
 from elanus.log.jetstream.connection import Interrupted, NatsConnection
+from elanus.log.jetstream.follower import StreamFollower
 from elanus.log.jetstream.log import NatsLog, read_range
 from elanus.log.jetstream.source import NatsSource
 from elanus.log.port import START, CorruptLog, EntryHeader, Log, LogEntry, NewEntry, Position
@@ -305,6 +307,36 @@ def test_what_no_log_wrote_is_corrupt(source: NatsSource) -> None:
         reader = log.open_reader(CHANNEL, START)
         assert stamps(list(await reader.read())) == [1]
         with pytest.raises(CorruptLog, match="message 2"):
+            await reader.read()
+        await log.close()
+
+    run(work())
+
+
+def test_a_message_that_a_consumer_leaves_out_is_lost_only_if_the_stream_lacks_it(
+    source: NatsSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = Counter[int]()
+
+    def arrived(follower: StreamFollower, message: Msg) -> None:
+        sequence = message.metadata.sequence.stream
+        left_out[sequence] += 1
+        if sequence != 2 or left_out[2] > 2:  # twice it does not come
+            original(follower, message)
+
+    original = StreamFollower._arrived
+    monkeypatch.setattr(StreamFollower, "_arrived", arrived)
+
+    async def work() -> None:
+        log = await NatsLog.open(source)
+        await log.append(CHANNEL, [entry(1), entry(2), entry(3)])
+        assert stamps(await read_until(log, 3)) == [1, 2, 3]
+        connection = await NatsConnection.open(source, "operator")
+        await connection.api(f"STREAM.MSG.DELETE.{source.prefix}-{CHANNEL}", {"seq": 2})
+        await connection.close()
+        reader = log.open_reader(CHANNEL, START)
+        assert stamps(list(await reader.read())) == [1]
+        with pytest.raises(CorruptLog, match="message 2 is missing"):
             await reader.read()
         await log.close()
 

@@ -30,6 +30,8 @@ _UNAUTHORIZED = "Authorization Violation"
 _CREDENTIALS_MARK = "BEGIN NATS USER JWT"
 NO_STREAM = 10059
 """JetStream's error code for a stream that is not there."""
+NO_MESSAGE = 10037
+"""For a message that a stream does not hold."""
 _NO_ROOM = frozenset({10023, 10047, 10077})
 """Insufficient resources, storage resources exceeded, maximum bytes exceeded."""
 _logger = structlog.get_logger(__name__)

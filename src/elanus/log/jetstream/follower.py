@@ -21,7 +21,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from elanus.core.errors import ElanusError
-from elanus.log.jetstream.connection import NO_STREAM, Inbox, Interrupted, NatsConnection, Refused
+from elanus.log.jetstream.connection import NO_MESSAGE, NO_STREAM, Inbox, Interrupted, NatsConnection, Refused
 from elanus.log.jetstream.messages import IncomingMessage
 from elanus.log.port import CorruptLog
 
@@ -195,6 +195,8 @@ class StreamFollower(ABC):
                     "lost messages that it had acknowledged (is its sync_interval always?)",
                 )
             )
+        if self._gap_at == self.next_sequence and not await self._is_kept(self.next_sequence):
+            raise Done(self.loss(Loss.MISSING, f"message {self.next_sequence} is missing"))
         self.due()
         config = {
             "name": consumer,
@@ -209,6 +211,16 @@ class StreamFollower(ABC):
         await self._connection.api(
             f"CONSUMER.CREATE.{self.stream}.{consumer}", {"stream_name": self.stream, "config": config}
         )
+
+    async def _is_kept(self, sequence: int) -> bool:
+        """Whether the stream itself has the message that a consumer did not deliver."""
+        try:
+            await self._connection.api(f"STREAM.MSG.GET.{self.stream}", {"seq": sequence})
+        except Refused as refusal:
+            if refusal.code != NO_MESSAGE:
+                raise Interrupted(f"no answer about message {sequence}: {refusal}") from None
+            return False
+        return True
 
     async def _room(self) -> None:
         while self._held_bytes > _HELD_BYTES_MAX:
@@ -254,9 +266,6 @@ class StreamFollower(ABC):
         self.changed.set()
 
     def _skipped(self, sequence: int) -> NoReturn:
-        """Raises `Interrupted` when looking again may explain it, a loss when it did not."""
-        if self._gap_at == self.next_sequence:
-            text = f"messages {self.next_sequence} to {sequence - 1} are missing"
-            raise Done(self.loss(Loss.MISSING, text))
+        """A consumer may be wrong; before reading goes on, the stream is asked."""
         self._gap_at = self.next_sequence
         raise Interrupted(f"message {sequence} came where {self.next_sequence} was due")
