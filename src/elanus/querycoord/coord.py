@@ -259,6 +259,7 @@ class QueryCoord:
                     loader.wake()
 
     async def _watch_nodes(self) -> None:
+        there: tuple[NodeID, ...] = ()
         while True:
             await asyncio.sleep(_NODE_LOOK_S)
             try:
@@ -268,9 +269,11 @@ class QueryCoord:
                 _log.info("cannot see the query nodes", error=error.message)
                 continue
             self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
+            others = tuple(sorted(statuses)) != there
+            there = tuple(sorted(statuses))
             for loader in self._loaders.values():
                 if not loader.is_served(statuses) or not loader.is_grouped(statuses):
-                    loader.wake()
+                    loader.wake() if others else loader.look_again()
 
     async def _balance(self) -> None:
         while True:

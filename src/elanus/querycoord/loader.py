@@ -7,6 +7,7 @@ and has each replica do what is missing (`elanus.querycoord.replica`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class CollectionLoader:
         self._moves: dict[SegmentID, NodeID] = {}
         self._wake = asyncio.Event()
         self._wake.set()
+        self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -82,6 +84,12 @@ class CollectionLoader:
         self._task = untraced(self._run(), f"load {self.collection_id}")
 
     def wake(self) -> None:
+        """Something has changed: look now, however often the last looks have failed."""
+        self._news.set()
+        self._wake.set()
+
+    def look_again(self) -> None:
+        """What is served is not what it should be. After a failure this waits for its turn."""
         self._wake.set()
 
     async def change(self, load: Load, load_ts: Timestamp) -> None:
@@ -208,6 +216,7 @@ class CollectionLoader:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._news.clear()
             try:
                 await self._reconcile()
             except CollectionNotFound:
@@ -218,11 +227,18 @@ class CollectionLoader:
                     collection=self.collection_id,
                     error=f"{type(error).__name__}: {error}",
                 )
-                await asyncio.sleep(pause_s)
+                await self._pause(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_PAUSE_MAX_S)
                 self._wake.set()
             else:
                 pause_s = _RETRY_PAUSE_S
+
+    async def _pause(self, pause_s: float) -> None:
+        """After a failure: not as long when there is news, but never shorter than the first time."""
+        await asyncio.sleep(_RETRY_PAUSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s - _RETRY_PAUSE_S):
+                await self._news.wait()
 
     async def _reconcile(self) -> None:
         load, load_ts = self.load, self._load_ts
@@ -246,10 +262,10 @@ class CollectionLoader:
             now = {n: await self._peers.fleet.node(n).status() for n in group}
             moves = {s: n for s, n in self._moves.items() if n in group}
             if await replica.reconcile(target, load.whole, of, now, moves):
-                asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.wake)
+                asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
             self._moves = {s: n for s, n in self._moves.items() if s not in moves}
         if not await self._let_go(groups, target, statuses):
-            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.wake)
+            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
 
     async def _let_go(
         self, groups: Mapping[int, tuple[NodeID, ...]], target: Target, statuses: Statuses

@@ -16,7 +16,7 @@ from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
-from elanus.meta.port import Delete, MetaStore, Put
+from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
 from elanus.rpc.querychannel import QueryChannelInfo
 
 _LOADS = "querycoord/load/"
@@ -126,8 +126,11 @@ class LoadState:
         ]
 
     async def put_groups(self, groups: Iterable[ResourceGroup]) -> None:
-        """All of them or none."""
-        await self._meta.txn([Put(f"{_GROUPS}{group.name}", msgspec.json.encode(group)) for group in groups])
+        """All of them or none, if they are no more than a transaction takes. More come and go only with nodes
+        that were lost or joined, of which each is in one group: those are written in portions."""
+        puts = [Put(f"{_GROUPS}{group.name}", msgspec.json.encode(group)) for group in groups]
+        for begin in range(0, len(puts), TXN_OPERATIONS_MAX):
+            await self._meta.txn(puts[begin : begin + TXN_OPERATIONS_MAX])
 
     async def remove_group(self, name: str) -> None:
         await self._meta.txn([Delete(f"{_GROUPS}{name}")])

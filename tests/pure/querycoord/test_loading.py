@@ -382,6 +382,21 @@ async def test_a_node_that_is_away_is_loaded_when_it_is_back() -> None:
     await bench.coord.stop()
 
 
+async def test_what_failed_often_is_tried_again_at_once_when_something_has_changed() -> None:
+    bench = await loaded(Bench())
+    bench.node.calls.failing["load_segment"] = Unavailable("a file cannot be read")
+    bench.set_data(recovery(ONE, manifest(1)))
+    await asyncio.sleep(40)
+    tried = len(bench.node.calls.of("status"))
+    await asyncio.sleep(10)
+    assert len(bench.node.calls.of("status")) - tried < 30, "the looks have become seldom"
+    bench.node.calls.failing.clear()
+    bench.data.changes.happened()
+    await asyncio.sleep(2)
+    assert bench.node.served() == {1}
+    await bench.coord.stop()
+
+
 async def test_a_vchannel_whose_following_failed_is_followed_anew() -> None:
     bench = Bench()
     bench.set_data(recovery(ONE, manifest(1)))
