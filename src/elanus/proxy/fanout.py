@@ -48,6 +48,8 @@ _FRESH_S = 0.5
 _RETRY_PAUSE_S = 0.5
 _LOOK_S = 1.0
 """A read that is not answered for so long has its query channel looked at, and again as often."""
+_LOST_KEPT = 1024
+"""Of the nodes that went away those that had joined last: a channel that names an older one is long gone."""
 _log = structlog.get_logger("proxy")
 T = TypeVar("T")
 
@@ -87,7 +89,7 @@ class FanOut:
         self._gatherings: dict[int, Gathering] = {}
         self._replicas: dict[CollectionID, tuple[QueryChannelInfo, ...]] = {}
         self._served: dict[CollectionID, _Served] = {}
-        self._lost: set[NodeID] = set()
+        self._lost: frozenset[NodeID] = frozenset()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -123,7 +125,7 @@ class FanOut:
 
     def node_lost(self, node_id: NodeID) -> None:
         """A query node's session ended. It does not come back: a node that rejoins has another id."""
-        self._lost.add(node_id)
+        self._lost = frozenset(sorted({*self._lost, node_id})[-_LOST_KEPT:])
         for gathering in tuple(self._gatherings.values()):
             gathering.lost(node_id)
 
