@@ -11,6 +11,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -111,10 +112,19 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _prepare() -> None:
-    """In a new process: what was imported stays, and Ctrl-C is the parent's affair."""
+    """In a new process: what was imported stays, Ctrl-C is the parent's affair, its end ours as well."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.collect()
     gc.freeze()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed tells its workers nothing."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run_one(seed: int) -> Outcome:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import planted
+import psutil
 import pytest
 
 from elanus.cli.simulate import replay_scenario
@@ -77,6 +80,17 @@ def test_who_interrupts_gets_the_summary_so_far() -> None:
     assert summary.interrupted
     assert summary.runs == 1
     assert "operations" in summary.lines()[1]
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    script = "import os, sys, time; from elanus.sim.report import _pool\n"
+    script += "pool = _pool(1); print(pool.submit(os.getpid).result(), flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        psutil.wait_procs([worker], timeout=20)
+        assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_summary_names_what_was_broken() -> None:
