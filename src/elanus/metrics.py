@@ -93,6 +93,11 @@ LOG_BYTES = GaugeSpec("elanus_log_bytes", "Size of the message log on disk.")
 WRITES_HELD_BACK = CounterSpec(
     "elanus_writes_held_back_total", "Writes slowed or refused by back-pressure.", ("action",)
 )
+RESOURCE_GROUPS = GaugeSpec("elanus_resource_groups", "Resource groups, the default one among them.")
+MISSING_NODES = GaugeSpec(
+    "elanus_resource_group_missing_nodes",
+    "Query nodes that all resource groups together lack for their capacity.",
+)
 PIPELINE_UP = GaugeSpec("elanus_pipeline_up", "1 while the pipeline process is up and has its Spark session.")
 PIPELINE_RESTARTS = CounterSpec(
     "elanus_pipeline_restarts_total", "Times the pipeline process was started again after it ended."
@@ -123,6 +128,8 @@ SPECS: tuple[Spec, ...] = (
     GC_RECLAIMED_BYTES,
     LOG_BYTES,
     WRITES_HELD_BACK,
+    RESOURCE_GROUPS,
+    MISSING_NODES,
     PIPELINE_UP,
     PIPELINE_RESTARTS,
     JOBS,
@@ -153,6 +160,8 @@ class Metrics:
         self.gc_reclaimed_bytes = GC_RECLAIMED_BYTES.create(registry)
         self.log_bytes = LOG_BYTES.create(registry)
         self.writes_held_back = WRITES_HELD_BACK.create(registry)
+        self.resource_groups = RESOURCE_GROUPS.create(registry)
+        self.missing_nodes = MISSING_NODES.create(registry)
         self.pipeline_up = PIPELINE_UP.create(registry)
         self.pipeline_restarts = PIPELINE_RESTARTS.create(registry)
         self.jobs = JOBS.create(registry)

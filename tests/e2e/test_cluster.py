@@ -134,7 +134,7 @@ def test_replicas_answer_as_one(clients: list[MilvusClient]) -> None:
     one.load_collection("rows")
 
 
-def test_a_resource_group_serves_what_is_loaded_in_it(clients: list[MilvusClient]) -> None:
+def test_a_resource_group_serves_what_is_loaded_in_it(cluster: Cluster, clients: list[MilvusClient]) -> None:
     one, two = clients
     admin, default = one._get_connection(), "__default_resource_group"
     there = count(one)
@@ -145,6 +145,9 @@ def test_a_resource_group_serves_what_is_loaded_in_it(clients: list[MilvusClient
     one.load_collection("rows", resource_groups=["rg"])
     assert [count(client) for client in (one, two)] == [there] * 2
     assert _nodes(one) == {node.node_id}
+    assert cluster.status()["resource_groups"][1] == {
+        "name": "rg", "nodes": [node.node_id], "missing_nodes": 0, "replicas": 1
+    }  # fmt: skip
     two._get_connection().transfer_replica("rg", default, "rows", 1)
     others = lambda: _nodes(one) and node.node_id not in _nodes(one)  # noqa: E731 - what is waited for
     until(others, DEADLINE_S, "the other node serves", poll_s=0.2)

@@ -20,6 +20,7 @@ from elanus.server.status import (
     GarbageStatus,
     JobStatus,
     PipelineStatus,
+    ResourceGroup,
     RoleStatus,
     Status,
 )
@@ -48,6 +49,8 @@ def _render(status: Status) -> Iterator[RenderableType]:
     yield _garbage(status.garbage)
     yield _channels(status.channels)
     yield _collections(status.collections) if status.collections else "no collections"
+    if len(status.resource_groups) > 1:  # the default one alone says nothing
+        yield _groups(status.resource_groups)
     yield _jobs(status.jobs) if status.jobs else "no pipeline jobs"
 
 
@@ -87,6 +90,14 @@ def _collections(collections: Sequence[CollectionStatus]) -> Table:
         loaded = "no" if collection.loaded_percent is None else f"{collection.loaded_percent} %"
         counts = [str(collection.segments.get(state, 0)) for state in states]
         table.add_row(f"{collection.database}.{collection.name}", f"{collection.rows:,}", loaded, *counts)
+    return table
+
+
+def _groups(groups: Sequence[ResourceGroup]) -> Table:
+    table = _table("Resource groups", "group", "query nodes", right=("missing", "replicas"))
+    for group in groups:
+        missing = Text(str(group.missing_nodes), "red" if group.missing_nodes else "")
+        table.add_row(group.name, ", ".join(map(str, group.nodes)), missing, str(group.replicas))
     return table
 
 

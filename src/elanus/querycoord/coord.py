@@ -17,6 +17,7 @@ from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusEr
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import (
     PlacedReplica,
+    ResourceGroup,
     census,
     check_same_groups,
     find,
@@ -189,11 +190,11 @@ class QueryCoord:
         return tuple(sorted(self._groups.view()))
 
     async def describe_resource_group(self, name: str) -> ResourceGroupStatus:
-        group = find(self._groups.view(), name)
-        told = census(group, self._placed())
-        return ResourceGroupStatus(
-            name, group.capacity, group.nodes, dict(told.loaded), dict(told.outgoing), dict(told.incoming)
-        )
+        return _group_status(find(self._groups.view(), name), self._placed())
+
+    async def resource_groups(self) -> tuple[ResourceGroupStatus, ...]:
+        placed = self._placed()
+        return tuple(_group_status(group, placed) for _, group in sorted(self._groups.view().items()))
 
     async def transfer_node(self, source: str, target: str, count: int) -> None:
         async with self._lock:
@@ -294,3 +295,10 @@ class QueryCoord:
                 await self._groups.keep(recovering=True)
             except ElanusError as error:
                 _log.info("resource groups not kept", error=error.message)
+
+
+def _group_status(group: ResourceGroup, placed: tuple[PlacedReplica, ...]) -> ResourceGroupStatus:
+    told = census(group, placed)
+    return ResourceGroupStatus(
+        group.name, group.capacity, group.nodes, dict(told.loaded), dict(told.outgoing), dict(told.incoming)
+    )

@@ -39,6 +39,8 @@ class Gauges:
             await self._refresh_channels()
         if self._runs("datacoord"):
             await self._refresh_data()
+        if self._runs("querycoord"):
+            await self._refresh_groups()
         self._metrics.growing_bytes.set(self._subject.growing_bytes())
 
     def _runs(self, role: str) -> bool:
@@ -50,6 +52,11 @@ class Gauges:
         for pchannel, tick in (await self._subject.root.ticks()).items():
             self._metrics.channel_lag_ms.labels(pchannel).set(lag_ms(now_ms, tick))
         self._metrics.log_bytes.set(self._subject.log.size_bytes())
+
+    async def _refresh_groups(self) -> None:
+        groups = await self._report.resource_groups()
+        self._metrics.resource_groups.set(len(groups))
+        self._metrics.missing_nodes.set(sum(group.missing_nodes for group in groups))
 
     async def _refresh_data(self) -> None:
         metrics, subject = self._metrics, self._subject

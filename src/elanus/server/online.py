@@ -40,6 +40,7 @@ from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.builders import Builders, Ground
+from elanus.server.connections import Connections
 from elanus.server.data_dir import DataDir
 from elanus.server.reads import CurrentReads
 from elanus.server.roles import Role, RoleHost
@@ -92,7 +93,7 @@ class Online:
         self.index = self._client("indexcoord", IndexCoordApi)
         self.query = self._client("querycoord", QueryCoordApi)
         self.node = self._client("querynode", QueryNodeApi)
-        self._channels: dict[str, RpcChannel] = {}
+        self.connections = Connections(RpcChannel)
         # In this process the address of a role is its name.
         self._directory = Directory(self.meta, "proxy", lambda info: self._client(info.address, ProxyApi))
         self._builders = Builders(
@@ -109,7 +110,7 @@ class Online:
                 coordinators=Coordinators(self.root, self.data, self.index, self.query),
                 proxies=self._directory,
                 query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
-                dial=self.dial,
+                dial=self.connections.to,
             )
         )
         self._add_roles()
@@ -128,8 +129,7 @@ class Online:
     async def stop(self) -> None:
         await self.roles.stop()
         await self._directory.stop()
-        for channel in self._channels.values():
-            await channel.close()
+        await self.connections.close()
         await self.log.close()
         await self.meta.close()
         self._threads.shutdown()
@@ -140,11 +140,6 @@ class Online:
         """Run blocking work off the event loop."""
         call = partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-    def dial(self, address: str) -> RpcChannel:
-        if address not in self._channels:
-            self._channels[address] = RpcChannel(address)
-        return self._channels[address]
 
     def current_proxy(self, name: str) -> Proxy:
         proxy = self._handles[name].instance

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from elanus import __version__
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID
+from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import lag_ms
 from elanus.core.world import SystemClock
@@ -23,7 +24,7 @@ from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.gc import GcStatus
 from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.querycoord import LoadStatus, QueryCoordApi
+from elanus.rpc.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.job_status import job_status
 from elanus.server.observe import Health
@@ -34,6 +35,7 @@ from elanus.server.status import (
     GarbageStatus,
     JobStatus,
     PipelineStatus,
+    ResourceGroup,
     RoleStatus,
     Status,
 )
@@ -137,6 +139,7 @@ class Report:
             jobs=[*[job for job in jobs if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(answers=await self.pipeline_answers()),
             garbage=_garbage(await self._subject.data.gc_status()),
+            resource_groups=await self.resource_groups(),
         )
 
     async def _jobs(self) -> list[JobStatus]:
@@ -183,6 +186,9 @@ class Report:
             for c in await self._subject.root.list_collections("")
         ]
 
+    async def resource_groups(self) -> list[ResourceGroup]:
+        return [_group(group) for group in await self._subject.query.resource_groups()]
+
     def _pipeline_status(self, *, answers: bool) -> PipelineStatus:
         if self._pipeline is None:
             return PipelineStatus("Healthy" if answers else "Abnormal", None, 0)
@@ -195,6 +201,12 @@ class Report:
 def _garbage(status: GcStatus) -> GarbageStatus:
     error = status.last.error if status.last else ""
     return GarbageStatus(status.state.value, status.waiting_bytes, status.reclaimed_bytes, error)
+
+
+def _group(group: ResourceGroupStatus) -> ResourceGroup:
+    is_default = group.name == DEFAULT_RESOURCE_GROUP  # which has room for any number, and lacks none
+    missing = 0 if is_default else max(0, group.capacity - len(group.nodes))
+    return ResourceGroup(group.name, group.nodes, missing, sum(group.loaded.values()))
 
 
 def _percent(load: LoadStatus | None) -> int | None:

@@ -72,7 +72,7 @@ async def _serve(settings: Settings) -> int:
         await online.start()
         pipeline_address = data_dir.socket("pipeline")
         supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
-        pipeline = online.dial(pipeline_address).client(PipelineApi, timeout_s=1.0)
+        pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         ports = await _start_fronts(stack, settings, security, online, metrics)

@@ -45,6 +45,17 @@ class CollectionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """``nodes``: ids of the query nodes in it that are alive. ``missing_nodes``: how many it lacks for its
+    capacity. ``replicas``: how many loaded replicas belong to it."""
+
+    name: str
+    nodes: Sequence[int]
+    missing_nodes: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job of the ledger. Times are ISO 8601 in UTC, "" for what has not come.
 
@@ -108,3 +119,4 @@ class Status:
     jobs: Sequence[JobStatus]
     pipeline: PipelineStatus
     garbage: GarbageStatus = GarbageStatus()
+    resource_groups: Sequence[ResourceGroup] = ()

@@ -27,6 +27,7 @@ from elanus.server.status import (
     CollectionStatus,
     JobStatus,
     PipelineStatus,
+    ResourceGroup,
     RoleStatus,
     Status,
 )
@@ -70,6 +71,7 @@ STATUS = Status(
     ],
     jobs=[JOB],
     pipeline=PipelineStatus("Healthy", 4711, 2),
+    resource_groups=[ResourceGroup("__default", [3], 0, 0), ResourceGroup("fast", [21, 22], 5, 1)],
 )
 
 
@@ -172,6 +174,8 @@ def test_status_shows_every_part_of_the_answer(running: Path) -> None:
         "10,000",
         "100 %",
         "importing",
+        "fast",
+        "21, 22",
         "idle",
         "31.4 MB",
     ):

@@ -98,6 +98,9 @@ async def test_a_transferred_node_takes_part_in_its_new_group_and_leaves_the_old
     await load(fleet)
     await fleet.handed_off()
     await fleet.coord.transfer_node(DEFAULT, "rg", 1)
+    default, group = await fleet.coord.resource_groups()
+    assert (default.name, group.name, group.nodes) == (DEFAULT, "rg", (2, 3))
+    assert default == await fleet.coord.describe_resource_group(DEFAULT)
     await serving(fleet, 1)
     await fleet.check()
     assert await fleet.spread() == {1: 4, 2: 0, 3: 0}

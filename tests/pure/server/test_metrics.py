@@ -7,7 +7,13 @@ from prometheus_client.metrics import MetricWrapperBase
 from elanus.metrics import SPECS, CounterSpec, HistogramSpec, Metrics
 
 UNITS = ("_total", "_seconds", "_ms", "_bytes")
-COUNTS_OF_THINGS = {"elanus_segments", "elanus_pipeline_up", "elanus_jobs_running"}
+COUNTS_OF_THINGS = {
+    "elanus_segments",
+    "elanus_pipeline_up",
+    "elanus_jobs_running",
+    "elanus_resource_groups",
+    "elanus_resource_group_missing_nodes",
+}
 
 
 def made_by(metrics: Metrics) -> dict[str, MetricWrapperBase]:

@@ -48,6 +48,7 @@ from elanus.server.builders import Builders, Ground
 from elanus.server.certificates import cluster_security
 from elanus.server.cluster.peers import COORDINATORS, NODES, Peers
 from elanus.server.cluster.workspace import Workspace
+from elanus.server.connections import Connections
 from elanus.server.data_dir import paths_of
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
@@ -117,10 +118,10 @@ class ClusterProcess:
         self.clock = SystemClock()
         self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
         self._read_threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="elanus-read")
-        self._dialled: dict[str, RpcChannel] = {}
         self._security = cluster_security(settings.cluster)
-        self._connect = partial(RpcChannel, security=self._security)
-        self.peers = Peers(services.meta, self._connect)
+        connect = partial(RpcChannel, security=self._security)
+        self._connections = Connections(connect)
+        self.peers = Peers(services.meta, connect)
         self.root = self.peers.coordinator("rootcoord", RootCoordApi)
         self.data = self.peers.coordinator("datacoord", DataCoordApi)
         self.ledger = self.peers.coordinator("datacoord", JobLedgerApi)
@@ -143,7 +144,7 @@ class ClusterProcess:
                 coordinators=Coordinators(self.root, self.data, self.index, self.query),
                 proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
                 query_nodes=self._fleet,
-                dial=self.dial,
+                dial=self._connections.to,
                 leases=services.leases,
             )
         )
@@ -182,8 +183,7 @@ class ClusterProcess:
         await self.roles.stop()
         await self._server.stop()
         await self.peers.stop()
-        for channel in self._dialled.values():
-            await channel.close()
+        await self._connections.close()
         self._threads.shutdown()
         self._read_threads.shutdown()
 
@@ -193,11 +193,6 @@ class ClusterProcess:
         """Run blocking work off the event loop."""
         call = partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-    def dial(self, address: str) -> RpcChannel:
-        if address not in self._dialled:
-            self._dialled[address] = self._connect(address)
-        return self._dialled[address]
 
     def _fleet(self, querycoord: NodeID) -> ChannelFleet:
         nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None, issued_by=querycoord)
