@@ -49,6 +49,7 @@ class DeadRows:
         self._store = store
         self._offload = offload
         self._known: dict[_Key, Concerned] = {}
+        self._counted: dict[str, tuple[frozenset[str], int]] = {}
 
     async def look(self, segments: Mapping[str, tuple[SegmentManifest, Sequence[DeltaLog]]]) -> None:
         """Find out about these segments, by their manifests' paths, and the delta logs beside each."""
@@ -73,15 +74,23 @@ class DeadRows:
         deltas: Sequence[DeltaLog],
         fold_until: Timestamp,
     ) -> int:
-        """How many rows are dead by these deltas. Remembers where it is none."""
-        rows: int = await self._offload(_count, self._store, manifest, primary_key, deltas, fold_until)
-        if not rows:
-            self._known |= {(manifest_path, delta.file.path): _NOTHING for delta in deltas}
+        """How many rows are dead by these deltas, all of which lie within the fold.
+
+        Remembered until there are other deltas, and for ever where it is none.
+        """
+        paths = frozenset(delta.file.path for delta in deltas)
+        counted, rows = self._counted.get(manifest_path, (None, 0))
+        if counted != paths:
+            rows = await self._offload(_count, self._store, manifest, primary_key, deltas, fold_until)
+            self._counted[manifest_path] = (paths, rows)
+            if not rows:
+                self._known |= {(manifest_path, delta.file.path): _NOTHING for delta in deltas}
         return rows
 
     def keep(self, manifest_paths: Collection[str]) -> None:
         """Forget all other segments."""
         self._known = {key: found for key, found in self._known.items() if key[0] in manifest_paths}
+        self._counted = {path: found for path, found in self._counted.items() if path in manifest_paths}
 
 
 def _estimate(

@@ -148,11 +148,12 @@ def _with_auto_keys(rows: pa.RecordBatch, cached: CachedCollection, first_id: in
 def _last_of_each_key(rows: pa.RecordBatch, key: str) -> tuple[pa.RecordBatch, pa.Array]:
     """Of rows with the same key within one upsert, the last one counts."""
     keys = rows.column(key)
-    numbered = pa.table({"key": keys, "row": pa.array(np.arange(rows.num_rows))})
-    last = numbered.group_by("key", use_threads=False).aggregate([("row", "max")]).column("row_max")
-    if len(last) == rows.num_rows:
+    encoded = keys.dictionary_encode()
+    if len(encoded.dictionary) == rows.num_rows:
         return rows, keys
-    rows = rows.take(last.combine_chunks().sort())
+    last = np.empty(len(encoded.dictionary), dtype=np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(rows.num_rows)  # of a place named twice, the last counts
+    rows = rows.take(pa.array(np.sort(last)))
     return rows, rows.column(key)
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID
 from elanus.core.schema import TIMESTAMP_FIELD, FieldSchema
 from elanus.core.segments import BinlogFile
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.storage.parquet import ROW_GROUP_ROWS_MAX, BinlogWriter, file_metadata, opened, worth_threads
 from elanus.storage.paths import DELTA_LOG
 from elanus.storage.port import ObjectStore
@@ -86,10 +86,11 @@ def dead_rows(
     ts = table.column(TIMESTAMP_FIELD).to_numpy()
     partitions = table.column(PARTITION_COLUMN).to_numpy()
     concerns = (ts <= fold_until) & ((partitions == ALL_PARTITIONS) | (partitions == partition_id))
-    last = table.filter(pa.array(concerns)).group_by(PRIMARY_KEY_COLUMN).aggregate([(TIMESTAMP_FIELD, "max")])
-    if not last.num_rows:
+    if not concerns.any():
         return np.zeros(len(row_ts), dtype=np.bool_)
-    places = pc.index_in(keys, value_set=last.column(PRIMARY_KEY_COLUMN).combine_chunks())
+    deleted = table.column(PRIMARY_KEY_COLUMN).filter(pa.array(concerns)).combine_chunks().dictionary_encode()
+    last_ts = np.full(len(deleted.dictionary), NO_TIMESTAMP, dtype=np.int64)
+    np.maximum.at(last_ts, deleted.indices.to_numpy(), ts[concerns])
+    places = pc.index_in(keys, value_set=deleted.dictionary)
     place = pc.fill_null(places, -1).to_numpy()
-    last_ts = last.column(f"{TIMESTAMP_FIELD}_max").to_numpy()
     return np.asarray((place >= 0) & (row_ts < last_ts[place]))
