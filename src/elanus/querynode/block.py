@@ -49,7 +49,8 @@ class Block:
         self.keys = SortedKeys(columns[schema.primary_field.name])
         self._vectors_by_name = {column.field.name: column for column in vectors.values()}
         self._columns = columns
-        self._columns_bytes = sum(column.nbytes for column in columns.values())
+        self._fixed_bytes = int(sum(column.nbytes for column in columns.values())) + self.keys.memory_bytes
+        self._fixed_bytes += sum(v.memory_bytes for v in vectors.values() if v.field.name not in columns)
         self._filtered_columns = {
             f.name: JsonColumn(columns[f.name]) if f.data_type is DataType.JSON else columns[f.name]
             for f in schema.scalar_fields
@@ -69,10 +70,7 @@ class Block:
 
     @property
     def memory_bytes(self) -> int:
-        vectors = sum(
-            column.memory_bytes for name, column in self._vectors_by_name.items() if name not in self._columns
-        )
-        return int(self._columns_bytes) + vectors + self.keys.memory_bytes + self._visibility.memory_bytes
+        return self._fixed_bytes + self._visibility.memory_bytes
 
     def delete(self, deletes: DeleteBatch) -> int:
         """Enter deletes that concern the block's partition; returns how many rows died by them."""

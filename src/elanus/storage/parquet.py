@@ -39,6 +39,8 @@ from elanus.storage.port import CorruptObject, ObjectStore
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 ROW_GROUP_ROWS_MAX = 16_384
 _ZSTD_LEVEL = 1
+_SINK_BUFFER_BYTES = 256 * 1024
+"""A Parquet writer hands out every page header by itself."""
 _THREADS_ROWS_MIN = 4096
 _KEY_PREFIX = "elanus."
 
@@ -83,7 +85,8 @@ class BinlogWriter:
         self._ts_min, self._ts_max = MAX_TIMESTAMP, NO_TIMESTAMP
         self._file = scratch / f"{uuid.uuid4().hex}.parquet"
         with disk_full_reported(path):
-            self._writer = pq.ParquetWriter(self._file, schema, **writer_options(schema))
+            self._sink = pa.BufferedOutputStream(pa.OSFile(str(self._file), "wb"), _SINK_BUFFER_BYTES)
+            self._writer = pq.ParquetWriter(self._sink, schema, **writer_options(schema))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises `Internal` when their schema is not the file's, or a timestamp goes back."""
@@ -104,6 +107,7 @@ class BinlogWriter:
             self._write_group()
         with disk_full_reported(self._path):
             self._writer.close()
+            self._sink.close()
         size_bytes = self._file.stat().st_size
         self._store.put_file(self._path, self._file)
         return BinlogFile(self._path, self._rows, size_bytes, self._ts_min, self._ts_max)
@@ -135,6 +139,8 @@ class BinlogWriter:
         # After an error, closing writes a footer nobody will read, and may meet the same error again.
         with contextlib.suppress(OSError):
             self._writer.close()
+        with contextlib.suppress(OSError):
+            self._sink.close()
         self._file.unlink(missing_ok=True)
 
 

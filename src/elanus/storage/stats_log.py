@@ -32,6 +32,7 @@ class _Document(msgspec.Struct, frozen=True):
     bloom: bytes
 
 
+_KEYS_AT_ONCE_MIN = 4096
 _documents = msgspec.json.Decoder(_Document)  # at import, see `elanus.storage.manifests`
 
 
@@ -54,15 +55,29 @@ class KeyStats:
 
 
 class KeyStatsBuilder:
-    """Collects the statistics of keys that come batch by batch. Keeps eight bytes per key."""
+    """Collects the statistics of keys that come batch by batch. Keeps eight bytes per key.
+
+    Small batches wait until there are some thousand keys: what is done for each batch would cost more than
+    what is done for its keys.
+    """
 
     def __init__(self) -> None:
+        self._waiting: list[pa.Array] = []
+        self._waiting_keys = 0
         self._hashes: list[npt.NDArray[np.uint64]] = []
         self._lowest: list[Any] = []
         self._highest: list[Any] = []
 
     def add(self, keys: pa.Array) -> None:
         """At least one key; all of one type (int64 or string), no nulls."""
+        self._waiting.append(keys)
+        self._waiting_keys += len(keys)
+        if self._waiting_keys >= _KEYS_AT_ONCE_MIN:
+            self._take()
+
+    def _take(self) -> None:
+        keys = pa.concat_arrays(self._waiting)
+        self._waiting, self._waiting_keys = [], 0
         bounds = pc.min_max(keys).as_py()
         self._lowest.append(bounds["min"])
         self._highest.append(bounds["max"])
@@ -70,6 +85,8 @@ class KeyStatsBuilder:
 
     def finish(self) -> KeyStats:
         """The statistics of everything added. Raises `ValueError` when that was nothing."""
+        if self._waiting:
+            self._take()
         hashes = np.concatenate(self._hashes)
         return KeyStats(len(hashes), min(self._lowest), max(self._highest), BloomFilter.of_hashes(hashes))
 
