@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from itertools import takewhile
 
 from elanus.core.lease import LeaseTable
@@ -30,6 +30,29 @@ LOOK_S = 0.2
 """How often the leases are looked at: more often than `elanus.core.lease.GAP_MAX_S`."""
 
 
+class _Watcher:
+    """One watch: the changes below its prefix that it has not taken yet."""
+
+    def __init__(self, prefix: str) -> None:
+        self.news = asyncio.Event()
+        self._prefix = prefix
+        self._waiting: list[Change] = []
+
+    def tell(self, changes: Iterable[Change]) -> None:
+        wanted = [change for change in changes if change.key.startswith(self._prefix)]
+        if wanted:
+            self._waiting += wanted
+            self.news.set()
+
+    def take(self) -> list[Change]:
+        """Raises `WatchBroken` where the watch has fallen too far behind."""
+        self.news.clear()
+        taken, self._waiting = self._waiting, []
+        if len(taken) > HISTORY_MAX:
+            raise WatchBroken(f"{len(taken)} changes of {self._prefix} were not taken in time")
+        return taken
+
+
 class Hub:
     """Changes, from those who make them to those who watch."""
 
@@ -37,7 +60,7 @@ class Hub:
         self._history: deque[Change] = deque(maxlen=HISTORY_MAX)
         self._known_since = 0
         self._closed = False
-        self._news = asyncio.Event()
+        self._watchers: dict[_Watcher, None] = {}
 
     def begin_at(self, revision: int) -> None:
         """What happened up to this revision is not known here."""
@@ -48,29 +71,29 @@ class Hub:
             if len(self._history) == HISTORY_MAX:
                 self._known_since = self._history[0].revision
             self._history.append(change)
-        self._wake()
+        for watcher in self._watchers:
+            watcher.tell(changes)
 
     def close(self) -> None:
         self._closed = True
-        self._wake()
-
-    def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        for watcher in self._watchers:
+            watcher.news.set()
 
     async def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
-        while True:
-            if self._closed:
-                raise StoreClosed("the metadata store is closed")
-            if after < self._known_since:
-                raise WatchBroken(f"changes since revision {after} are known from {self._known_since} on")
-            news = self._news
-            if new := self._since(after):
-                after = new[-1].revision
-                if wanted := [change for change in new if change.key.startswith(prefix)]:
-                    yield wanted
-                continue
-            await news.wait()
+        if after < self._known_since:
+            raise WatchBroken(f"changes since revision {after} are known from {self._known_since} on")
+        watcher = _Watcher(prefix)
+        watcher.tell(self._since(after))
+        self._watchers[watcher] = None
+        try:
+            while not self._closed:
+                if new := watcher.take():
+                    yield new
+                else:
+                    await watcher.news.wait()
+        finally:
+            del self._watchers[watcher]
+        raise StoreClosed("the metadata store is closed")
 
     def _since(self, after: int) -> list[Change]:
         return list(takewhile(lambda change: change.revision > after, reversed(self._history)))[::-1]
