@@ -26,7 +26,7 @@ from elanus.rpc.rootcoord import TickReport
 _ROUND_INTERVAL_S = 0.002
 """Rounds of reports begin no closer together, however many ask."""
 _ROUND_PAUSE_S = 0.002
-_ROUND_PAUSE_MAX_S = 0.016
+_ROUND_PAUSE_MAX_S = 0.05
 """Between two rounds of reports while an older write keeps the tick back: doubled up to the latter."""
 _REPORT_PATIENCE_S = 1.0
 """How long a round waits for a proxy. One that is slower reports by itself, or leaves."""

@@ -126,11 +126,11 @@ async def test_an_unfinished_write_is_waited_for_and_not_asked_about_without_pau
     asking = asyncio.ensure_future(bench.root.tick_now(BOTH, wanted))
     await asyncio.sleep(1.0)
     assert not asking.done()
-    assert len(bench.proxy.calls.of("report_tick")) < 80
+    assert len(bench.proxy.calls.of("report_tick")) < 30
     await bench.root.tick_now((ZERO,), wanted)  # the other pchannel need not wait
     bench.proxy.unfinished = {}
     await asking
-    assert now_s() < 1.02
+    assert now_s() < 1.06
     await bench.root.stop()
 
 
