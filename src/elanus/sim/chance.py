@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from elanus.sim.scenario import AT_ONCE, Fault, FaultKind, Scenario
+from elanus.sim.scenario import AT_ONCE, OF_CALLS, Fault, FaultKind, Scenario
 
 
 class Delays:
@@ -34,6 +34,7 @@ class Chance:
         self._tell = tell
         self._waiting: dict[FaultKind, dict[str, deque[Fault]]] = {}
         self._next_s: dict[FaultKind, float] = {}
+        self._next_of_calls_s: dict[str, float] = {}
         for fault in scenario.faults:
             if fault.kind not in AT_ONCE:
                 self.arm(fault)
@@ -42,6 +43,9 @@ class Chance:
         """One more, later than those of its kind and target."""
         self._waiting.setdefault(fault.kind, {}).setdefault(fault.target, deque()).append(fault)
         self._next_s[fault.kind] = min(fault.at_s, self._next_s.get(fault.kind, math.inf))
+        if fault.kind in OF_CALLS:
+            known_s = self._next_of_calls_s.get(fault.target, math.inf)
+            self._next_of_calls_s[fault.target] = min(fault.at_s, known_s)
 
     def stream(self, purpose: str) -> random.Random:
         return random.Random(f"{self._seed}/{purpose}")
@@ -52,6 +56,12 @@ class Chance:
     def quiet(self) -> None:
         """From now on nothing lies in wait."""
         self._next_s.clear()
+        self._next_of_calls_s.clear()
+
+    def lies_in_wait(self, method: str) -> bool:
+        """Whether `meets` can find anything of `OF_CALLS` for that call: many ask, and few meet something."""
+        now_s, next_s = self._now_s(), self._next_of_calls_s
+        return next_s.get("", math.inf) <= now_s or next_s.get(method, math.inf) <= now_s
 
     def meets(self, kind: FaultKind, target: str = "") -> Fault | None:
         """The fault of that kind whose moment has come, for any target or for this one. It strikes once."""
@@ -62,6 +72,12 @@ class Chance:
             if queue and queue[0].at_s <= self._now_s():
                 fault = queue.popleft()
                 self._next_s[kind] = min((q[0].at_s for q in waiting.values() if q), default=math.inf)
+                if kind in OF_CALLS:
+                    self._next_of_calls_s[fault.target] = self._next_of_calls(fault.target)
                 self._tell(fault)
                 return fault
         return None
+
+    def _next_of_calls(self, target: str) -> float:
+        queues = [queue for kind in OF_CALLS if (queue := self._waiting.get(kind, {}).get(target))]
+        return min((queue[0].at_s for queue in queues), default=math.inf)

@@ -6,7 +6,7 @@ references it reads from the records itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -38,9 +38,9 @@ class GarbageJudge:
 
     def deleted(self, path: str) -> None:
         """An object is about to go. Raises `InvariantBroken`."""
-        for manifest, named in self._in_force():
-            if path in named:
-                raise InvariantBroken("GC1", f"{path} is deleted, {manifest} is in force")
+        for user in self._in_force():
+            if path in self._files_of(user):
+                raise InvariantBroken("GC1", f"{path} is deleted, {_manifest(user)} is in force")
         name = parse(path)
         owner = None if name is None else self._dropped(name.owner)
         if owner is None or path not in self._files_of(owner):
@@ -52,16 +52,27 @@ class GarbageJudge:
         if physical_ms(now) < expires_ms(owner.dropped, self._policy):
             raise InvariantBroken("GC2", f"{path} is deleted, its owner was dropped at {owner.dropped}")
 
+    def recorded(self, owner: SegmentInfo | Vchannel | None) -> None:
+        """A record was written: what it refers to is there. Raises `InvariantBroken`.
+
+        Later nothing can go from it unseen: `deleted` looks at every object that goes.
+        """
+        if owner is not None and _is_in_force(owner):
+            self._check_present(owner)
+
     def check_present(self) -> None:
         """Everything that is referred to is there. Raises `InvariantBroken`."""
-        there = {info.path for info in self._store.list("")}
-        for manifest, named in self._in_force():
-            if missing := named - there:
-                raise InvariantBroken("GC1", f"{manifest} is in force, and names {sorted(missing)}")
+        for owner in self._in_force():
+            self._check_present(owner)
+
+    def _check_present(self, owner: SegmentInfo | Vchannel) -> None:
+        missing = [path for path in self._files_of(owner) if path not in self._store]
+        if missing:
+            raise InvariantBroken("GC1", f"{_manifest(owner)} is in force, and names {sorted(missing)}")
 
     def garbage(self, now_ms: float) -> list[str]:
         """Objects that nothing refers to any more, without those that seem to come from the future."""
-        wanted = {path for _, named in self._in_force() for path in named}
+        wanted = {path for user in self._in_force() for path in self._files_of(user)}
         left = []
         for info in self._store.list(""):
             name = parse(info.path)
@@ -83,24 +94,14 @@ class GarbageJudge:
         info = self._records.segments.get(SegmentID(int(owner)))
         return info if info is not None and keeps_files(info) else None
 
-    def _in_force(self) -> list[tuple[str, frozenset[str]]]:
-        live = [
-            s.manifest
-            for s in self._records.segments.values()
-            if s.manifest and s.state is not SegmentState.DROPPED
-        ]
-        deltas = [v.deltas for v in self._records.vchannels.values() if v.deltas and not v.dropped]
-        return [(m, self._names(m, self._of_segment)) for m in live] + [
-            (m, self._names(m, self._of_deltas)) for m in deltas
-        ]
+    def _in_force(self) -> Iterator[SegmentInfo | Vchannel]:
+        yield from filter(_is_in_force, self._records.segments.values())
+        yield from filter(_is_in_force, self._records.vchannels.values())
 
     def _files_of(self, owner: SegmentInfo | Vchannel) -> frozenset[str]:
-        if isinstance(owner, Vchannel):
-            return self._names(owner.deltas, self._of_deltas)
-        return self._names(owner.manifest, self._of_segment)
-
-    def _names(self, manifest: str, read: Callable[[str], frozenset[str]]) -> frozenset[str]:
+        manifest = _manifest(owner)
         if manifest not in self._named:
+            read = self._of_deltas if isinstance(owner, Vchannel) else self._of_segment
             self._named[manifest] = read(manifest) | {manifest}
         return self._named[manifest]
 
@@ -111,6 +112,17 @@ class GarbageJudge:
     def _of_deltas(self, path: str) -> frozenset[str]:
         logs = msgspec.json.decode(self._store.peek(path), type=tuple[DeltaLog, ...])
         return frozenset(log.file.path for log in logs)
+
+
+def _manifest(owner: SegmentInfo | Vchannel) -> str:
+    return owner.deltas if isinstance(owner, Vchannel) else owner.manifest
+
+
+def _is_in_force(owner: SegmentInfo | Vchannel) -> bool:
+    """Whether its manifest is one that says what exists."""
+    if isinstance(owner, Vchannel):
+        return bool(owner.deltas) and not owner.dropped
+    return bool(owner.manifest) and owner.state is not SegmentState.DROPPED
 
 
 class _Peeking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -174,13 +175,14 @@ class Judge:
         for row in contents.alive(read_ts):
             if value_below is None or row.value < value_below:
                 wanted.setdefault(row.key, []).append(row)
-        if len(set(keys)) != len(keys):
-            twice = tuple(sorted({k for k in keys if list(keys).count(k) > 1}))
+        found = frozenset(keys)
+        if len(found) != len(keys):
+            twice = tuple(sorted(key for key, times in Counter(keys).items() if times > 1))
             raise InvariantBroken("VIS2", f"keys twice in the answer at {read_ts}: {twice}", twice)
         missing = [
             k
             for k, rows in wanted.items()
-            if k not in set(keys) and not all(self._may_be_gone(contents, row) for row in rows)
+            if k not in found and not all(self._may_be_gone(contents, row) for row in rows)
         ]
         if missing:
             raise InvariantBroken("VIS1", f"missing at {read_ts}: {sorted(missing)}", tuple(sorted(missing)))

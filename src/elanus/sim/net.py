@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from operator import methodcaller
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import ElanusError, Unavailable
@@ -59,6 +60,7 @@ class Network:
     def __init__(self, chance: Chance, trace: Trace) -> None:
         self._trace = trace
         self._meets = chance.meets
+        self._lies_in_wait = chance.lies_in_wait
         self._delays = chance.delays("network", _USUAL_S)
         self._parted: dict[frozenset[str], float] = {}
 
@@ -78,7 +80,13 @@ class Network:
         until_s = self._parted.get(frozenset((one, other)))
         return until_s is not None and asyncio.get_running_loop().time() < until_s
 
+    def disturbs(self, method: str, caller: str, callee: str) -> bool:
+        """Whether anything can happen to such a call now. Mostly nothing can, and no more need be asked."""
+        return self._lies_in_wait(method) or bool(self._parted and self.parts(caller, callee))
+
     def call_delay_s(self, method: str) -> float:
+        if not self._lies_in_wait(method):
+            return self._delays.next_s()
         late = self._meets(FaultKind.DELAY_CALL, method)
         return self._delays.next_s() + (late.amount if late else 0.0)
 
@@ -127,6 +135,37 @@ class Network:
         life.kill()
 
 
+class _Call:
+    """One call under way. ``answer`` is what its caller waits for; ``running`` carries it out.
+
+    ``life``: of the callee, once there is one.
+    """
+
+    __slots__ = ("answer", "life", "method", "running", "work")
+
+    def __init__(
+        self, method: str, work: Callable[[Any], Awaitable[Any]], answer: asyncio.Future[Any]
+    ) -> None:
+        self.method = method
+        self.work = work
+        self.answer = answer
+        self.life: Life | None = None
+        self.running: asyncio.Task[None] | None = None
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def succeed(self, result: Any) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def call_off(self) -> None:
+        """The caller has given it up, and says so: for a callee that is there that is an end."""
+        if self.running is not None and not (self.life is not None and self.life.is_over):
+            self.running.cancel()
+
+
 class Handle:
     """Where the running instance of a role is found."""
 
@@ -134,11 +173,12 @@ class Handle:
         self.name = name
         self.role = name.partition("#")[0]
         self._network = network
+        self._loop = asyncio.get_running_loop()
         self._instance: object | None = None
         self._life: Life | None = None
         self._up = asyncio.Event()
-        self._calls: dict[asyncio.Future[Any], None] = {}
-        self._late: list[asyncio.Future[None]] = []
+        self._calls: dict[_Call, None] = {}
+        self._late: list[asyncio.Task[None]] = []
 
     @property
     def instance(self) -> object | None:
@@ -146,6 +186,7 @@ class Handle:
 
     def up(self, instance: object, life: Life) -> None:
         self._instance, self._life = instance, life
+        life.ended.add_done_callback(functools.partial(self._life_ended, life))
         self._up.set()
 
     def down(self) -> None:
@@ -154,29 +195,35 @@ class Handle:
         self._up.clear()
         if self._life is not None and not self._life.is_over:
             for call in tuple(self._calls):
-                call.cancel()
+                call.call_off()
 
-    async def call(self, caller: Life, method: str, *args: Any, **kwargs: Any) -> Any:
+    def _life_ended(self, life: Life, _: asyncio.Future[None]) -> None:
+        for call in self._calls:
+            if call.life is life:
+                call.fail(Unavailable(f"{self.name} went down during {call.method}"))
+
+    def call(self, caller: Life, method: str, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Raises `Unavailable`, and what the method raises."""
-        return await self.perform(caller, method, lambda instance: getattr(instance, method)(*args, **kwargs))
+        return self.perform(caller, method, methodcaller(method, *args, **kwargs))
 
     async def perform(self, caller: Life, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
         """As `call`: ``work`` gets the instance, and runs in its life."""
-        network = self._network
         if caller.is_held:
             await caller.gate()
-        await asyncio.sleep(network.call_delay_s(what))
-        if network.loses_call(what) or network.parts(caller.role, self.role):
-            raise Unavailable(f"{what} did not reach {self.name}")
-        again_s = network.doubles_after_s(what)
-        if again_s is not None:
-            self._late.append(asyncio.ensure_future(self._again(work, again_s)))
+        network = self._network
+        call = _Call(what, work, self._loop.create_future())
+        self._loop.call_later(network.call_delay_s(what), self._arrive, call, caller)
         try:
-            answer = await self._executed(what, work, caller)
-        except ElanusError:
-            await self._travel_back(caller, what)
+            answer: T = await call.answer
+        except asyncio.CancelledError:
+            call.call_off()
             raise
-        await self._travel_back(caller, what)
+        except ElanusError:
+            if call.running is not None:
+                await self._travel_back(caller, what)
+            raise
+        if caller.is_held or network.disturbs(what, caller.role, self.role):
+            await self._travel_back(caller, what)
         return answer
 
     async def _travel_back(self, caller: Life, what: str) -> None:
@@ -188,44 +235,53 @@ class Handle:
         if network.loses_answer(what) or network.parts(caller.role, self.role):
             raise Unavailable(f"the answer of {self.name} to {what} was lost")
 
-    async def _executed(
-        self, what: str, work: Callable[[Any], Awaitable[T]], caller: Life | None = None
-    ) -> T:
-        instance, life = self._instance, self._life
-        if instance is None or life is None or life.is_over:
-            instance, life = await self._current()
-        if caller is not None:
-            self._network.may_strike(what, caller, life)
-        running = asyncio.ensure_future(self._executing(what, work, instance, life))
-        self._calls[running] = None
-        try:
-            await _first_of(running, life.ended)
-        except asyncio.CancelledError:
-            if not life.is_over:
-                running.cancel()
-            raise
-        finally:
-            del self._calls[running]
-        if life.is_over:
-            running.add_done_callback(_seen)
-            raise Unavailable(f"{self.name} went down during {what}")
-        self._network.executed(what)
-        if running.cancelled():
-            raise Unavailable(f"{self.name} went down during {what}; retry when it is back")
-        return running.result()
+    def _arrive(self, call: _Call, caller: Life) -> None:
+        if call.answer.done():
+            return  # given up while it was on its way
+        network, what = self._network, call.method
+        is_disturbed = network.disturbs(what, caller.role, self.role)
+        if is_disturbed:
+            if network.loses_call(what) or network.parts(caller.role, self.role):
+                call.fail(Unavailable(f"{what} did not reach {self.name}"))
+                return
+            again_s = network.doubles_after_s(what)
+            if again_s is not None:
+                self._late.append(self._loop.create_task(self._again(call.work, again_s)))
+        call.running = self._loop.create_task(self._carry_out(call, caller if is_disturbed else None))
 
-    async def _executing(
-        self, what: str, work: Callable[[Any], Awaitable[T]], instance: object, life: Life
-    ) -> T:
-        if life.is_held:
-            await life.gate()
-        self._network.may_pause(what, life)
-        return await work(instance)
+    async def _carry_out(self, call: _Call, struck_caller: Life | None) -> None:
+        """``struck_caller``: who may be struck while the call runs; None: nobody."""
+        try:
+            instance, life = self._instance, self._life
+            if instance is None or life is None or life.is_over:
+                instance, life = await self._current()
+            call.life = life
+            self._calls[call] = None
+            if struck_caller is not None:
+                self._network.may_strike(call.method, struck_caller, life)
+            if life.is_held:
+                await life.gate()
+            self._network.may_pause(call.method, life)
+            answer = await call.work(instance)
+        except asyncio.CancelledError:
+            call.fail(Unavailable(f"{self.name} went down during {call.method}; retry when it is back"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's
+            call.fail(error)
+        else:
+            if life.is_over:
+                call.fail(Unavailable(f"{self.name} went down during {call.method}"))
+            else:
+                self._network.executed(call.method)
+                call.succeed(answer)
+        finally:
+            self._calls.pop(call, None)
 
     async def _again(self, work: Callable[[Any], Awaitable[Any]], after_s: float) -> None:
         await asyncio.sleep(after_s)
+        call = _Call("a repeated call", work, self._loop.create_future())
+        await self._carry_out(call, None)
         try:
-            await self._executed("a repeated call", work)
+            await call.answer
         except (ElanusError, ObjectMissing, CorruptObject):
             return  # nobody waits for the answer; what it asks for may be long gone
 
@@ -241,30 +297,6 @@ class Handle:
         return self._instance, self._life
 
 
-async def _first_of(running: asyncio.Future[Any], ended: asyncio.Future[None]) -> None:
-    """As `asyncio.wait` for the first of the two; there are too many calls for that."""
-    if running.done() or ended.done():
-        return
-    waiter = asyncio.get_running_loop().create_future()
-
-    def wake(_: asyncio.Future[Any]) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    running.add_done_callback(wake)
-    ended.add_done_callback(wake)
-    try:
-        await waiter
-    finally:
-        running.remove_done_callback(wake)
-        ended.remove_done_callback(wake)
-
-
-def _seen(done: asyncio.Future[Any]) -> None:
-    if not done.cancelled():
-        done.exception()
-
-
 class _Client:
     def __init__(self, caller: Life, handle: Handle) -> None:
         self._caller = caller
@@ -273,7 +305,9 @@ class _Client:
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         if method.startswith("_"):
             raise AttributeError(method)
-        return functools.partial(self._handle.call, self._caller, method)
+        call = functools.partial(self._handle.call, self._caller, method)
+        self.__dict__[method] = call
+        return call
 
 
 def client(caller: Life, handle: Handle, api: type[Api]) -> Api:

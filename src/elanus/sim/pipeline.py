@@ -42,14 +42,6 @@ T = TypeVar("T")
 _USUAL_S = 0.8
 _HEARTBEAT_S = 5.0
 _DELETIONS_BEFORE_DEATH = 2
-_DATANODE_POLICY = DataNodePolicy(
-    report_ms=200,
-    idle_report_ms=1000,
-    idle_checkpoint_ms=4000,
-    holding_checkpoint_ms=4000,
-    sync_age_ms=9000,
-    range_size_max_bytes=40_000,
-)
 
 
 class Jobs:
@@ -151,8 +143,9 @@ class PipelineProcess(DataNode):
         datacoord: DataCoordApi,
         indexcoord: IndexCoordApi,
         jobs: Jobs,
+        policy: DataNodePolicy,
     ) -> None:
-        super().__init__(node_id, life.name, log, datacoord, jobs, jobs, _DATANODE_POLICY)
+        super().__init__(node_id, life.name, log, datacoord, jobs, jobs, policy)
         self._life_name = life.name
         self._indexcoord = indexcoord
         self._jobs = jobs

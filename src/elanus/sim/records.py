@@ -35,10 +35,11 @@ class Records:
         self.plans: dict[int, CompactionPlan] = {}
         self._made_into: dict[SegmentID, SegmentID] = {}
 
-    @staticmethod
-    def is_ours(operation: Put | Delete) -> bool:
-        """Whether it is about a segment or a vchannel."""
-        return operation.key.startswith((_SEGMENTS, _VCHANNELS))
+    def owner(self, key: str) -> SegmentInfo | Vchannel | None:
+        """The segment or vchannel whose record that is, as it stands."""
+        if key.startswith(_SEGMENTS):
+            return self.segments.get(SegmentID(int(key.removeprefix(_SEGMENTS))))
+        return self.vchannels.get(key.removeprefix(_VCHANNELS))
 
     def observe(self, operation: Put | Delete) -> None:
         """Raises `InvariantBroken`."""

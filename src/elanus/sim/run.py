@@ -27,6 +27,7 @@ from elanus.sim.disasters import Disasters
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
 from elanus.sim.plan import COLLECTIONS, draw
+from elanus.sim.policies import draw_density
 from elanus.sim.rest import Rest
 from elanus.sim.scenario import Scenario
 from elanus.sim.system import System
@@ -118,7 +119,7 @@ class _Run:
         """What was found, or None. Ends with everything cancelled."""
         self.loop.set_task_factory(self._new_task)  # type: ignore[arg-type] # typeshed lacks the options
         self.loop.set_exception_handler(lambda loop, context: None)
-        system = System(self._chance, self.trace, self._scratch)
+        system = System(self._chance, self.trace, self._scratch, draw_density(self._scenario.seed))
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -69,6 +69,19 @@ AT_ONCE = frozenset(
 )
 """Those that happen at their moment; the others wait for somebody to meet them."""
 
+OF_CALLS = frozenset(
+    {
+        FaultKind.LOSE_CALL,
+        FaultKind.LOSE_ANSWER,
+        FaultKind.DOUBLE_CALL,
+        FaultKind.DELAY_CALL,
+        FaultKind.DELAY_ANSWER,
+        FaultKind.CRASH_CALLER,
+        FaultKind.CRASH_CALLEE,
+    }
+)
+"""Those that any call meets, or any of one method."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -60,7 +59,14 @@ from elanus.sim.moment import ReadsOfMoments
 from elanus.sim.net import Handle, Network, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
 from elanus.sim.plan import PIPELINE, PROXIES, ROLES
-from elanus.sim.policies import COMPACTION, DATA_POLICY, GC_POLICY, PROXY_POLICY
+from elanus.sim.policies import (
+    GC_POLICY,
+    USUAL,
+    Density,
+    data_policy,
+    datanode_policy,
+    proxy_policy,
+)
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
@@ -99,7 +105,8 @@ class System:
 
     compacts_without_being_asked = True
 
-    def __init__(self, chance: Chance, trace: Trace, scratch: Path) -> None:
+    def __init__(self, chance: Chance, trace: Trace, scratch: Path, density: Density = USUAL) -> None:
+        self._density = density
         self.clocks = {role: VirtualClock() for role in ("rootcoord", "datacoord", "indexcoord", "objects")}
         self.trace = trace
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -157,8 +164,7 @@ class System:
 
     def _observe_records(self, operation: Put | Delete) -> None:
         self.records.observe(operation)
-        if self.records.is_ours(operation):
-            self.garbage.check_present()
+        self.garbage.recorded(self.records.owner(operation.key))
 
     def broken_supervisors(self) -> list[BaseException]:
         done = [s for s in self._supervisors if s.done() and not s.cancelled()]
@@ -420,7 +426,7 @@ class System:
                 lambda address: client(life, self._sweepers[address], SweeperApi),
                 self._offload,
             ),
-            replace(DATA_POLICY, compaction=replace(COMPACTION, automatic=self.compacts_without_being_asked)),
+            data_policy(self._density, compacts=self.compacts_without_being_asked),
             ImportSetup(
                 lambda address: client(life, self._datanodes[address], ImportNodeApi),
                 ServedImports(self._data(life), self._index(life), self._query(life)).is_served,
@@ -466,7 +472,7 @@ class System:
             self.log.handle(life),
             OwnStamps(nodes.stamp),
             self._offload,
-            PROXY_POLICY,
+            proxy_policy(self._density),
             NoMeasures(),
         )
         self._verbs[name] = Verbs(proxy, nodes, self.reads())
@@ -476,4 +482,5 @@ class System:
         log = self.log.handle(life)
         jobs = Jobs(life, log, self.store, self._scratch, self._chance)
         node_id = NodeID(1000 + self._born)
-        return PipelineProcess(node_id, life, log, self._data(life), self._index(life), jobs)
+        policy = datanode_policy(self._density)
+        return PipelineProcess(node_id, life, log, self._data(life), self._index(life), jobs, policy)

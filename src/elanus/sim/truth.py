@@ -76,7 +76,8 @@ class Contents:
         return any(deletion.ts == ts for deletion in self._deletions_of.get(key, ()))
 
     def alive(self, ts: Timestamp) -> list[Row]:
-        return [r for r in self.rows if r.born <= ts < r.died and not self._is_dropped(r, ts)]
+        alive = [row for row in self.rows if row.born <= ts < row.died]
+        return [row for row in alive if not self._is_dropped(row, ts)] if self.dropped else alive
 
     def may_be_gone(self, row: Row) -> bool:
         """Its partition is being dropped: whether an earlier read still finds it is left open."""
