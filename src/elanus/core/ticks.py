@@ -80,6 +80,14 @@ class TickBarrier:
             self._reports[node_id] = (default, channels)
         return True
 
+    def keeps_back(self, node_id: NodeID, pchannels: Iterable[str], at_least: Timestamp) -> bool:
+        """Whether, for all that is known, the source keeps a tick of these below ``at_least``."""
+        report = self._reports.get(node_id)
+        if report is None:
+            return True
+        default, channels = report
+        return any(channels.get(pchannel, default) < at_least for pchannel in pchannels)
+
     def begin_ddl(self, ts: Timestamp) -> None:
         self._ddl.add(ts)
 

@@ -143,7 +143,7 @@ class TimeSync:
         while wanted and min(self.tick_of(p) for p in wanted) < at_least:
             joined = self._round is not None and not self._round.done()
             if self._round is None or not joined:
-                self._round = asyncio.create_task(self._collect(wanted), name="tick round")
+                self._round = asyncio.create_task(self._collect(wanted, at_least), name="tick round")
             await asyncio.shield(self._round)
             await self.write_ticks(wanted)
             # A round that was under way may have had its reports before this reader came.
@@ -151,13 +151,14 @@ class TimeSync:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _ROUND_PAUSE_MAX_S)
 
-    async def _collect(self, pchannels: set[str]) -> None:
+    async def _collect(self, pchannels: set[str], at_least: Timestamp) -> None:
+        """One round: those are asked whose last report keeps a tick back."""
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._round_began_s + _ROUND_INTERVAL_S - now_s))
         self._round_began_s = asyncio.get_running_loop().time()
         now = self._stamp()
-        sources = [proxy for node_id, proxy in self._proxies.items() if node_id in self._joined]
-        await asyncio.gather(*(self._ask(proxy, now) for proxy in sources))
+        late = [n for n in self._joined if self._barrier.keeps_back(n, pchannels, at_least)]
+        await asyncio.gather(*(self._ask(self._proxies[n], now) for n in sorted(late) if n in self._proxies))
         await self.write_ticks(pchannels)
 
     async def _ask(self, proxy: ProxyApi, now: Timestamp) -> None:

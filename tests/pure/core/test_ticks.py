@@ -62,6 +62,15 @@ def barrier(*reported: int) -> TickBarrier:
     return found
 
 
+def test_whoever_has_reported_past_what_is_wanted_keeps_nothing_back() -> None:
+    found = barrier(50, 70)
+    found.join(NodeID(3))
+    assert [found.keeps_back(NodeID(n), (A,), ts(60)) for n in (1, 2, 3)] == [True, False, True]
+    found.report(TWO, ts(80), {A: ts(55)})
+    assert found.keeps_back(TWO, (A, B), ts(60))
+    assert not found.keeps_back(TWO, (B,), ts(60))
+
+
 def test_the_tick_is_the_minimum_over_all_sources() -> None:
     ticks = barrier(100, 80)
     ticks.report(ONE, ts(110), {B: ts(30)})
