@@ -13,7 +13,7 @@ a coordinator that takes over goes on from there, with the same places.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -316,7 +316,7 @@ class Replica:
         self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
     ) -> None:
         """When all serve the version: the partitions it is complete for, and what nobody needs any more."""
-        await self._switched(layout)
+        await self._switched([n for n in sorted(layout.nodes()) if not self._serves(statuses[n])])
         for node_id in sorted(layout.nodes()):
             node = self._fleet.node(node_id)
             await node.set_partitions(self.collection_id, target.partition_ids)
@@ -331,14 +331,15 @@ class Replica:
             if self.collection_id in statuses[node_id].versions:
                 await self._fleet.node(node_id).release_collection(self.collection_id)
 
-    async def _switched(self, layout: Layout) -> None:
-        """Wait until every node serves the version. Raises `NotReady`."""
+    def _serves(self, status: QueryNodeStatus) -> bool:
+        """Whether a node serves the version in force."""
+        return status.versions.get(self.collection_id, 0) >= self.info.version
+
+    async def _switched(self, nodes: Sequence[NodeID]) -> None:
+        """Wait until these serve the version. Raises `NotReady`."""
         deadline_s = asyncio.get_running_loop().time() + _SWITCH_WAIT_S
-        for node_id in sorted(layout.nodes()):
-            while True:
-                status = await self._fleet.node(node_id).status()
-                if status.versions.get(self.collection_id, 0) >= self.info.version:
-                    break
+        for node_id in nodes:
+            while not self._serves(await self._fleet.node(node_id).status()):
                 if asyncio.get_running_loop().time() > deadline_s:
                     raise NotReady(
                         f"query node {node_id} does not serve version {self.info.version} of collection "
