@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -116,10 +115,14 @@ class BinlogWriter:
         if not batch.num_rows:
             return
         ts = batch.column(TIMESTAMP_FIELD).to_numpy()
-        if self._by_time and (ts[0] < self._ts_max or np.any(ts[1:] < ts[:-1])):
+        if not self._by_time:
+            first, last = int(ts.min()), int(ts.max())
+        elif ts[0] < self._ts_max or (ts[1:] < ts[:-1]).any():
             raise Internal(f"{self._path}: rows must come in the order of their timestamps")
-        self._ts_min = Timestamp(min(self._ts_min, int(ts.min())))
-        self._ts_max = Timestamp(max(self._ts_max, int(ts.max())))
+        else:
+            first, last = int(ts[0]), int(ts[-1])
+        self._ts_min = Timestamp(min(self._ts_min, first))
+        self._ts_max = Timestamp(max(self._ts_max, last))
 
     def _keep(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
