@@ -123,8 +123,9 @@ class Judge:
     # reads
 
     def ticked(self, cached: CachedCollection) -> Timestamp:
-        """Up to where all pchannels of the collection have ticked, now."""
-        return min(map(self._truth.tick, cached.view.pchannels))
+        """Up to where all pchannels of the collection have ticked, now; at least up to its creation, which
+        nothing of it can be older than."""
+        return max(cached.view.created, min(map(self._truth.tick, cached.view.pchannels)))
 
     def check_moment(
         self,
