@@ -32,19 +32,22 @@ GC_POLICY = GcPolicy(
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """What differs between seeds. ``segment_size_max_bytes``: a row counts as 40."""
+    """What differs between seeds. ``segment_size_max_bytes``: a row counts as 40. ``index_rows_min``: smaller
+    segments go without an index, and the others are exchanged for an indexed copy."""
 
     segment_size_max_bytes: int = 3200
     sync_age_ms: int = 9000
     tick_interval_ms: int = 500
     compaction_interval_s: float = 5.0
+    index_rows_min: int = 8
 
 
 USUAL = Density()
-_SEGMENT_BYTES = (3200, 4800, 6400)
-_SYNC_AGES_MS = (6000, 12_000, 20_000)
-_TICK_INTERVALS_MS = (300, 600, 1200)
-_COMPACTION_INTERVALS_S = (4.0, 8.0)
+_SEGMENT_BYTES = (3200, 6400, 9600)
+_SYNC_AGES_MS = (6000, 15_000, 30_000)
+_TICK_INTERVALS_MS = (400, 800, 1200)
+_COMPACTION_INTERVALS_S = (5.0, 10.0)
+_INDEX_ROWS_MIN = (8, 24)
 
 
 def draw_density(seed: int) -> Density:
@@ -55,6 +58,7 @@ def draw_density(seed: int) -> Density:
         chance.choice(_SYNC_AGES_MS),
         chance.choice(_TICK_INTERVALS_MS),
         chance.choice(_COMPACTION_INTERVALS_S),
+        chance.choice(_INDEX_ROWS_MIN),
     )
 
 
@@ -90,7 +94,7 @@ def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
 
 def datanode_policy(density: Density) -> DataNodePolicy:
     return DataNodePolicy(
-        report_ms=200,
+        report_ms=density.tick_interval_ms // 2,
         idle_report_ms=1000,
         idle_checkpoint_ms=4000,
         holding_checkpoint_ms=4000,

@@ -115,6 +115,7 @@ def _prepare() -> None:
     """In a new process: what was imported stays, Ctrl-C is the parent's affair, its end ours as well."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    gc.disable()  # each run is followed by a collection, and needs no other
     gc.collect()
     gc.freeze()
 

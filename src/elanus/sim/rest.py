@@ -77,8 +77,7 @@ class Rest:
 
     def _has_rows(self, segment: SegmentInfo) -> bool:
         """A segment that was opened and never written to is left open."""
-        rows = self._system.truth.contents(segment.collection_id).rows
-        return any(row.segment_id == segment.segment_id for row in rows)
+        return segment.segment_id in self._system.truth.contents(segment.collection_id).segments
 
     def _live_segments(self) -> list[SegmentInfo]:
         live = {v.collection_id for v in self._system.records.vchannels.values() if not v.dropping}

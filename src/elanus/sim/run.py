@@ -14,7 +14,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ class _Run:
 
     async def whole(self) -> BaseException | None:
         """What was found, or None. Ends with everything cancelled."""
-        self.loop.set_task_factory(self._new_task)  # type: ignore[arg-type] # typeshed lacks the options
+        self.loop.made = self._keep
         self.loop.set_exception_handler(lambda loop, context: None)
         system = System(self._chance, self.trace, self._scratch, draw_density(self._scenario.seed))
         course = asyncio.ensure_future(self._course(system))
@@ -151,15 +151,11 @@ class _Run:
             system.lose_power()
             await rest.come()
 
-    def _new_task(
-        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
-    ) -> asyncio.Task[Any]:
+    def _keep(self, task: asyncio.Task[Any]) -> None:
         if len(self._tasks) >= self._tasks_max:
             self._tasks = [task for task in self._tasks if not task.done() or _is_lost(task)]
             self._tasks_max = 2 * len(self._tasks) + _TASKS_KEPT
-        task = asyncio.Task(coro, loop=loop, **options)
         self._tasks.append(task)
-        return task
 
     def _lost_task(self) -> BaseException | None:
         """An error that some task died of, and that nobody has asked for."""

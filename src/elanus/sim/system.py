@@ -79,8 +79,6 @@ QUERY_NODE = NodeID(3)
 PCHANNELS_MAX = 2
 LEASE_TTL_S = 3
 _START_AGAIN_S = 0.3
-_INDEX_ROWS_MIN = 8
-"""Small segments go without an index here too, and the others are exchanged for an indexed copy."""
 
 
 class Role(Protocol):
@@ -450,7 +448,7 @@ class System:
             self._data(life),
             self._directories["indexcoord"],
             lambda address: client(life, self._datanodes[address], IndexNodeApi),
-            IndexPolicy(rows_min=_INDEX_ROWS_MIN, builds_max=1),
+            IndexPolicy(rows_min=self._density.index_rows_min, builds_max=1),
         )
 
     def _build_querynode(self, life: Life) -> QueryNode:

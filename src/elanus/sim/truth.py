@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, MsgKind, UpsertMessage
+from elanus.core.messages import (
+    DdlMessage,
+    DeleteMessage,
+    InsertMessage,
+    Message,
+    MsgKind,
+    UpsertMessage,
+)
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.log.codec import decode
 from elanus.log.port import LogEntry, Position
@@ -48,17 +55,20 @@ class Deletion:
 
 @dataclass(slots=True)
 class Contents:
-    """All that was ever written to one collection. ``dropped``: partitions per vchannel, and when."""
+    """All that was ever written to one collection. ``dropped``: partitions per vchannel, and when.
+    ``segments``: those that have rows."""
 
     rows: list[Row] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
     dropped: dict[tuple[str, PartitionID], Timestamp] = field(default_factory=dict)
     drop_ts: Timestamp = NO_TIMESTAMP
+    segments: set[SegmentID] = field(default_factory=set)
     _rows_of: dict[int, list[Row]] = field(default_factory=dict)
     _deletions_of: dict[int, list[Deletion]] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
+        self.segments.add(row.segment_id)
         self._rows_of.setdefault(row.key, []).append(row)
         for deletion in self._deletions_of.get(row.key, ()):
             _apply(deletion, row)
@@ -108,6 +118,7 @@ class Truth:
         self._tell = tell
         self._pchannels: dict[str, _Pchannel] = {}
         self._contents: dict[CollectionID, Contents] = {}
+        self._messages: dict[int, tuple[LogEntry, Message]] = {}
 
     def contents(self, collection_id: CollectionID) -> Contents:
         return self._contents.setdefault(collection_id, Contents())
@@ -164,8 +175,15 @@ class Truth:
         else:
             self._take(entry, where, tell)
 
+    def _decoded(self, entry: LogEntry) -> Message:
+        """Entries are read anew whenever the power goes; what stands in one never changes."""
+        known = self._messages.get(id(entry))
+        if known is None:
+            known = self._messages[id(entry)] = (entry, decode(entry))  # while it is kept, its id is its own
+        return known[1]
+
     def _take(self, entry: LogEntry, where: str, tell: Callable[[str, list[int]], None]) -> None:
-        message = decode(entry)
+        message = self._decoded(entry)
         contents = self.contents(entry.header.collection_id)
         keys: list[int] = []
         text = f"{where}: {entry.header.kind.name} {entry.header.ts}"

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -50,6 +51,7 @@ _INDEX = {"index_type": "HNSW", "metric_type": "L2", "M": "4", "efConstruction":
 _REMEMBERED = 20
 
 
+@cache
 def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
     return CollectionSchema(
