@@ -71,13 +71,13 @@ class SortedKeys:
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
         codes = key_codes(keys)
-        ascending = bool(np.all(codes[1:] >= codes[:-1]))
+        ascending = bool((codes[1:] >= codes[:-1]).all())
         self.order: npt.NDArray[np.int32] | None = None
         if not ascending:
             order = np.argsort(codes, kind="stable")
             codes, self.order = codes[order], order.astype(np.int32)
         self.codes = codes
-        self.unique = bool(np.all(codes[1:] != codes[:-1]))
+        self.unique = bool((codes[1:] != codes[:-1]).all())
         """No key occurs twice (False may also mean that two strings share a code)."""
 
     def __len__(self) -> int:
