@@ -40,17 +40,17 @@ bench: $(VENV)/.demo  ## Measure beside Milvus and milvus-lite; DATA=file.npz ta
 .PHONY: freshness
 freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/freshness.md
 	$(BIN)/python -m benchmarks freshness
-	$(BIN)/python -m benchmarks render-freshness > docs/freshness.md
+	$(BIN)/python -m benchmarks render freshness > docs/freshness.md
 
 .PHONY: pipeline
 pipeline: $(VENV)/.demo  ## Measure the pipeline's jobs, and write docs/pipeline-benchmarks.md
 	$(BIN)/python -m benchmarks pipeline
-	$(BIN)/python -m benchmarks render-pipeline > docs/pipeline-benchmarks.md
+	$(BIN)/python -m benchmarks render pipeline > docs/pipeline-benchmarks.md
 
 .PHONY: scaling
 scaling: $(VENV)/.dev  ## Measure clusters of several query nodes, and write docs/scaling.md
 	$(BIN)/python -m benchmarks scaling
-	$(BIN)/python -m benchmarks render-scaling > docs/scaling.md
+	$(BIN)/python -m benchmarks render scaling > docs/scaling.md
 
 .PHONY: day
 day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write docs/pipeline-day.md

@@ -1,4 +1,7 @@
-"""Command line: ``run`` measures, ``render`` makes the page; the other runs are small ones."""
+"""Command line: ``run`` and its smaller siblings measure, ``render`` makes the page of any of them.
+
+What a run of the peers alone does not need, the server's own code, is imported by the commands that do.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,15 @@ import msgspec
 import typer
 
 from benchmarks import dataset
-from benchmarks.report.page import render_page
-from benchmarks.results import Results
 from benchmarks.runner import Plan
 from benchmarks.runner import run as run_plan
 from benchmarks.settings import (
     DEFAULT_DATA,
-    NOTES,
     SHOWN_DAY,
     SHOWN_DAY_PICTURE,
     SHOWN_FRESHNESS,
     SHOWN_GROWTH,
     SHOWN_PIPELINE,
-    SHOWN_RESULTS,
     SHOWN_SCALING,
     Settings,
     quick,
@@ -61,17 +60,25 @@ def run(
     except KeyboardInterrupt:
         typer.echo(f"interrupted; everything started has been stopped; {out} has what was measured", err=True)
         raise typer.Exit(130) from None
-    typer.echo(f"wrote {out}; render it with: python -m benchmarks render {out}")
+    _say_written("benchmarks", out)
 
 
 @app.command()
 def render(
-    results: Annotated[Path, typer.Argument(help="file that `run` wrote")] = SHOWN_RESULTS,
-    notes: Annotated[Path, typer.Option(help="Markdown on why targets are missed, if it exists")] = NOTES,
+    page: Annotated[str, typer.Argument(help="benchmarks, freshness, pipeline or scaling")],
+    results: Annotated[
+        Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")
+    ] = None,
 ) -> None:
-    """Print the results page as Markdown."""
-    why = notes.read_text() if notes.exists() else None
-    typer.echo(render_page(Results.read(results), why), nl=False)
+    """Print a page as Markdown."""
+    from benchmarks.report.pages import PAGES
+
+    if page not in PAGES:
+        raise typer.BadParameter(f"unknown {page}; known are {', '.join(PAGES)}")
+    try:
+        typer.echo(PAGES[page].made_from(results), nl=False)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @app.command()
@@ -80,23 +87,10 @@ def freshness(
     turns: Annotated[int, typer.Option(help="inserts and searches of each kind", min=1)] = 300,
 ) -> None:
     """Measure how soon a write is seen, with one proxy and with three."""
-    # Imported here: it is the server's own code, which a run of the peers alone does not need.
     from benchmarks import freshness as measured
 
     out.write_bytes(msgspec.json.encode(measured.measure(turns)))
-    typer.echo(f"wrote {out}; render it with: python -m benchmarks render-freshness {out}")
-
-
-@app.command()
-def render_freshness(
-    results: Annotated[Path, typer.Argument(help="file that `freshness` wrote")] = SHOWN_FRESHNESS,
-) -> None:
-    """Print the freshness page as Markdown."""
-    from benchmarks.freshness import Freshness
-    from benchmarks.report import freshness_page
-
-    found = msgspec.json.decode(results.read_bytes(), type=Freshness)
-    typer.echo(freshness_page.render_freshness(found), nl=False)
+    _say_written("freshness", out)
 
 
 @app.command()
@@ -104,26 +98,15 @@ def pipeline(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
     picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,
 ) -> None:
-    """Measure the pipeline's jobs beside plain work, flush calls, and growth: some minutes."""
+    """Measure the pipeline's jobs beside plain work, flush calls, and growth: a quarter of an hour."""
     from benchmarks.pipeline import figures
     from benchmarks.report.growth_plot import draw_growth
 
     found = figures.measure(typer.echo)
     out.write_bytes(msgspec.json.encode(found))
     draw_growth(found.growth, picture)
-    typer.echo(f"wrote {out} and {picture}; render it with: python -m benchmarks render-pipeline {out}")
-
-
-@app.command()
-def render_pipeline(
-    results: Annotated[Path, typer.Argument(help="file that `pipeline` wrote")] = SHOWN_PIPELINE,
-) -> None:
-    """Print the pipeline's page as Markdown."""
-    from benchmarks.pipeline.figures import Figures
-    from benchmarks.report import pipeline_page
-
-    found = msgspec.json.decode(results.read_bytes(), type=Figures)
-    typer.echo(pipeline_page.render_pipeline(found), nl=False)
+    typer.echo(f"wrote {picture}")
+    _say_written("pipeline", out)
 
 
 @app.command()
@@ -156,29 +139,20 @@ def scaling(
     from benchmarks.scaling import measure
 
     out.write_bytes(msgspec.json.encode(measure.measure(turns, collections, typer.echo)))
-    typer.echo(f"wrote {out}; render it with: python -m benchmarks render-scaling {out}")
-
-
-@app.command()
-def render_scaling(
-    results: Annotated[Path, typer.Argument(help="file that `scaling` wrote")] = SHOWN_SCALING,
-) -> None:
-    """Print the scaling page as Markdown."""
-    from benchmarks.report import scaling_page
-    from benchmarks.scaling.figures import Scaling
-
-    found = msgspec.json.decode(results.read_bytes(), type=Scaling)
-    typer.echo(scaling_page.render_scaling(found), nl=False)
+    _say_written("scaling", out)
 
 
 @app.command(name="kernels")
 def time_kernels() -> None:
     """Time the inner loops on which the server's design rests."""
-    # Imported here: the kernels are the server's own code, which a run of the peers alone does not need.
     from benchmarks import kernels
 
     for line in kernels.report():
         typer.echo(line)
+
+
+def _say_written(page: str, out: Path) -> None:
+    typer.echo(f"wrote {out}; render it with: python -m benchmarks render {page} {out}")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -32,16 +32,19 @@ from elanus.storage.binlog import (
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.objects import open_store
 from elanus.storage.parquet import rows_per_group, writer_options
+from elanus.storage.paths import delta_log_path, insert_log_path
 from elanus.storage.port import ObjectStore
 
 SEGMENTS = 5
+_ORDERS = 1000
+"""Orders that a store may have: segments of different ones have different ids."""
 CID, PID, VCHANNEL = CollectionID(7), PartitionID(8), "v"
 
 
 def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
     """Take so many turns on files below the directory."""
     store = open_store((directory / "store").as_uri())
-    order = _order(store, directory, rows, dim)
+    order = make_order(store, directory, rows, dim, SEGMENTS)
     return in_turns(
         rows,
         dim,
@@ -51,21 +54,19 @@ def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
     )
 
 
-def _order(store: ObjectStore, scratch: Path, rows: int, dim: int) -> CompactionOrder:
-    """Segments with keys in no order; one row in ten is deleted."""
-    schema = CollectionSchema(
-        "docs",
-        (
-            FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
-            FieldSchema(FieldID(101), "name", DataType.VARCHAR, max_length=50),
-            FieldSchema(FieldID(102), "v", DataType.FLOAT_VECTOR, dim=dim),
-        ),
-    )
+def make_order(
+    store: ObjectStore, scratch: Path, rows: int, dim: int, segments: int, number: int = 0
+) -> CompactionOrder:
+    """So many segments with keys in no order, to be merged; one row in ten is deleted.
+
+    Orders of one store need a number each; the new segment's id is that number.
+    """
+    schema = docs_schema(dim)
     random = np.random.default_rng(7)
     keys = random.permutation(rows)
     inputs = []
-    for number, chosen in enumerate(np.array_split(keys, SEGMENTS)):
-        key = SegmentKey(CID, PID, SegmentID(number), VCHANNEL)
+    for position, chosen in enumerate(np.array_split(keys, segments), 1):
+        key = SegmentKey(CID, PID, SegmentID(_ORDERS * position + number), VCHANNEL)
         vectors = random.standard_normal((len(chosen), dim), dtype=np.float32)
         columns = [
             pa.array(chosen),
@@ -74,16 +75,17 @@ def _order(store: ObjectStore, scratch: Path, rows: int, dim: int) -> Compaction
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
         logged = with_system_columns(batch, 0, Timestamp(10), insert_log_schema(schema, key))
-        file = write_insert_log(store, f"insert_log/7/8/{number}/a", schema, key, [logged], scratch)
+        path = insert_log_path(CID, PID, key.segment_id, "a")
+        file = write_insert_log(store, path, schema, key, [logged], scratch)
         inputs.append(SegmentManifest(key.segment_id, CID, PID, VCHANNEL, (file,), (), NO_TIMESTAMP))
-    delta = _deletes(store, scratch, schema, keys[: rows // 10])
+    delta = _deletes(store, scratch, schema, keys[: rows // 10], f"{number}")
     return CompactionOrder(
         plan_id=1,
         attempt=1,
         collection_id=CID,
         partition_id=PID,
         vchannel=VCHANNEL,
-        segment_id=SegmentID(99),
+        segment_id=SegmentID(number),
         schema=schema,
         inputs=tuple(inputs),
         delta_logs=(delta,),
@@ -92,9 +94,22 @@ def _order(store: ObjectStore, scratch: Path, rows: int, dim: int) -> Compaction
     )
 
 
-def _deletes(store: ObjectStore, scratch: Path, schema: CollectionSchema, keys: np.ndarray) -> BinlogFile:
+def docs_schema(dim: int) -> CollectionSchema:
+    return CollectionSchema(
+        "docs",
+        (
+            FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+            FieldSchema(FieldID(101), "name", DataType.VARCHAR, max_length=50),
+            FieldSchema(FieldID(102), "v", DataType.FLOAT_VECTOR, dim=dim),
+        ),
+    )
+
+
+def _deletes(
+    store: ObjectStore, scratch: Path, schema: CollectionSchema, keys: np.ndarray, name: str
+) -> BinlogFile:
     of = delta_log_schema(schema.primary_field, CID, VCHANNEL)
-    with delta_log_writer(store, "delta_log/7/d", of, scratch) as writer:
+    with delta_log_writer(store, delta_log_path(CID, VCHANNEL, name), of, scratch) as writer:
         writer.write(delete_rows(pa.array(keys), Timestamp(20), ALL_PARTITIONS, of))
         return writer.finish()
 

@@ -12,26 +12,31 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.pipeline import compacting, flush_call, flushing, growth, importing, indexing
+from benchmarks.pipeline.courses import flush_course, segment_courses
 from benchmarks.pipeline.flush_call import FlushCalls
-from benchmarks.pipeline.growth import GrowthPoint
+from benchmarks.pipeline.growth import Course, GrowthPoint
 from benchmarks.pipeline.sides import Sides
 from elanus import __version__
 
 TURNS = 7
 GROWTH_DIM = 32
 GROWTH_PASSES = 3
-GROWTH_ROWS = (100_000, 250_000, 500_000, 1_000_000, 2_000_000, 5_000_000)
+GROWTH_ROWS = (100_000, 500_000, 1_000_000, 2_000_000, 5_000_000)
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What one run found. ``jobs``: by the names of `measures`; ``machine``: processors, operating system."""
+    """What one run found.
+
+    ``jobs``: by the names of `measures`; ``growth``: by those of `courses`; ``machine``: processors,
+    operating system.
+    """
 
     version: str
     machine: str
     jobs: dict[str, Sides]
     flush_calls: FlushCalls
     growth_dim: int
-    growth: list[GrowthPoint]
+    growth: dict[str, list[GrowthPoint]]
 
 
 def measures(threads: int) -> dict[str, Callable[[Path], Sides]]:
@@ -45,19 +50,28 @@ def measures(threads: int) -> dict[str, Callable[[Path], Sides]]:
     }
 
 
+def courses(directory: Path, dim: int, steps: tuple[int, ...], passes: int) -> dict[str, Course]:
+    """Every kind of job whose growth is measured, with its input made below the directory."""
+    return {
+        "flush": flush_course(directory / "flush", dim, steps, passes),
+        **segment_courses(directory / "segments", dim, steps, passes),
+    }
+
+
 def measure(tell: Callable[[str], None]) -> Figures:
-    """Measure everything: some minutes. ``tell`` is given a line before each part."""
+    """Measure everything: a quarter of an hour. ``tell`` is given a line before each part."""
     threads = os.cpu_count() or 1
     jobs = {}
     for name, take in measures(threads).items():
         tell(f"{name} beside plain work")
         with _directory() as directory:
             jobs[name] = take(directory)
-    tell("growth")
-    with _directory() as directory:
-        points = growth.measure(directory, GROWTH_DIM, GROWTH_ROWS, GROWTH_PASSES)
     tell("flush calls")
     calls = flush_call.measure(10_000, 768, TURNS)
+    tell("the rows of growth")
+    with _directory() as directory:
+        measured = courses(directory, GROWTH_DIM, GROWTH_ROWS, GROWTH_PASSES)
+        points = growth.measure(directory / "spark", measured, tell)
     machine = f"{threads} processors, {platform.system()}"
     return Figures(__version__, machine, jobs, calls, GROWTH_DIM, points)
 

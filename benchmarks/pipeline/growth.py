@@ -1,33 +1,36 @@
-"""Whether cost grows with the rows alone: flush jobs from a hundred thousand rows to millions.
+"""Whether cost grows with the rows alone: jobs from a hundred thousand rows to millions.
 
-One log of narrow rows, cut into ranges of equal size; a job flushes the first so many of them, one Spark task
-each, in one session on all cores of the machine. Two things are taken: seconds per job, and the memory of the
-driver (this process's Python and the JVM it started; the tasks' Python workers are apart) after each.
+A *course* is one kind of job over growing numbers of rows. Its jobs run through the pipeline's own runner, so
+what the server would run one after another runs one after another here. All courses share one session on all
+cores. Two things are taken: seconds, and the memory of the driver (this process's Python and the JVM it
+started; the tasks' Python workers are apart) while the jobs run.
 """
 
 from __future__ import annotations
 
-import shutil
+import asyncio
+import gc
 import statistics
-from dataclasses import replace
-from functools import partial
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 
-from benchmarks.pipeline.flushing import make_rows, write_log_ranges
-from benchmarks.pipeline.sides import timed_s
-from elanus.pipeline.flush import flush_task
-from elanus.pipeline.ranges import FlushPlan
+from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.port import Job, JobSession
 from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.storage.port import ObjectStore
 
-RANGE_ROWS = 50_000
 _MB = 1_000_000
+_SAMPLE_S = 0.1
 
 
 class GrowthPoint(msgspec.Struct, frozen=True):
-    """Jobs of one size. ``seconds``: the median job; ``driver_mb``: the most resident memory after one.
+    """Work on so many rows. ``seconds``: the median turn; ``driver_mb``: the most resident memory in any.
 
     The driver's memory is that of its Python and its JVM, in units of 10⁶ bytes.
     """
@@ -36,36 +39,85 @@ class GrowthPoint(msgspec.Struct, frozen=True):
     seconds: float
     driver_mb: float
 
+    @property
+    def row_us(self) -> float:
+        """Microseconds a row."""
+        return 1e6 * self.seconds / self.rows
 
-def measure(directory: Path, dim: int, steps: tuple[int, ...], passes: int) -> list[GrowthPoint]:
-    """So many passes over the steps, one job for each; a step is a number of rows, in `RANGE_ROWS`."""
-    plans = write_log_ranges(directory, make_rows(RANGE_ROWS, dim), max(steps) // RANGE_ROWS)
-    session = PipelineSession.start(SparkSettings(), directory / "spark")
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """``jobs`` are what the server would run on so many rows, under a name that it has not been given before.
+
+    What they write goes into ``store``, and is deleted after each turn. ``steps`` are numbers of rows.
+    """
+
+    steps: tuple[int, ...]
+    passes: int
+    store: ObjectStore
+    jobs: Callable[[int, str], Sequence[Job[Any, Any]]]
+
+
+def measure(
+    directory: Path, courses: dict[str, Course], tell: Callable[[str], None]
+) -> dict[str, list[GrowthPoint]]:
+    """All courses, one after another. ``directory`` is for Spark's own files."""
+    session = PipelineSession.start(SparkSettings(), directory)
     try:
         session.warm_up()
-        _flush(session, plans[:2], "unmeasured")
-        taken: dict[int, list[tuple[float, float]]] = {rows: [] for rows in steps}
-        for _ in range(passes):
-            for rows in steps:
-                job = partial(_flush, session, plans[: rows // RANGE_ROWS], f"growth-{rows}")
-                taken[rows].append((timed_s(job), _driver_mb()))
-                shutil.rmtree(directory / "files")
+        return {name: _take(session, name, course, tell) for name, course in courses.items()}
     finally:
         session.stop()
-    return [_point(rows, jobs) for rows, jobs in taken.items()]
 
 
-def _point(rows: int, jobs: list[tuple[float, float]]) -> GrowthPoint:
-    seconds, driver_mb = zip(*jobs, strict=True)
-    return GrowthPoint(rows, statistics.median(seconds), round(max(driver_mb), 1))
+def _take(session: JobSession, kind: str, course: Course, tell: Callable[[str], None]) -> list[GrowthPoint]:
+    """The course's points, after its smallest step once unmeasured."""
+    asyncio.run(_turn(session, course, course.steps[0], "unmeasured"))
+    taken: dict[int, list[tuple[float, float]]] = {rows: [] for rows in course.steps}
+    for number in range(1, course.passes + 1):
+        for rows, turns in taken.items():
+            tell(f"growth of {kind}: {rows:,} rows, turn {number} of {course.passes}")
+            turns.append(asyncio.run(_turn(session, course, rows, f"{number}-{rows}")))
+    return [_point(rows, turns) for rows, turns in taken.items()]
 
 
-def _flush(session: PipelineSession, plans: list[FlushPlan], name: str) -> None:
-    named = [replace(plan, attempt=f"{name}-{number}") for number, plan in enumerate(plans)]
-    session.run(flush_task, named, group=name, description=name, pool="flush")
+def _point(rows: int, turns: list[tuple[float, float]]) -> GrowthPoint:
+    seconds, driver_mb = zip(*turns, strict=True)
+    return GrowthPoint(rows, round(statistics.median(seconds), 4), round(max(driver_mb), 1))
 
 
-def _driver_mb() -> float:
-    here = psutil.Process()
-    java = [child for child in here.children() if child.name() == "java"]
-    return sum(process.memory_info().rss for process in (here, *java)) / _MB
+async def _turn(session: JobSession, course: Course, rows: int, name: str) -> tuple[float, float]:
+    """Seconds until all jobs have ended, and the driver's most memory meanwhile."""
+    jobs = course.jobs(rows, name)
+    gc.collect()
+    runner, memory = JobRunner(session), DriverMemory()
+    watching = asyncio.ensure_future(memory.watch())
+    try:
+        began_s = time.perf_counter()
+        outcomes = await asyncio.gather(*(runner.run(job, "benchmark") for job in jobs))
+        seconds = time.perf_counter() - began_s
+    finally:
+        watching.cancel()
+        runner.close()
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        for path in job.output(outcome).objects:
+            course.store.delete(path)
+    return seconds, memory.most_mb
+
+
+class DriverMemory:
+    """The most resident memory that this process and its JVM were seen to have together."""
+
+    def __init__(self) -> None:
+        here = psutil.Process()
+        self._processes = (here, *(child for child in here.children() if child.name() == "java"))
+        self.most_mb = self._now_mb()
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(_SAMPLE_S)
+            self.most_mb = max(self.most_mb, self._now_mb())
+
+    def _now_mb(self) -> float:
+        return sum(process.memory_info().rss for process in self._processes) / _MB

@@ -14,7 +14,7 @@ VISIBLE_MS = 15.0
 HEAD = """\
 # Freshness
 
-*Made from `freshness.json` beside it by `python -m benchmarks render-freshness > docs/freshness.md`;
+*Made from `freshness.json` beside it by `python -m benchmarks render freshness > docs/freshness.md`;
 `make freshness` measures anew.*
 
 A strong read sees every write acknowledged before it. Where ticks come every 200 ms, such a read waits for

@@ -1,28 +1,32 @@
-"""The picture of growth: time and memory of flush jobs by their rows."""
+"""The picture of growth: the time of each kind of job by its rows, and the driver's memory in all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.pipeline.growth import GrowthPoint
 from benchmarks.report.drawing import drawn
 
+_MEMORY = "memory"
 
-def draw_growth(points: Sequence[GrowthPoint], path: Path) -> None:
-    """Write an SVG with two panels over one axis of rows. Needs matplotlib."""
-    with drawn(path, (7.5, 3.0)) as figure:
-        cost, memory = figure.subplots(1, 2)
-        millions = [point.rows / 1e6 for point in points]
-        largest = points[-1]
-        cost.plot(
-            [0, millions[-1]], [0, largest.seconds], color="0.75", label="the largest job's cost per row"
-        )
-        cost.plot(millions, [point.seconds for point in points], "o", label="measured")
-        cost.set_ylabel("seconds")
-        cost.legend(frameon=False, fontsize=8)
-        memory.plot(millions, [point.driver_mb for point in points], "o-")
-        memory.set_ylabel("driver's memory, MB")
-        for panel in (cost, memory):
-            panel.set_xlabel("million rows in one job")
+
+def draw_growth(growth: Mapping[str, Sequence[GrowthPoint]], path: Path) -> None:
+    """Write an SVG: two rows of panels of seconds, one for each kind; one of memory. Needs matplotlib."""
+    names = list(growth)
+    half = (len(names) + 1) // 2
+    rows = [[*names[:half], _MEMORY], [*names[half:], *["."] * (2 * half - len(names)), _MEMORY]]
+    with drawn(path, (3.2 * (half + 1), 5.2)) as figure:
+        panels = figure.subplot_mosaic(rows)
+        for name, points in growth.items():
+            millions = [point.rows / 1e6 for point in points]
+            straight = [0, points[-1].seconds]
+            panels[name].plot([0, millions[-1]], straight, color="0.75", label="the largest's cost per row")
+            panels[name].plot(millions, [point.seconds for point in points], "o", label=name)
+            panels[name].set_ylabel("seconds")
+            panels[_MEMORY].plot(millions, [point.driver_mb for point in points], "o-", label=name)
+        panels[_MEMORY].set_ylabel("driver's memory, MB")
+        for panel in panels.values():
+            panel.legend(frameon=False, fontsize=8)
+            panel.set_xlabel("million rows")
             panel.set_ylim(bottom=0)

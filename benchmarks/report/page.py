@@ -16,8 +16,8 @@ MISSING = "–"
 HEAD = """\
 # Benchmarks
 
-*Made from `benchmarks.json` beside it by `python -m benchmarks render > docs/benchmarks.md`; what is said
-by hand stands in `benchmarks-notes.md`.*
+*Made from `benchmarks.json` beside it by `python -m benchmarks render benchmarks > docs/benchmarks.md`; what
+is said by hand stands in `benchmarks-notes.md`.*
 
 Figures of a database mean little alone. This page holds one run, on one machine, of Elanus beside the
 server that its users would otherwise run (Milvus 2.3.5, from PyPI), beside milvus-lite, and beside faiss in

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.pipeline.courses import HNSW, HNSW_ROWS_MAX, IVF_FLAT, RANGE_ROWS
 from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
-from benchmarks.pipeline.growth import RANGE_ROWS
+from benchmarks.pipeline.growth import GrowthPoint
 from benchmarks.pipeline.sides import Sides
 
 FLUSH_CALL_S = 1.5
@@ -16,7 +17,7 @@ PLOT = "pipeline-growth.svg"
 HEAD = f"""\
 # Speed of the data pipeline
 
-*Made from `pipeline-benchmarks.json` beside it by `python -m benchmarks render-pipeline >
+*Made from `pipeline-benchmarks.json` beside it by `python -m benchmarks render pipeline >
 docs/pipeline-benchmarks.md`; `make pipeline` measures anew and draws `{PLOT}`.*
 
 ## Jobs beside plain work
@@ -31,14 +32,22 @@ a job and the commit are not in these figures; they are in the flush calls below
 GROWTH = f"""\
 ## Growth
 
-![Seconds and driver memory of flush jobs by their rows]({PLOT})
+![Seconds of flushes, compactions and index builds by their rows, and the driver's memory]({PLOT})
 
-Flush jobs of {{least:,}} to {{most:,}} rows of dimension {{dim}}, one task per {RANGE_ROWS:,} rows, in one
-Spark session on all cores; medians of {GROWTH_PASSES} each.
-A row cost {{least_us:.2f}} µs in the smallest job, {{most_us:.2f}} µs in the largest, {{dearest_us:.2f}} µs
-in the dearest: **{{factor:.2f}} times** as much for {{times:.0f}} times as many rows. The driver
-(its Python and its JVM) had {{first_mb:,.0f}} MB after the first job and {{last_mb:,.0f}} MB after the last.
+Flushes, compactions and index builds of {{least:,}} to {{most:,}} rows of dimension {{dim}}, in one Spark
+session on all cores, run as the server runs them; medians of {GROWTH_PASSES} turns, of HNSW one. A flush has one
+task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them deleted, into
+as few as hold them (`datacoord.segment_size_max_mb` as it comes), and an index is built over each segment of
+that size. IVF_FLAT has nlist {IVF_FLAT["nlist"]}; HNSW has M {HNSW["M"]}, efConstruction
+{HNSW["efConstruction"]}, and ends at {HNSW_ROWS_MAX:,} rows for want of time. *Driver* is the most memory of
+its Python and its JVM while the jobs ran.
 """
+GROWN = """\
+- **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**
+  as much ({verdict}); the driver had {first_mb:,.0f} MB in the smallest, {last_mb:,.0f} MB in the largest."""
+
+LINEAR = 1.25
+"""Growth counts as linear while a row of the largest work costs at most so many times one of the smallest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def render_pipeline(found: Figures) -> str:
         *_table(found),
         "",
         *_flush_calls(found),
-        _growth(found),
+        *_growth(found),
         _method(found),
     ]
     return "\n".join(parts)
@@ -113,19 +122,32 @@ def _flush_calls(found: Figures) -> Iterator[str]:
     yield ""
 
 
-def _growth(found: Figures) -> str:
-    first, last = found.growth[0], found.growth[-1]
-    costs_us = [1e6 * point.seconds / point.rows for point in found.growth]
-    least_us, most_us = costs_us[0], costs_us[-1]
-    return GROWTH.format(
-        least=first.rows,
-        most=last.rows,
-        dim=found.growth_dim,
-        least_us=least_us,
-        most_us=most_us,
-        dearest_us=max(costs_us),
-        factor=most_us / least_us,
+def _growth(found: Figures) -> Iterator[str]:
+    points = next(iter(found.growth.values()))
+    yield GROWTH.format(least=points[0].rows, most=points[-1].rows, dim=found.growth_dim)
+    yield "| job | rows | time | rows/s | a row | driver |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for name, course in found.growth.items():
+        for point in course:
+            rate = f"{point.rows / point.seconds:,.0f}"
+            yield (
+                f"| {name} | {point.rows:,} | {point.seconds:.2f} s | {rate} | {point.row_us:.2f} µs | "
+                f"{point.driver_mb:,.0f} MB |"
+            )
+    yield ""
+    yield from (_grown(name, course) for name, course in found.growth.items())
+    yield ""
+
+
+def _grown(name: str, course: list[GrowthPoint]) -> str:
+    first, last = course[0], course[-1]
+    factor = last.row_us / first.row_us
+    return GROWN.format(
+        name=name[0].upper() + name[1:],
         times=last.rows / first.rows,
+        longer=last.seconds / first.seconds,
+        factor=factor,
+        verdict="linear" if factor <= LINEAR else "more than linear",
         first_mb=first.driver_mb,
         last_mb=last.driver_mb,
     )

@@ -12,7 +12,7 @@ UNEVEN_MAX = 0.1
 HEAD = """\
 # Scaling out
 
-*Made from `scaling.json` beside it by `python -m benchmarks render-scaling > docs/scaling.md`;
+*Made from `scaling.json` beside it by `python -m benchmarks render scaling > docs/scaling.md`;
 `make scaling` measures anew.*
 
 One machine, so more nodes bring no more processors: what is shown is that each holds its share, and what the

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from benchmarks.pipeline import compacting, flushing, importing
-from benchmarks.pipeline.figures import Figures, measures
+from benchmarks.pipeline import courses as growth_courses
+from benchmarks.pipeline.figures import Figures, courses, measures
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
 from benchmarks.pipeline.sides import Sides, in_turns
@@ -17,20 +19,19 @@ from benchmarks.report.growth_plot import draw_growth
 from benchmarks.report.pipeline_page import COMPARISONS, render_pipeline
 from benchmarks.settings import SHOWN_GROWTH, SHOWN_PIPELINE
 from elanus.pipeline.flush import flush_task
+from elanus.server.settings import DatacoordSettings
 
 ROOT = Path(__file__).parents[3]
-POINTS = [GrowthPoint(100_000, 0.2, 500.0), GrowthPoint(5_000_000, 12.0, 501.0)]
+GROWTH = {
+    "flush": [GrowthPoint(100_000, 0.2, 500.0), GrowthPoint(5_000_000, 12.0, 501.0)],
+    "HNSW build": [GrowthPoint(100_000, 1.0, 500.0), GrowthPoint(5_000_000, 80.0, 499.0)],
+}
 
 
 def found(plain_s: float, ours_s: float, flushed_s: float) -> Figures:
     sides = Sides(10, 4, [plain_s, plain_s, 9.0], [ours_s, ours_s, 9.0])
     jobs = {line.name: sides for line in COMPARISONS}
-    return Figures("1", "m", jobs, FlushCalls(10, 4, [flushed_s] * 3), 32, POINTS)
-
-
-def test_the_page_is_made_from_its_results() -> None:
-    shown = msgspec.json.decode((ROOT / SHOWN_PIPELINE).read_bytes(), type=Figures)
-    assert render_pipeline(shown) == (ROOT / SHOWN_PIPELINE).with_suffix(".md").read_text()
+    return Figures("1", "m", jobs, FlushCalls(10, 4, [flushed_s] * 3), 32, GROWTH)
 
 
 def test_the_picture_is_drawn_from_the_same_results(tmp_path: Path) -> None:
@@ -57,8 +58,11 @@ def test_a_met_target_is_told_from_a_missed_one() -> None:
 
 def test_growth_is_told_by_the_cost_of_a_row() -> None:
     page = render_pipeline(found(1.0, 1.0, 1.0))
-    assert "A row cost 2.00 µs in the smallest job, 2.40 µs in the largest, 2.40 µs\nin the dearest" in page
-    assert "**1.20 times** as much for 50 times as many rows" in page
+    assert "| flush | 5,000,000 | 12.00 s | 416,667 | 2.40 µs | 501 MB |" in page
+    flush, index = (line for line in page.split("- **") if line.startswith(("Flush", "HNSW build")))
+    assert "50 times as many rows took 60.0 times as long" in flush
+    assert "a row **1.20 times**\n  as much (linear)" in flush
+    assert "a row **1.60 times**\n  as much (more than linear)" in index
 
 
 def test_sides_take_turns_and_the_first_does_not_count() -> None:
@@ -74,6 +78,20 @@ def test_every_range_of_a_measured_log_holds_all_rows(tmp_path: Path) -> None:
     plans = flushing.write_log_ranges(tmp_path, flushing.make_rows(2000, 768), 3)
     outcomes = [flush_task(replace(plan, attempt=f"{number}")) for number, plan in enumerate(plans)]
     assert [file.rows for outcome in outcomes for file in outcome.files] == [2000] * 3
+
+
+def test_every_course_works_on_all_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth_courses, "RANGE_ROWS", 1000)
+    monkeypatch.setattr(growth_courses, "DatacoordSettings", lambda: DatacoordSettings(segment_size_max_mb=1))
+    steps = (2000, 20_000)
+    for name, course in courses(tmp_path, 4, steps, 1).items():
+        for rows in steps:
+            jobs = course.jobs(rows, f"{rows}")
+            outputs = [job.output([job.task(plan) for plan in job.plans]) for job in jobs]
+            deleted = rows // 10 if name == "compaction" else 0
+            assert sum(output.rows for output in outputs) == rows - deleted
+            assert all(course.store.head(path).size_bytes for o in outputs for path in o.objects)
+        assert len(jobs) == (1 if name == "flush" else 2), "the most rows do not fit into one segment"
 
 
 def test_what_is_measured_runs(tmp_path: Path) -> None:

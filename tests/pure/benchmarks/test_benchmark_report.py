@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from benchmarks.freshness import Freshness, ProxyFigures, Round
 from benchmarks.report.catalogue import TABLES
 from benchmarks.report.freshness_page import render_freshness
 from benchmarks.report.page import markdown_table, render_page
+from benchmarks.report.pages import PAGES
 from benchmarks.report.targets import TARGETS, Side, Target, judge
 from benchmarks.results import Results, SystemResult
-from benchmarks.settings import NOTES, SHOWN_FRESHNESS, SHOWN_RESULTS, Settings
+from benchmarks.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -110,15 +110,13 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
         Results.read(tmp_path / "other.json")
 
 
-def test_the_page_in_the_documentation_is_made_from_the_results_beside_it() -> None:
-    notes = ROOT / NOTES
-    made = render_page(Results.read(ROOT / SHOWN_RESULTS), notes.read_text() if notes.exists() else None)
-    assert (ROOT / "docs/benchmarks.md").read_text() == made
-
-
-def test_the_freshness_page_is_made_from_its_results() -> None:
-    found = msgspec.json.decode((ROOT / SHOWN_FRESHNESS).read_bytes(), type=Freshness)
-    assert render_freshness(found) == (ROOT / SHOWN_FRESHNESS).with_suffix(".md").read_text()
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_in_the_documentation_is_made_from_the_results_beside_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    page = PAGES[name]
+    assert page.made_from() == page.results.with_suffix(".md").read_text()
 
 
 def test_a_missed_freshness_target_is_said() -> None:
