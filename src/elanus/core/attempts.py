@@ -1,8 +1,9 @@
 """Attempts: numbered tries of jobs that write files, and until when each may commit.
 
 Every try takes a number before it writes, its files carry the number in their names (`stamped`), and its
-commit names it. An attempt ends when its commit is answered, when its owner is replaced, and when its
-deadline has passed; afterwards its commit is refused. Numbers only grow, across restarts too.
+commit names it. An attempt ends when its commit is answered, when its job has failed, when its owner is
+replaced, and when its deadline has passed; afterwards its commit is refused. Numbers only grow, across
+restarts too.
 
 That makes garbage a matter of fact instead of a guess by age: a file whose number is below that of every
 open attempt, and that nothing refers to, will never be referred to, whatever clocks say and however late

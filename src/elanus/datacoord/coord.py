@@ -360,6 +360,10 @@ class DataCoord(CompactionCalls):
             self._check_epoch(epoch)
             return await self._attempts.open(count)
 
+    async def close_attempts(self, attempts: tuple[int, ...]) -> None:
+        for number in attempts:
+            self._attempts.close(number)
+
     async def commit_range(self, commit: RangeCommit) -> None:
         try:
             async with self._lock:

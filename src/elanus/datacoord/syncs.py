@@ -4,7 +4,9 @@ A flush may find nothing to seal: only deletes have come, or a segment that was 
 the log alone up to the flush is brought into binlogs all the same, and so is, before a compaction that a
 person asks for, what that one is to fold in. Where nothing waits in the log, nothing is ordered.
 
-In memory only. After a restart of the coordinator such writes wait for the next flush, or for their age.
+In memory only. After a restart of the coordinator such writes wait for the next flush, or for their age. No
+client waits for them: what it asks after a flush is whether its segments are flushed, and their seals are
+written down.
 """
 
 from __future__ import annotations

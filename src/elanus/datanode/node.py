@@ -367,9 +367,11 @@ class DataNode:
                     continue
                 # A segment is complete when everything up to its seal is in binlogs, and not before.
                 flushed = order.segment_ids if range_.is_whole else set()
-                await self._commit(vchannel, range_, outcome, flushed, attempts[vchannel])
+                await self._commit(vchannel, range_, outcome, flushed, attempts.pop(vchannel))
                 if not range_.is_whole and self._goes_on(vchannel):
                     self._note(vchannel, order)
+            if unused := tuple(number for number in attempts.values() if number != NO_ATTEMPT):
+                await self._datacoord.close_attempts(unused)
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
         """A number for the range of each vchannel; none where there is nothing to write."""

@@ -237,6 +237,12 @@ class DataCoordApi(Protocol):
         """
         ...
 
+    @repeatable
+    async def close_attempts(self, attempts: tuple[int, ...]) -> None:
+        """Their owner will commit nothing under these numbers: what was written is garbage at once, and not
+        only after the commit deadline. Closing twice does nothing."""
+        ...
+
     async def commit_range(self, commit: RangeCommit) -> None:
         """Raises `CommitRefused` when the checkpoint, the epoch, the attempt or a segment is not what it
         should be. However it is answered, the attempt has ended."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from data_bench import COMMIT_DEADLINE_S, GC_INTERVAL_S, GC_SETTLE_S, Bench
 from fakes import CID, DEFAULT, OTHER, collection
 
@@ -275,6 +276,30 @@ async def test_a_job_that_wakes_up_too_late_finds_its_commit_refused(tmp_path: P
         except CommitRefused:
             return
         raise AssertionError("its files are gone, and it was committed")
+
+
+async def test_what_a_failed_job_wrote_goes_at_once_and_what_its_zombie_writes_after_that_too(
+    tmp_path: Path,
+) -> None:
+    bench = Store(tmp_path)
+    bench.gc_policy = replace(bench.gc_policy, missing_tolerance_s=0)
+    async with running(tmp_path, bench):
+        segment = await bench.write(10)
+        failed = await bench.coord.open_attempts(bench.epoch, 1)
+        bench.files(segment, failed)
+        await bench.after(1)
+        await bench.collect()
+        assert len(bench.left(INSERT_LOG)) == 1, "it may still commit"
+        for _ in range(2):
+            await bench.coord.close_attempts((failed,))
+        await bench.collect()
+        assert bench.left() == set()
+        output = bench.files(segment, failed)
+        with pytest.raises(CommitRefused, match=f"attempt {failed} is not open"):
+            await bench.committed(output, attempt=failed)
+        await bench.after(1)
+        await bench.collect()
+        assert bench.left() == set()
 
 
 async def test_what_a_lost_data_node_wrote_goes(tmp_path: Path) -> None:

@@ -95,6 +95,34 @@ async def test_another_data_node_gets_the_order_again(tmp_path: Path) -> None:
     await coord.stop()
 
 
+async def test_a_restart_forgets_deletes_but_no_flush_that_is_waited_for(tmp_path: Path) -> None:
+    """What was sealed is written down, and its client hears of it when it is flushed. Nobody waits for
+    deletes alone: they stay in the log until the next flush, or until the data node finds them old."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(100)
+    flush_ts = (await coord.flush(CID)).flush_ts
+    coord = await bench.restart()
+    assert not await coord.flush_finished(CID, (segment,), flush_ts)
+    await bench.register()
+    await bench.report({segment: 100}, size_bytes=DELETES_BYTES)
+    assert bench.node.calls.of("flush_segments") == [(bench.vchannel, (segment,))]
+    assert not await coord.flush_finished(CID, (segment,), flush_ts)
+    await bench.commit({segment: 100}, [segment])
+    assert await coord.flush_finished(CID, (segment,), flush_ts)
+
+    flush_ts = (await coord.flush(CID)).flush_ts
+    coord = await bench.restart()
+    assert await coord.flush_finished(CID, (), flush_ts), "as without the restart: all segments are flushed"
+    await bench.register()
+    await bench.report(size_bytes=DELETES_BYTES)
+    assert bench.node.calls.of("sync") == []
+    await coord.flush(CID)
+    await bench.report(size_bytes=DELETES_BYTES)
+    assert bench.node.calls.of("sync") == [(bench.vchannel, ())]
+    await coord.stop()
+
+
 async def test_a_dropped_collection_is_waited_for_no_longer(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.watched()

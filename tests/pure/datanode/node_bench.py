@@ -88,6 +88,9 @@ class Coordinator:
         self.attempts += count
         return self.attempts - count + 1
 
+    async def close_attempts(self, attempts: tuple[int, ...]) -> None:
+        self.calls.note("close_attempts", attempts)
+
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         self.calls.note("channel_dropped", vchannel)
         self._check(epoch)

@@ -44,6 +44,17 @@ async def test_one_damaged_range_leaves_the_others_committed(error: Exception) -
     await bench.stop()
 
 
+async def test_the_attempt_of_a_range_that_failed_is_closed_and_no_other() -> None:
+    bench = await ordered_together()
+    (closed,) = bench.coord.calls.of("close_attempts")
+    committed = {commit.attempt for commit in bench.coord.commits}
+    assert {*closed, *committed} == {1, 2, 3}
+    assert len(closed) == 1
+    await asyncio.sleep(2)
+    assert bench.coord.calls.of("close_attempts") == [closed, (4,)], "a number for each try"
+    await bench.stop()
+
+
 async def test_a_damaged_range_is_tried_again_alone_and_ever_more_seldom() -> None:
     bench = await ordered_together()
     first_tries = len(bench.jobs.runs)
