@@ -35,10 +35,10 @@ GROWTH = f"""\
 ![Seconds of flushes, compactions and index builds by their rows, and the driver's memory]({PLOT})
 
 Flushes, compactions and index builds of {{least:,}} to {{most:,}} rows of dimension {{dim}}, in one Spark
-session on all cores, run as the server runs them; medians of {GROWTH_PASSES} turns, of HNSW one. A flush has one
-task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them deleted, into
-as few as hold them (`datacoord.segment_size_max_mb` as it comes), and an index is built over each segment of
-that size. IVF_FLAT has nlist {IVF_FLAT["nlist"]}; HNSW has M {HNSW["M"]}, efConstruction
+session on all cores, run as the server runs them; medians of {GROWTH_PASSES} turns, of HNSW one. A flush has
+one task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them
+deleted, into as few as hold them (`datacoord.segment_size_max_mb` as it comes), and an index is built over
+each segment of that size. IVF_FLAT has nlist {IVF_FLAT["nlist"]}; HNSW has M {HNSW["M"]}, efConstruction
 {HNSW["efConstruction"]}, and ends at {HNSW_ROWS_MAX:,} rows for want of time. *Driver* is the most memory of
 its Python and its JVM while the jobs ran.
 """

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +23,7 @@ from elanus.core.ids import TaskID
 from elanus.core.imports import ENDED, ImportState, ImportTask
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.connector import ConnectorApi
+from elanus.rpc.security import ClientSecurity
 
 _LOOK_S = 0.2
 _CONNECT_S = 10.0
@@ -33,28 +35,40 @@ class ImportFailed(Exception):
     """Nothing was imported. The text is for the user."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to import, and where to. ``partition`` "": the default one."""
+
+    files: Sequence[Path]
+    database: str
+    collection: str
+    partition: str
+
+
 def import_files(
-    address: str, files: Sequence[Path], database: str, collection: str, partition: str, console: Console
+    address: str, security: ClientSecurity | None, wanted: Wanted, console: Console
 ) -> ImportTask:
     """Import the files and wait until reads find all of their rows.
 
     Ctrl-C cancels the import, unless it has committed. Raises `ImportFailed`.
     """
     try:
-        return asyncio.run(_import(address, files, database, collection, partition, console))
+        if security is not None:
+            security.check()
+        return asyncio.run(_import(address, security, wanted, console))
     except ElanusError as error:
         raise ImportFailed(error.message) from None
 
 
 async def _import(
-    address: str, files: Sequence[Path], database: str, collection: str, partition: str, console: Console
+    address: str, security: ClientSecurity | None, wanted: Wanted, console: Console
 ) -> ImportTask:
-    channel = RpcChannel(address)
+    channel = RpcChannel(address, security=security)
     try:
         await channel.ready(_CONNECT_S)
         server = channel.client(ConnectorApi)
-        with staged(files, await server.import_directory()) as names:
-            task = await server.start_import(database, collection, partition, names)
+        with staged(wanted.files, await server.import_directory()) as names:
+            task = await server.start_import(wanted.database, wanted.collection, wanted.partition, names)
             try:
                 task = await _followed(server, task, console)
             except asyncio.CancelledError:

@@ -33,7 +33,7 @@ from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.rpc import deadlines, tracing
 from elanus.rpc.fencing import ISSUER_KEY, Gate, orders_of
 from elanus.rpc.reach import is_local, refusal
-from elanus.rpc.security import RpcSecurity
+from elanus.rpc.security import DialSecurity, RpcSecurity
 
 Api = TypeVar("Api")
 _log = structlog.get_logger("rpc")
@@ -282,10 +282,10 @@ def _result(method: _Method, reply: bytes, peer: str) -> Any:
 class RpcChannel:
     """A connection to a process that serves role interfaces, made when it is first needed.
 
-    With ``security`` both ends show certificates, and a peer that has none of the CA is refused.
+    With ``security`` the peer must show a certificate that it accepts, or is refused.
     """
 
-    def __init__(self, address: str, *, security: RpcSecurity | None = None) -> None:
+    def __init__(self, address: str, *, security: DialSecurity | None = None) -> None:
         self._address = address
         self._security = security
         if security is None:

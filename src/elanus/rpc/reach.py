@@ -11,11 +11,12 @@ import asyncio
 import ssl
 
 from elanus.core.errors import InvalidParameter
-from elanus.rpc.security import ALPN, RpcSecurity
+from elanus.rpc.security import ALPN, ClientSecurity, DialSecurity, RpcSecurity
 
 _PATIENCE_S = 2.0
-_REMEDY = "give every process a certificate of one CA (cluster.tls_cert, cluster.tls_key, cluster.tls_ca)"
-_PLAIN = f"it speaks TLS, and this process does not; in a cluster {_REMEDY}"
+_PLAIN = (
+    f"it speaks TLS, and this process does not; in a cluster {RpcSecurity.remedy}; {ClientSecurity.remedy}"
+)
 
 
 def is_local(address: str) -> bool:
@@ -32,7 +33,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def refusal(address: str, security: RpcSecurity | None) -> str:
+async def refusal(address: str, security: DialSecurity | None) -> str:
     """Why the peer and this process will never understand each other; "" when that cannot be said.
 
     Nobody may listen there as yet, for instance.
@@ -52,34 +53,26 @@ async def refusal(address: str, security: RpcSecurity | None) -> str:
                 # A server looks at our certificate after our side of the handshake is over.
                 heard = await reader.read(1)
             finally:
-                writer.close()
+                writer.transport.abort()  # nobody waits for the peer's farewell
     except ssl.SSLCertVerificationError as error:
-        return f"its certificate is refused: {error.verify_message}; {_REMEDY}"
+        remedy = security.remedy if security is not None else ""
+        return f"its certificate is refused: {error.verify_message}; {remedy}"
     except ssl.SSLError:
-        return f"it does not speak TLS, and this process does; {_REMEDY}" if security is not None else ""
+        if security is None:
+            return ""
+        return f"it does not speak TLS, and this process does; {security.remedy}"
     except (OSError, TimeoutError):
         return ""
     if security is None:
         return _PLAIN
-    return "" if heard else _own_fault(security)
+    return "" if heard else f"{security.own_fault()}; {security.remedy}"
 
 
-def _context(security: RpcSecurity | None) -> ssl.SSLContext:
+def _context(security: DialSecurity | None) -> ssl.SSLContext:
     if security is not None:
-        context = security.context(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = True
-        return context
+        return security.dialing()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols([ALPN])
     return context
-
-
-def _own_fault(security: RpcSecurity) -> str:
-    """gRPC's server hangs up without a word when it does not like a certificate; its log has the reason."""
-    try:
-        security.check()
-    except InvalidParameter as error:
-        return f"it does not accept this process: {error.message}; {_REMEDY}"
-    return f"it does not accept the certificate of this process, its log says why; {_REMEDY}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 import grpc
 
@@ -22,6 +23,28 @@ from elanus.core.errors import InvalidParameter
 
 ALPN = "h2"
 _HANDSHAKE_FLIGHTS_MAX = 10
+
+
+class DialSecurity(Protocol):
+    """What a process that calls another checks it by. ``remedy``: what to do where the two do not agree."""
+
+    @property
+    def server_name(self) -> str:
+        """What the peer's certificate must be issued for; "": the host of its address."""
+        ...
+
+    @property
+    def remedy(self) -> str: ...
+
+    def channel_credentials(self) -> grpc.ChannelCredentials: ...
+
+    def dialing(self) -> ssl.SSLContext:
+        """The same for Python's own TLS. Raises `InvalidParameter`."""
+        ...
+
+    def own_fault(self) -> str:
+        """Why a peer may hang up on this process when the handshake is over on its side."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +58,9 @@ class RpcSecurity:
     key: Path
     ca: Path
     server_name: str = ""
+    remedy: ClassVar[str] = (
+        "give every process a certificate of one CA (cluster.tls_cert, cluster.tls_key, cluster.tls_ca)"
+    )
 
     def check(self) -> None:
         """Raises `InvalidParameter` naming the file that will not do, and why."""
@@ -61,24 +87,34 @@ class RpcSecurity:
             self.ca.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
         )
 
-    def context(self, protocol: int) -> ssl.SSLContext:
-        """The same for Python's own TLS. Raises `InvalidParameter` when key and certificate do not match."""
+    def dialing(self) -> ssl.SSLContext:
+        context = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = True
+        return context
+
+    def own_fault(self) -> str:
+        """gRPC's server hangs up without a word on a certificate that it does not like; its log has why."""
+        try:
+            self.check()
+        except InvalidParameter as error:
+            return f"it does not accept this process: {error.message}"
+        return "it does not accept the certificate of this process, its log says why"
+
+    def _context(self, protocol: int) -> ssl.SSLContext:
+        """Raises `InvalidParameter` when key and certificate do not match."""
         context = ssl.SSLContext(protocol)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.set_alpn_protocols([ALPN])
         _load_pair(context, self.certificate, self.key)
-        try:
-            context.load_verify_locations(self.ca)
-        except ssl.SSLError as error:
-            raise InvalidParameter(f"the CA file {self.ca} holds no certificate in PEM") from error
+        _load_ca(context, self.ca)
         return context
 
     def _handshake(self) -> None:
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        calling = self.context(ssl.PROTOCOL_TLS_CLIENT)
+        calling = self._context(ssl.PROTOCOL_TLS_CLIENT)
         calling.check_hostname = bool(self.server_name)
-        serving = self.context(ssl.PROTOCOL_TLS_SERVER)
+        serving = self._context(ssl.PROTOCOL_TLS_SERVER)
         ends = [
             calling.wrap_bio(to_client, to_server, server_hostname=self.server_name or None),
             serving.wrap_bio(to_server, to_client, server_side=True),
@@ -114,12 +150,55 @@ class FrontSecurity:
         return grpc.ssl_server_credentials([(self.key.read_bytes(), self.certificate.read_bytes())])
 
 
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """A client that checks a server's certificate and shows none: the other side of `FrontSecurity`.
+
+    ``ca``: a PEM file with the CA that signed it; None: the authorities that gRPC comes with.
+    """
+
+    ca: Path | None = None
+    server_name: str = ""
+    remedy: ClassVar[str] = (
+        "clients use TLS where the proxy has proxy.tls_cert, and name the CA that signed it (tls_ca) and, "
+        "where their address is another, what it is issued for (tls_server_name)"
+    )
+
+    def check(self) -> None:
+        """Raises `InvalidParameter` naming the file that will not do, and why."""
+        if self.ca is not None:
+            _readable(CA=self.ca)
+            self.dialing()
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(None if self.ca is None else self.ca.read_bytes())
+
+    def dialing(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_alpn_protocols([ALPN])
+        if self.ca is None:
+            context.load_default_certs()
+        else:
+            _load_ca(context, self.ca)
+        return context
+
+    def own_fault(self) -> str:
+        return "it asks for a certificate that this program has not: is that the port of a proxy?"
+
+
 def _readable(**files: Path) -> None:
     for what, path in files.items():
         try:
             path.read_bytes()
         except OSError as error:
             raise InvalidParameter(f"the {what} file {path} cannot be read: {error.strerror}") from error
+
+
+def _load_ca(context: ssl.SSLContext, ca: Path) -> None:
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise InvalidParameter(f"the CA file {ca} holds no certificate in PEM") from error
 
 
 def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.rpc.security import ClientSecurity
 
 DEFAULT_PORT = 19530
 DEFAULT_LEASE_S = 3600.0
 _KNOWN = frozenset(
-    {"uri", "host", "port", "database", "collection", "partitions", "columns", "filter", "lease_s", "store"}
+    {
+        "uri",
+        "host",
+        "port",
+        "tls_ca",
+        "tls_server_name",
+        "database",
+        "collection",
+        "partitions",
+        "columns",
+        "filter",
+        "lease_s",
+        "store",
+    }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """``address``: host:port of the server. Empty ``partitions`` or ``columns``: all of them.
+    """``address``: host:port of the server; ``security``: how its certificate is checked, None without TLS.
+
+    Empty ``partitions`` or ``columns``: all of them.
 
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
     found from here, "" for where the server says.
     """
 
     address: str
+    security: ClientSecurity | None
     database: str
     collection: str
     partitions: tuple[str, ...]
@@ -42,6 +60,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         raise MissingParameter('no collection: give its name, .option("collection", "docs")')
     return ReadOptions(
         address=_address(options),
+        security=_security(options),
         database=options.get("database", "default"),
         collection=options["collection"],
         partitions=_names(options.get("partitions", "")),
@@ -59,10 +78,22 @@ def _address(options: Mapping[str, str]) -> str:
     if "host" in options or "port" in options:
         raise InvalidParameter("give either uri, or host and port")
     parts = urlsplit(uri if "://" in uri else f"http://{uri}")
-    if parts.scheme not in ("http", "tcp") or not parts.hostname:
-        raise InvalidParameter(f"uri {uri!r}: expected the form http://host:{DEFAULT_PORT}, without TLS")
+    if parts.scheme not in ("http", "https", "tcp") or not parts.hostname:
+        raise InvalidParameter(
+            f"uri {uri!r}: expected the form http://host:{DEFAULT_PORT}, or https:// for a server with TLS"
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{parts.port or DEFAULT_PORT}"
+
+
+def _security(options: Mapping[str, str]) -> ClientSecurity | None:
+    """TLS is asked for as in pymilvus, by ``https``; without a uri by naming the CA."""
+    ca, name = options.get("tls_ca", ""), options.get("tls_server_name", "")
+    uri = options.get("uri", "")
+    wanted = uri.lower().startswith("https://") if uri else bool(ca)
+    if not wanted and (ca or name):
+        raise InvalidParameter("tls_ca and tls_server_name are for TLS: give a uri that begins with https://")
+    return ClientSecurity(Path(ca) if ca else None, name) if wanted else None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -163,8 +163,11 @@ def _as_type(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _take_snapshot(options: ReadOptions) -> SnapshotLease:
+    if options.security is not None:
+        options.security.check()
+
     async def ask() -> SnapshotLease:
-        channel = RpcChannel(options.address)
+        channel = RpcChannel(options.address, security=options.security)
         try:
             server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
             lease: SnapshotLease = await server.snapshot(

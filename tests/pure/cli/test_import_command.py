@@ -8,16 +8,18 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
+import trustme
 from rich.console import Console
 from typer.testing import CliRunner
 
 from elanus.cli.app import app
-from elanus.cli.imports import ImportFailed, import_files, staged
+from elanus.cli.imports import ImportFailed, Wanted, import_files, staged
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask
@@ -74,13 +76,22 @@ def connector(tmp_path: Path) -> FakeConnector:
 
 @pytest.fixture
 def address(connector: FakeConnector) -> Iterator[str]:
+    with serving(connector) as address:
+        yield address
+
+
+@contextmanager
+def serving(connector: FakeConnector, credentials: grpc.ServerCredentials | None = None) -> Iterator[str]:
     """The interface on a gRPC server that answers in threads, as the Milvus front does."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((ThreadedHandler(ConnectorApi, connector, loop),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    if credentials is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(0).wait()
@@ -97,7 +108,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(address: str, *files: Path, collection: str = "docs") -> ImportTask:
-    return import_files(address, files, "default", collection, "p", QUIET)
+    return import_files(address, None, Wanted(files, "default", collection, "p"), QUIET)
 
 
 def test_files_are_linked_for_the_time_of_the_import(
@@ -187,6 +198,28 @@ def test_the_command(connector: FakeConnector, address: str, file: Path, tmp_pat
     failed = CliRunner().invoke(app, command)
     assert failed.exit_code == 1
     assert "nothing was imported: row 7 is null" in failed.stderr
+    nowhere = CliRunner().invoke(app, [*command, "--tls-ca", str(tmp_path / "absent.pem")])
+    assert nowhere.exit_code == 1
+    assert "absent.pem cannot be read" in nowhere.stderr
+    alone = CliRunner().invoke(app, [*command, "--tls-server-name", "db"])
+    assert alone.exit_code == 2
+    assert "--tls-ca" in alone.stderr
     nobody = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "import")])
     assert nobody.exit_code == 1
     assert "no server has announced itself" in nobody.stderr
+
+
+def test_the_command_over_tls(connector: FakeConnector, file: Path, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    cert = ca.issue_cert("elanus.example")
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    pair = (cert.private_key_pem.bytes(), cert.cert_chain_pems[0].bytes())
+    with serving(connector, grpc.ssl_server_credentials([pair])) as address:
+        announce(tmp_path, Announcement(version="1", pid=os.getpid(), address=address, observe_url=""))
+        command = ["import", str(file), "--collection", "docs", "--data-dir", str(tmp_path)]
+        tls = ["--tls-ca", str(tmp_path / "ca.pem"), "--tls-server-name", "elanus.example"]
+        done = CliRunner().invoke(app, [*command, *tls])
+        assert (done.exit_code, done.stdout) == (0, "5 rows imported into docs\n")
+        plain = CliRunner().invoke(app, command)
+    assert plain.exit_code == 1
+    assert "it speaks TLS, and this process does not" in plain.stderr

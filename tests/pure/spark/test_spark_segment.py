@@ -14,6 +14,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.rpc.security import ClientSecurity
 from elanus.spark.options import parse_options
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import as_spark, spark_schema
@@ -165,6 +166,15 @@ def test_options() -> None:
     assert parse_options({"collection": "a", "uri": "http://db:1"}).address == "db:1"
     assert parse_options({"collection": "a", "uri": "http://[::1]"}).address == "[::1]:19530"
     assert parse_options({"collection": "a", "host": "db", "port": "7"}).address == "db:7"
+    assert options.security is None
+
+
+def test_tls_is_asked_for_by_the_uri_or_by_naming_a_ca() -> None:
+    tls = {"collection": "a", "tls_ca": "ca.pem", "tls_server_name": "elanus.example"}
+    asked = ClientSecurity(Path("ca.pem"), "elanus.example")
+    assert parse_options(tls | {"uri": "HTTPS://db:1"}).security == asked
+    assert parse_options(tls | {"host": "db"}).security == asked
+    assert parse_options({"collection": "a", "uri": "https://db"}).security == ClientSecurity()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +182,9 @@ def test_options() -> None:
     [
         ({}, MissingParameter),
         ({"collection": "a", "colums": "id"}, InvalidParameter),
-        ({"collection": "a", "uri": "https://db"}, InvalidParameter),
+        ({"collection": "a", "uri": "ftp://db"}, InvalidParameter),
+        ({"collection": "a", "uri": "http://db", "tls_ca": "ca.pem"}, InvalidParameter),
+        ({"collection": "a", "tls_server_name": "db"}, InvalidParameter),
         ({"collection": "a", "uri": "db", "port": "7"}, InvalidParameter),
         ({"collection": "a", "lease_s": "long"}, InvalidParameter),
     ],
