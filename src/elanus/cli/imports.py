@@ -76,8 +76,15 @@ async def _import(
     finally:
         await channel.close()
     if task.state is ImportState.FAILED:
-        raise ImportFailed(task.reason)
+        raise ImportFailed(_with_own_names(task.reason, names, wanted.files))
     return task
+
+
+def _with_own_names(text: str, names: Sequence[str], files: Sequence[Path]) -> str:
+    """What the server says of a link, said of the file."""
+    for name, file in zip(names, files, strict=True):
+        text = text.replace(name, str(file))
+    return text
 
 
 async def _followed(server: ConnectorApi, task: ImportTask, console: Console) -> ImportTask:
@@ -136,6 +143,8 @@ def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...
     if parts.scheme != "file" or not root.is_dir():
         raise ImportFailed(f"the server imports from {directory_url}, which is no directory of this machine")
     for file in files:
+        if file.is_dir():
+            raise ImportFailed(f"{file} is a directory: name the files in it, {file}/*.parquet for instance")
         if not file.is_file():
             raise ImportFailed(f"{file}: no such file")
     own = root / f"cli-{uuid.uuid4().hex[:12]}"

@@ -86,6 +86,10 @@ def _check_column(field: FieldSchema, found: pa.DataType, file: str) -> None:
 
 def _fits(field: FieldSchema, found: pa.DataType) -> bool:
     kind = field.data_type
+    if pa.types.is_null(found):
+        return (
+            True  # what pandas writes where every value is missing; whether they may be is seen with the rows
+        )
     if kind is DataType.BOOL:
         return bool(pa.types.is_boolean(found))
     if kind in _INTEGERS:
@@ -148,6 +152,8 @@ def _absent(field: FieldSchema, rows: int) -> pa.Array:
 def _converted(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        column = pa.nulls(len(column), field.arrow_type)
     if column.null_count and not field.nullable and field.default_value is None:
         row = _first(column.is_null())
         place.refuse(field.name, row, "is null: it is neither nullable nor has a default value")
@@ -287,6 +293,8 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
     """``,"name":value`` for each row, empty where the value is null."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        return pa.repeat("", len(column))
     if pa.types.is_floating(column.type):
         wrong = pc.invert(pc.is_finite(column))
         if pc.any(wrong).as_py():

@@ -43,6 +43,8 @@ class FakeConnector:
         self.looked = threading.Event()
         self.cancelled = 0
         self.is_committed = False
+        self.fails_over: int | None = None
+        """Which of the files is what the import fails over."""
 
     async def import_directory(self) -> str:
         return self.directory.as_uri()
@@ -54,6 +56,9 @@ class FakeConnector:
             raise CollectionNotFound("collection not found[collection=nothing]")
         self.asked.append((database, collection, partition, files))
         self.linked = [(self.directory / file).read_bytes() for file in files]
+        if self.fails_over is not None:
+            reason = f"{files[self.fails_over]}, row 7 is null"
+            self.states = [RUNNING, replace(TASK, state=ImportState.FAILED, reason=reason)]
         return self.states[0]
 
     async def import_task(self, task_id: TaskID) -> ImportTask:
@@ -127,9 +132,12 @@ def test_files_are_linked_for_the_time_of_the_import(
 
 
 def test_a_failed_import_tells_why(connector: FakeConnector, address: str, file: Path) -> None:
-    connector.states = [RUNNING, replace(TASK, state=ImportState.FAILED, reason="row 7 is null")]
-    with pytest.raises(ImportFailed, match="row 7 is null"):
-        run(address, file)
+    other = file.with_name("other.parquet")
+    other.write_bytes(b"rows")
+    connector.fails_over = 1
+    with pytest.raises(ImportFailed) as failed:
+        run(address, file, other)
+    assert str(failed.value) == f"{other}, row 7 is null", "its own name, not the link's"
     assert list(connector.directory.iterdir()) == []
     with pytest.raises(ImportFailed, match="collection not found"):
         run(address, file, collection="nothing")
@@ -178,6 +186,11 @@ def test_files_and_directories_that_are_not_here(tmp_path: Path, file: Path) -> 
     with (
         pytest.raises(ImportFailed, match="no directory of this machine"),
         staged([file], "s3://bucket/import"),
+    ):
+        pass
+    with (
+        pytest.raises(ImportFailed, match="is a directory: name the files in it"),
+        staged([tmp_path], "file:/"),
     ):
         pass
     absent = [tmp_path / "absent.parquet"]

@@ -137,6 +137,16 @@ def test_nulls_stay_become_the_default_or_are_refused() -> None:
         column(field("x", DataType.INT32), [1, None])
 
 
+def test_a_column_of_nothing_but_nulls_has_no_type_of_its_own() -> None:
+    """As pandas writes it."""
+    nothing = pa.nulls(2)
+    assert column(field("x", DataType.VARCHAR, nullable=True, max_length=9), nothing) == [None, None]
+    assert column(field("x", DataType.JSON, nullable=True), nothing) == [None, None]
+    assert column(field("x", DataType.INT32, default_value=5), nothing) == [5, 5]
+    with pytest.raises(InvalidParameter, match="row 100: field x is null: it is neither nullable nor has a"):
+        column(field("x", DataType.VARCHAR, max_length=9), nothing)
+
+
 def test_a_column_that_is_not_there_is_its_default_or_null() -> None:
     optional = schema(
         field("a", DataType.INT32, default_value=5), field("b", DataType.VARCHAR, nullable=True)
@@ -219,6 +229,7 @@ def test_further_columns_become_keys_of_dynamic_rows() -> None:
         f=[0.1, 1e300, None],
         s=['q"uote', "ü\n", None],
         b=[True, None, False],
+        nothing=pa.nulls(3),
         nested=[{"x": [1, None]}, None, {"x": []}],
     )["$meta"].to_pylist()
     assert [json.loads(text) for text in found] == [
