@@ -98,7 +98,7 @@ def pipeline(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
     picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,
 ) -> None:
-    """Measure the pipeline's jobs beside plain work, flush calls, and growth: a quarter of an hour."""
+    """Measure the pipeline's jobs beside plain work, flush calls, and growth: ten to twenty minutes."""
     from benchmarks.pipeline import figures
     from benchmarks.report.growth_plot import draw_growth
 

@@ -59,7 +59,7 @@ def courses(directory: Path, dim: int, steps: tuple[int, ...], passes: int) -> d
 
 
 def measure(tell: Callable[[str], None]) -> Figures:
-    """Measure everything: a quarter of an hour. ``tell`` is given a line before each part."""
+    """Measure everything: ten to twenty minutes. ``tell`` is given a line before each part."""
     threads = os.cpu_count() or 1
     jobs = {}
     for name, take in measures(threads).items():

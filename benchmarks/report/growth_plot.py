@@ -29,4 +29,4 @@ def draw_growth(growth: Mapping[str, Sequence[GrowthPoint]], path: Path) -> None
         for panel in panels.values():
             panel.legend(frameon=False, fontsize=8)
             panel.set_xlabel("million rows")
-            panel.set_ylim(bottom=0)
+            panel.set_ylim(0, 1.05 * panel.get_ylim()[1])

@@ -39,8 +39,9 @@ session on all cores, run as the server runs them; medians of {GROWTH_PASSES} tu
 one task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them
 deleted, into as few as hold them (`datacoord.segment_size_max_mb` as it comes), and an index is built over
 each segment of that size. IVF_FLAT has nlist {IVF_FLAT["nlist"]}; HNSW has M {HNSW["M"]}, efConstruction
-{HNSW["efConstruction"]}, and ends at {HNSW_ROWS_MAX:,} rows for want of time. *Driver* is the most memory of
-its Python and its JVM while the jobs ran.
+{HNSW["efConstruction"]}, and ends at {HNSW_ROWS_MAX:,} rows for want of time: what a row costs there grows
+with the logarithm of its segment's rows, and so no further than the largest segment. *Driver* is the most
+memory of its Python and its JVM while the jobs ran.
 """
 GROWN = """\
 - **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**

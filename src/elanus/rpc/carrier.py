@@ -338,7 +338,9 @@ class RpcChannel:
                 await self.reachable()
                 await self._channel.channel_ready()
         except TimeoutError:
-            raise errors.DeadlineExceeded("the peer did not come up in time") from None
+            raise errors.DeadlineExceeded(
+                f"nobody answers at {self._address} within {timeout_s:g} s: is a server running there?"
+            ) from None
 
     async def close(self) -> None:
         if self._connecting is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.core.pins import PIN_MS_MAX
 from elanus.rpc.security import ClientSecurity
 
 DEFAULT_PORT = 19530
+PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _KNOWN = frozenset(
     {
@@ -74,7 +77,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
 def _address(options: Mapping[str, str]) -> str:
     uri = options.get("uri", "")
     if not uri:
-        return f"{options.get('host', '127.0.0.1')}:{options.get('port', DEFAULT_PORT)}"
+        return f"{options.get('host', '127.0.0.1')}:{_port(options.get('port', str(DEFAULT_PORT)))}"
     if "host" in options or "port" in options:
         raise InvalidParameter("give either uri, or host and port")
     parts = urlsplit(uri if "://" in uri else f"http://{uri}")
@@ -82,8 +85,18 @@ def _address(options: Mapping[str, str]) -> str:
         raise InvalidParameter(
             f"uri {uri!r}: expected the form http://host:{DEFAULT_PORT}, or https:// for a server with TLS"
         )
+    try:
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise InvalidParameter(f"uri {uri!r}: {error}") from None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{host}:{parts.port or DEFAULT_PORT}"
+    return f"{host}:{port}"
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= PORT_MAX:
+        raise InvalidParameter(f"port is {text!r}: give a number from 1 to {PORT_MAX}")
+    return int(text)
 
 
 def _security(options: Mapping[str, str]) -> ClientSecurity | None:
@@ -101,8 +114,9 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _lease_ms(text: str) -> int:
-    try:
+    longest_s = PIN_MS_MAX // 1000
+    with contextlib.suppress(ValueError):
         seconds = float(text or DEFAULT_LEASE_S)
-    except ValueError:
-        raise InvalidParameter(f"lease_s is {text!r}: give a number of seconds") from None
-    return round(seconds * 1000)
+        if 0.001 <= seconds <= longest_s:
+            return round(seconds * 1000)
+    raise InvalidParameter(f"lease_s is {text!r}: give a number of seconds, {longest_s} at most")

@@ -48,6 +48,7 @@ from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
 from elanus.storage.snapshots import read_snapshot
 
+_CONNECT_S = 20.0
 _ANSWER_S = 120.0
 _TYPES: dict[elanus_schema.DataType, DataType] = {
     elanus_schema.DataType.BOOL: BooleanType(),
@@ -169,6 +170,7 @@ def _take_snapshot(options: ReadOptions) -> SnapshotLease:
     async def ask() -> SnapshotLease:
         channel = RpcChannel(options.address, security=options.security)
         try:
+            await channel.ready(_CONNECT_S)
             server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
             lease: SnapshotLease = await server.snapshot(
                 options.database, options.collection, options.partitions, options.lease_ms

@@ -187,6 +187,13 @@ def test_tls_is_asked_for_by_the_uri_or_by_naming_a_ca() -> None:
         ({"collection": "a", "tls_server_name": "db"}, InvalidParameter),
         ({"collection": "a", "uri": "db", "port": "7"}, InvalidParameter),
         ({"collection": "a", "lease_s": "long"}, InvalidParameter),
+        ({"collection": "a", "lease_s": "nan"}, InvalidParameter),
+        ({"collection": "a", "lease_s": "inf"}, InvalidParameter),
+        ({"collection": "a", "lease_s": "0"}, InvalidParameter),
+        ({"collection": "a", "lease_s": "604801"}, InvalidParameter),
+        ({"collection": "a", "port": "proxy"}, InvalidParameter),
+        ({"collection": "a", "port": "65536"}, InvalidParameter),
+        ({"collection": "a", "uri": "http://db:65536"}, InvalidParameter),
     ],
 )
 def test_options_that_are_refused(given: dict[str, str], error: type[Exception]) -> None:
