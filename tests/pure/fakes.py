@@ -282,6 +282,9 @@ class FakeData:
         self.calls.check("wait_change")
         return await self.changes.wait(since, timeout_s)
 
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        return self.changes.since(since)
+
     def set_recovery(self, recovery: RecoveryInfo) -> None:
         self.recoveries[recovery.collection_id] = recovery
         self.changes.happened()
@@ -328,6 +331,9 @@ class FakeIndexCoord:
     async def wait_change(self, since: int, timeout_s: float) -> int:
         self.calls.check("wait_change")
         return await self.changes.wait(since, timeout_s)
+
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        return self.changes.since(since)
 
 
 class FakeQueryCoord:

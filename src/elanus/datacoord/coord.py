@@ -181,7 +181,7 @@ class DataCoord(CompactionCalls):
             if not new or not await self._is_live(collection.collection_id):
                 return
             await self._state.put(vchannels=new)
-        self._changes.happened()
+        self._changes.happened(collection.collection_id)
         self._spawn(self._datanodes.tell_to_watch(new))
 
     async def _is_live(self, collection_id: CollectionID) -> bool:
@@ -206,14 +206,14 @@ class DataCoord(CompactionCalls):
             ]
             if dropping:
                 await self._state.put(vchannels=dropping)
-        self._changes.happened()
+        self._changes.happened(collection_id)
 
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         async with self._lock:
             await self._compactor.cancel(collection_id, partition_id)
             segments = [s for s in self._state.segments_of(collection_id) if s.partition_id == partition_id]
             await self._drop_segments(segments)
-        self._changes.happened()
+        self._changes.happened(collection_id)
 
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         async with self._lock:
@@ -223,7 +223,7 @@ class DataCoord(CompactionCalls):
                 return  # said before
             await self._drop_segments(self._state.segments_on(vchannel), known)
             self._desk.forget_vchannel(vchannel)
-        self._changes.happened()
+        self._changes.happened(known.collection_id)
 
     async def _drop_segments(self, segments: list[SegmentInfo], vchannel: Vchannel | None = None) -> None:
         """Mark segments dropped, and the vchannel with them."""
@@ -331,6 +331,9 @@ class DataCoord(CompactionCalls):
     async def wait_change(self, since: int, timeout_s: float) -> int:
         return await self._changes.wait(since, timeout_s)
 
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        return self._changes.since(since)
+
     # the data node
 
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
@@ -351,7 +354,8 @@ class DataCoord(CompactionCalls):
             await self._flushing.seal_by_policy(reported)
             if empty := self._flushing.empty(reported):
                 await self._drop_segments(empty)
-                self._changes.happened()
+                for collection_id in {s.collection_id for s in empty}:
+                    self._changes.happened(collection_id)
             orders = await self._flushing.orders(reported)
         await self._datanodes.order(epoch, orders)
 
@@ -373,7 +377,9 @@ class DataCoord(CompactionCalls):
             self._attempts.close(commit.attempt)
             if commit.segments or commit.flushed or commit.delta is not None:
                 # Not for a checkpoint alone, as idle vchannels have: nothing to index or serve came of it.
-                self._changes.happened()  # a caller that was cancelled has committed all the same
+                vchannel = self._state.vchannel(commit.vchannel)
+                # also when this call was cancelled: it has committed all the same
+                self._changes.happened(None if vchannel is None else vchannel.collection_id)
             if commit.flushed or commit.delta is not None:
                 self._compactor.flushed()
 

@@ -192,6 +192,9 @@ class IndexCoord:
     async def wait_change(self, since: int, timeout_s: float) -> int:
         return await self._changes.wait(since, timeout_s)
 
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        return self._changes.since(since)
+
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
         if node_id < self._node_id:
             return  # taken for dead and replaced: the two would take the builds from each other for ever
@@ -201,7 +204,7 @@ class IndexCoord:
             self._wake.set()
 
     async def _changed(self, collection_id: CollectionID) -> None:
-        self._changes.happened()
+        self._changes.happened(collection_id)
         self._wake.set()
         await self._invalidations.tell(collection_id)
 
@@ -278,7 +281,7 @@ class IndexCoord:
                 state=BuildState.FINISHED if small else BuildState.UNISSUED,
             )
             await self._state.put_build(build)
-        self._changes.happened()
+        self._changes.happened(build.collection_id)
         return build
 
     def _build_ended(self, build_id: BuildID, task: asyncio.Task[None]) -> None:
@@ -325,7 +328,7 @@ class IndexCoord:
 
     async def _end_build(self, build: Build) -> None:
         await self._state.put_build(build)
-        self._changes.happened()
+        self._changes.happened(build.collection_id)
 
     def _lost(self, node: IndexNodeApi, error: ElanusError) -> None:
         _log.info("index node lost; its builds are assigned anew", error=error.message)

@@ -8,7 +8,6 @@ collection are made even over the nodes, and resource groups that have lost node
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import structlog
@@ -29,6 +28,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.loader import CollectionLoader, Peers
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
+from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.querychannel import QueryChannelInfo
 from elanus.rpc.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
 from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
@@ -67,8 +68,8 @@ class QueryCoord:
             await loader.restore()
             self._begin(loader)
         self._followers = [
-            asyncio.create_task(self._follow(self._peers.data.wait_change), name="follow datacoord"),
-            asyncio.create_task(self._follow(self._peers.index.wait_change), name="follow indexcoord"),
+            asyncio.create_task(self._follow(self._peers.data), name="follow datacoord"),
+            asyncio.create_task(self._follow(self._peers.index), name="follow indexcoord"),
             asyncio.create_task(self._watch_nodes(), name="watch the query nodes"),
             asyncio.create_task(self._balance(), name="balance"),
             asyncio.create_task(self._recover_groups(), name="recover resource groups"),
@@ -245,18 +246,19 @@ class QueryCoord:
         self._loaders[loader.collection_id] = loader
         loader.start()
 
-    async def _follow(self, wait_change: Callable[[int, float], Awaitable[int]]) -> None:
+    async def _follow(self, coordinator: DataCoordApi | IndexCoordApi) -> None:
         seen = 0
         while True:
             try:
-                now = await wait_change(seen, _FOLLOW_TIMEOUT_S)
+                now = await coordinator.wait_change(seen, _FOLLOW_TIMEOUT_S)
+                concerned = await coordinator.changed_since(seen) if now != seen else ()
             except ElanusError as error:
                 _log.info("cannot follow a coordinator", error=error.message)
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 continue
-            if now != seen:
-                seen = now
-                for loader in self._loaders.values():
+            seen = now
+            for collection_id, loader in self._loaders.items():
+                if concerned is None or collection_id in concerned:
                     loader.wake()
 
     async def _watch_nodes(self) -> None:

@@ -222,6 +222,11 @@ class DataCoordApi(Protocol):
         ...
 
     @repeatable
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        """The collections that the changes after ``since`` concerned; ``None``: it may be any."""
+        ...
+
+    @repeatable
     async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
         """Own all vchannels from now on. Ids of nodes grow with the time of their start: raises
         `NodeReplaced` for one older than the node that is registered."""

@@ -73,6 +73,11 @@ class IndexCoordApi(Protocol):
     @repeatable
     async def wait_change(self, since: int, timeout_s: float) -> int: ...
     @repeatable
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        """As of `elanus.rpc.datacoord.DataCoordApi`."""
+        ...
+
+    @repeatable
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
         """Said again and again by a node that is up, so that a new coordinator learns of it."""
         ...

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from elanus.core.change import Changes
+from elanus.core.change import REMEMBERED, Changes
+from elanus.core.ids import CollectionID
 
 
 def now_s() -> float:
@@ -44,3 +45,22 @@ async def test_two_changes_between_two_waits_are_one_wake() -> None:
     assert await changes.wait(0, 60) == 2
     assert await changes.wait(2, 5) == 2
     assert now_s() == 5
+
+
+def test_what_changes_concerned_is_told_as_long_as_it_is_known() -> None:
+    one, two = CollectionID(1), CollectionID(2)
+    changes = Changes(100)
+    assert changes.since(100) == ()
+    for concerned in (one, two, one):
+        changes.happened(concerned)
+    assert changes.since(100) == (one, two)
+    assert changes.since(102) == (one,)
+    assert changes.since(103) == ()
+    assert changes.since(99) is None, "from before this life of the role"
+    assert changes.since(104) is None, "from another life"
+    changes.happened()
+    assert changes.since(102) is None, "one of them may concern any"
+    for _ in range(REMEMBERED):
+        changes.happened(two)
+    assert changes.since(104) == (two,)
+    assert changes.since(103) is None, "forgotten"

@@ -419,6 +419,23 @@ async def test_an_undisturbed_node_is_left_in_peace() -> None:
 
 
 @pytest.mark.parametrize("who", ["data", "index"])
+async def test_a_change_of_another_collection_is_not_looked_at(who: str) -> None:
+    bench = await loaded(Bench())
+    changes = getattr(bench, who).changes
+    bench.data.calls.asked.clear()
+    changes.happened(CollectionID(CID + 1))
+    await asyncio.sleep(10)
+    assert bench.data.calls.of("recovery_info") == []
+    changes.happened(CID)
+    await asyncio.sleep(1)
+    assert bench.data.calls.of("recovery_info") == [CID]
+    changes.happened()
+    await asyncio.sleep(1)
+    assert bench.data.calls.of("recovery_info") == [CID, CID]
+    await bench.coord.stop()
+
+
+@pytest.mark.parametrize("who", ["data", "index"])
 async def test_a_coordinator_that_is_away_is_followed_again_when_it_is_back(who: str) -> None:
     bench = await loaded(Bench())
     peer = getattr(bench, who)

@@ -146,6 +146,9 @@ class Fleet(World):
     async def wait_change(self, since: int, timeout_s: float) -> int:
         return await self.changes.wait(since, timeout_s)
 
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        return self.changes.since(since)
+
     # what happens meanwhile
 
     async def finish(self, *keys: int) -> SegmentID:
