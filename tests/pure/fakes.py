@@ -356,9 +356,9 @@ class FakeQueryCoord:
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         self.calls.note("release", (collection_id, partition_ids))
 
-    async def loads(self) -> tuple[Any, ...]:
+    async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[Any, ...]:
         self.calls.note("loads")
-        return tuple(self.statuses)
+        return tuple(s for s in self.statuses if collection_id in (0, s.collection_id))
 
     async def held_segments(self) -> tuple[SegmentID, ...]:
         self.calls.note("held_segments")

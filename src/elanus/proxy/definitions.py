@@ -173,8 +173,8 @@ class Definitions(Verbs):
         coordinators = self._proxy.coordinators
 
         async def drop_if_there() -> None:
-            loads = {load.collection_id: load.percentages for load in await coordinators.query.loads()}
-            if cached.partitions.get(partition) in loads.get(cached.collection_id, {}):
+            loads = await coordinators.query.loads(cached.collection_id)
+            if any(cached.partitions.get(partition) in load.percentages for load in loads):
                 raise InvalidParameter(
                     "partition cannot be dropped, partition is loaded, please release it first: "
                     f"partition {partition}"
@@ -248,9 +248,7 @@ class Definitions(Verbs):
             for index in await coordinators.index.indexes(cached.collection_id):
                 if index_name not in ("", index.name) or field_name not in ("", names[index.field_id]):
                     continue
-                if any(
-                    load.collection_id == cached.collection_id for load in await coordinators.query.loads()
-                ):
+                if await coordinators.query.loads(cached.collection_id):
                     raise InvalidParameter(
                         f"vector index cannot be dropped on loaded collection: {cached.collection_id}: "
                         "index cannot be dropped, collection is loaded, please release it first"

@@ -72,7 +72,8 @@ class Loading(Verbs):
     def loaded_collections(self, database: str) -> Mapping[str, LoadedView]:
         coordinators = self._proxy.coordinators
         found = self._proxy.define("list loaded", lambda: coordinators.root.list_collections(database))
-        statuses = {s.collection_id: s for s in self._statuses()}
+        loads = self._proxy.define("load states", self._query.loads)
+        statuses = {status.collection_id: status for status in loads}
         return {
             c.name: LoadedView(c.name, _percentage(statuses[c.collection_id]), True)
             for c in found
@@ -114,11 +115,9 @@ class Loading(Verbs):
             ),
         )
 
-    def _statuses(self) -> tuple[LoadStatus, ...]:
-        return self._proxy.define("load states", self._query.loads)
-
     def _status(self, collection_id: CollectionID) -> LoadStatus | None:
-        return next((s for s in self._statuses() if s.collection_id == collection_id), None)
+        found = self._proxy.define("load state", lambda: self._query.loads(collection_id))
+        return found[0] if found else None
 
 
 def _percentage(status: LoadStatus) -> int:

@@ -129,10 +129,11 @@ class QueryCoord:
             await loader.stop()
             await loader.release(await self._statuses())
 
-    async def loads(self) -> tuple[LoadStatus, ...]:
-        statuses = await self._statuses()
+    async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
+        asked = [loader for loader in self._loaders.values() if collection_id in (0, loader.collection_id)]
+        statuses = await self._statuses() if asked else {}
         found = []
-        for loader in tuple(self._loaders.values()):
+        for loader in asked:
             try:
                 percentages = await loader.percentages(statuses)
             except CollectionNotFound:

@@ -66,8 +66,8 @@ class QueryCoordApi(Protocol):
     @repeatable
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None: ...
     @repeatable
-    async def loads(self) -> tuple[LoadStatus, ...]:
-        """Everything that is loaded or loading."""
+    async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
+        """What is loaded or loading: one collection (nothing when it is not), or all (0)."""
         ...
 
     @repeatable

@@ -29,7 +29,7 @@ class ServedImports:
         live = {s.segment_id for s in found if s.state is SegmentState.FLUSHED}
         if await self._index.unbuilt(task.collection_id, tuple(live)):
             return False
-        loads = [load for load in await self._query.loads() if load.collection_id == task.collection_id]
+        loads = await self._query.loads(task.collection_id)
         if not any(task.partition_id in load.percentages for load in loads):
             return True
         serving = await self._query.serving(task.collection_id)

@@ -54,6 +54,14 @@ async def test_a_load_follows_then_loads_then_announces_then_serves() -> None:
     await bench.coord.stop()
 
 
+async def test_the_load_of_one_collection_is_told_without_the_others() -> None:
+    bench = await loaded(Bench())
+    (status,) = await bench.coord.loads(CID)
+    assert (status.collection_id, await bench.coord.loads()) == (CID, (status,))
+    assert await bench.coord.loads(CollectionID(CID + 1)) == ()
+    await bench.coord.stop()
+
+
 async def test_a_collection_without_rows_is_announced_too() -> None:
     bench = await loaded(Bench())
     assert bench.node.held[CID].version == 1
