@@ -35,7 +35,8 @@ ORPHANS = 3_000
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     cluster = SparkCluster(tmp_path_factory.mktemp("spark") / "cluster")
     try:
-        yield cluster.start()
+        cluster.start()
+        yield cluster
     finally:
         cluster.stop()
 
@@ -43,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 @pytest.fixture(scope="module")
 def server(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings = {
-        "pipeline.spark_master": cluster.url,
+        "pipeline.spark_master": cluster.master,
         "pipeline.driver_host": "127.0.0.1",
         "pipeline.executor_memory_mb": 512,
         "pipeline.spark_ui": True,

@@ -17,10 +17,14 @@ from elanus.pipeline.java import JavaNotFound, java_home
 
 WORKERS = 2
 _HOST = "127.0.0.1"
+_QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Spark:
-    """``master`` is the URL for ``pipeline.spark_master``. ``cores``: of each worker; one task each."""
+    """``master`` is the URL for ``pipeline.spark_master``. ``cores``: of each worker; one task each.
+
+    ``workers``: their processes, each of which can be killed and started again.
+    """
 
     name = "spark"
 
@@ -40,7 +44,8 @@ class Spark:
             ["master.Master", "--port", str(port), "--webui-port", str(web_port)],
             '"status" : "ALIVE"',
         )
-        self._processes = [master, *(self._worker(number, workers) for number in range(1, workers + 1))]
+        self.workers = [self._worker(number, workers) for number in range(1, workers + 1)]
+        self._processes = [master, *self.workers]
 
     @property
     def endpoints(self) -> Mapping[str, str]:
@@ -102,6 +107,7 @@ def _environment(directory: Path) -> Mapping[str, str]:
         "JAVA_HOME": str(java),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "SPARK_DAEMON_JAVA_OPTS": _QUICK_JVM,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_HOME": str(Path(package.origin).parent),
         "SPARK_LOCAL_IP": _HOST,
