@@ -21,8 +21,9 @@ READY_S = 180.0
 class Cluster:
     """Its processes by name; the coordinators are one."""
 
-    def __init__(self, etcd: Etcd, processes: dict[str, RoleProcess]) -> None:
+    def __init__(self, etcd: Etcd, nats: Nats, processes: dict[str, RoleProcess]) -> None:
         self.etcd = etcd
+        self.nats = nats
         self.processes = processes
 
     @property
@@ -60,4 +61,4 @@ def running(query_nodes: int, more: Mapping[str, Mapping[str, object]]) -> Itera
             process.launch()
         for process in processes.values():
             process.wait_ready(READY_S)
-        yield Cluster(etcd, processes)
+        yield Cluster(etcd, nats, processes)

@@ -11,6 +11,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -30,6 +32,7 @@ BALANCED_SEGMENTS = 100
 _BATCH_ROWS = 2000
 _SEALED_S = 600.0
 _POLL_S = 0.2
+_CREATED_AT_ONCE = 8
 _SMALL_SEGMENTS: Mapping[str, Mapping[str, object]] = {
     "datacoord": {"segment_size_max_mb": 1},
     "compaction": {"enabled": False},
@@ -41,17 +44,26 @@ Vectors = npt.NDArray[np.float32]
 
 def measure(turns: int, collections: int, tell: Callable[[str], None]) -> Scaling:
     machine = f"{os.cpu_count()} processors, {platform.system()}"
+    reads = measure_all_reads(turns, tell)
+    balance = measure_balance()
+    tell(f"balance: {balance}")
+    return Scaling(__version__, machine, DIM, reads, balance, measure_all_idle(collections, tell))
+
+
+def measure_all_reads(turns: int, tell: Callable[[str], None]) -> list[Reads]:
     reads = []
     for query_nodes in (1, 2, 4):
         reads.append(measure_reads(query_nodes, turns))
         tell(f"{query_nodes} query nodes: {reads[-1]}")
-    balance = measure_balance()
-    tell(f"balance: {balance}")
+    return reads
+
+
+def measure_all_idle(collections: int, tell: Callable[[str], None]) -> list[Idle]:
     idle = []
     for interval_ms in (200, 50):
         idle.append(measure_idle(collections, 2, interval_ms))
         tell(f"idle: {idle[-1]}")
-    return Scaling(__version__, machine, DIM, reads, balance, idle)
+    return idle
 
 
 def measure_reads(query_nodes: int, turns: int) -> Reads:
@@ -74,11 +86,34 @@ def measure_reads(query_nodes: int, turns: int) -> Reads:
         for turn in range(turns):
             for timed in times.values():
                 timed.search(vectors[turn % ROWS])
+        medians = [round(statistics.median(timed.ms), 3) for timed in times.values()]
+        searched = [vectors[turn % ROWS] for turn in range(turns)]
+        cpu_ms = _cpu_of_reads({**_pids(cluster), "client": os.getpid()}, times["Bounded", 0], searched)
+        alone_ms = _cpu_of_reads({"server": alone.pid}, times["Bounded", 1], searched)["server"]
         for client in clients:
             client.close()
-        medians = [round(statistics.median(timed.ms), 3) for timed in times.values()]
-        rows = [rows for rows, _ in spread]
-        return Reads(query_nodes, ROWS, sum(count for _, count in spread), rows, *medians)
+        rows, segments = [rows for rows, _ in spread], sum(count for _, count in spread)
+        bounded, bounded_alone, strong, strong_alone = medians
+        return Reads(
+            query_nodes,
+            ROWS,
+            segments,
+            rows,
+            bounded,
+            bounded_alone,
+            strong,
+            strong_alone,
+            cpu_ms,
+            alone_ms,
+        )
+
+
+def _cpu_of_reads(pids: Mapping[str, int], timed: _Times, vectors: Sequence[Vectors]) -> dict[str, float]:
+    """Milliseconds of processor time that one search takes, by process."""
+    before = {name: _cpu_s(pid) for name, pid in pids.items()}
+    for vector in vectors:
+        timed.search(vector)
+    return {name: round(1000 * (_cpu_s(pid) - before[name]) / len(vectors), 3) for name, pid in pids.items()}
 
 
 class _Times:
@@ -169,8 +204,9 @@ def measure_idle(collections: int, shards: int, tick_interval_ms: int, seconds: 
     more = {"proxy": {"time_tick_interval_ms": tick_interval_ms}}
     with running(2, more) as cluster:
         client = MilvusClient(cluster.uri)
-        for number in range(collections):
-            client.create_collection(f"c{number}", dimension=8, num_shards=shards)
+        create = partial(client.create_collection, dimension=8, num_shards=shards)
+        with ThreadPoolExecutor(_CREATED_AT_ONCE) as pool:
+            list(pool.map(create, (f"c{number}" for number in range(collections))))
         client.close()
         time.sleep(10.0)
         before = _Counted(cluster)
@@ -184,7 +220,7 @@ class _Counted:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._at_s = time.monotonic()
-        self._cpu_s = _cpu_s(cluster)
+        self._cpu_s = {name: _cpu_s(pid) for name, pid in _pids(cluster).items()}
         self._writes = _etcd_writes(cluster)
         self._ticks = _ticks(cluster)
 
@@ -198,14 +234,15 @@ class _Counted:
         return Idle(collections, shards, tick_interval_ms, cpu, writes_per_s, ticks_per_s)
 
 
-def _cpu_s(cluster: Cluster) -> dict[str, float]:
-    """Of each process with what it started."""
-    found = {}
-    for name, process in [*cluster.processes.items(), ("etcd", cluster.etcd)]:
-        root = psutil.Process(process.pid)
-        family = [root, *root.children(recursive=True)]
-        found[name] = sum(sum(member.cpu_times()[:2]) for member in family)
-    return found
+def _pids(cluster: Cluster) -> dict[str, int]:
+    members = {**cluster.processes, "etcd": cluster.etcd, "NATS": cluster.nats}
+    return {name: process.pid for name, process in members.items() if process.pid is not None}
+
+
+def _cpu_s(pid: int) -> float:
+    """Of a process with what it started."""
+    root = psutil.Process(pid)
+    return float(sum(sum(member.cpu_times()[:2]) for member in [root, *root.children(recursive=True)]))
 
 
 def _etcd_writes(cluster: Cluster) -> float:
