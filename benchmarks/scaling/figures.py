@@ -22,8 +22,8 @@ class Reads(msgspec.Struct, frozen=True):
     bounded_alone_ms: float
     strong_ms: float
     strong_alone_ms: float
-    cpu_ms: Mapping[str, float] = {}
-    cpu_alone_ms: float = 0.0
+    cpu_ms: Mapping[str, float]
+    cpu_alone_ms: float
 
 
 class Balance(msgspec.Struct, frozen=True):

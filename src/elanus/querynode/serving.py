@@ -12,9 +12,10 @@ answers, until a later version is one it can serve; it never answers with less.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import structlog
 
@@ -171,11 +172,22 @@ class ChannelServing:
     # reads
 
     def _begin(self, request: DqRequest) -> None:
-        snapped = asyncio.create_task(self._take_snapshot(request), name=f"read {request.request_id}")
+        """A read whose time has come has its snapshot at once, without a task that waits for it."""
+        read: Read | None = None
+        if request.read and self._unable is None:
+            try:
+                read = self._decoded(request.read)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
+                self._spawn(self._refuse(request, error))
+                return
+            if self._collection.clock.has_reached(_read_ts(read)):
+                self._spawn(self._answer(self._turn(request, read)))
+                return
+        snapped = asyncio.create_task(self._take_snapshot(request, read), name=f"read {request.request_id}")
         self._waiting.add(snapped)
         snapped.add_done_callback(self._waiting.discard)
 
-    async def _take_snapshot(self, request: DqRequest) -> None:
+    async def _take_snapshot(self, request: DqRequest, read: Read | None) -> None:
         """Until the read has its snapshot, no change may pass; the answer then takes its own time."""
         collection = self._collection
         try:
@@ -183,15 +195,23 @@ class ChannelServing:
                 raise Unavailable(
                     f"query node {self._node_id} cannot serve this version: {self._unable.message}"
                 )
-            read = await self._read_of(request)
+            if read is None:
+                read = await self._read_of(request)
             if self._part.leads or self._part.segments:
                 await collection.clock.reached(_read_ts(read), request.timeout_s)
-                snapshot = collection.snapshot
-            else:  # a node with nothing of the collection has nothing to wait for
-                snapshot = replace(collection.snapshot, service_ts=_read_ts(read))
-            work = self._answer(_Turn(request, read, snapshot, self._part))
+            work = self._answer(self._turn(request, read))
         except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
             work = self._refuse(request, error)
+        self._spawn(work)
+
+    def _turn(self, request: DqRequest, read: Read) -> _Turn:
+        snapshot = self._collection.snapshot
+        if not (self._part.leads or self._part.segments):
+            # a node with nothing of the collection has nothing to wait for
+            snapshot = replace(snapshot, service_ts=_read_ts(read))
+        return _Turn(request, read, snapshot, self._part)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._answering.add(task)
         task.add_done_callback(self._answered)
@@ -203,7 +223,11 @@ class ChannelServing:
             _log.warning("answer not delivered", error=f"{type(error).__name__}: {error}")
 
     async def _read_of(self, request: DqRequest) -> Read:
-        data = request.read or await self._proxies(request.proxy).fetch_read(request.request_id)
+        return self._decoded(
+            request.read or await self._proxies(request.proxy).fetch_read(request.request_id)
+        )
+
+    def _decoded(self, data: bytes) -> Read:
         return decode_read(data, self._compiled)
 
     def _compiled(self, text: str, values: Mapping[str, object]) -> BoundFilter:

@@ -49,6 +49,10 @@ class ServiceClock:
                 wake()
             self._waiting.clear()
 
+    def has_reached(self, ts: Timestamp) -> bool:
+        """Whether there is nothing to wait for; False too when no time will be reached any more."""
+        return self._closed is None and self._time >= ts
+
     def wait(self, ts: Timestamp, timeout_s: float) -> None:
         """Block until the time is at least ``ts``.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +18,7 @@ import msgspec
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import AuthorizationError, Error, NoRespondersError
+from nats.errors import AuthorizationError, Error
 
 from elanus.core.errors import DiskFull, InvalidParameter, Unavailable
 from elanus.log.jetstream.source import NatsSource
@@ -27,6 +28,7 @@ _CONNECT_TIMEOUT_S = 10.0
 _RECONNECT_WAIT_S = 0.2
 _REQUEST_TIMEOUT_S = 5.0
 _UNAUTHORIZED = "Authorization Violation"
+_NO_RESPONDERS = "503"
 _CREDENTIALS_MARK = "BEGIN NATS USER JWT"
 NO_STREAM = 10059
 """JetStream's error code for a stream that is not there."""
@@ -60,7 +62,11 @@ class NatsConnection:
     def __init__(self, source: NatsSource) -> None:
         self.source = source
         self._client = Client()
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answers = ""
+        """What the subjects of answers to our requests begin with."""
+        self._tokens = itertools.count()
+        self._asking: dict[str, asyncio.Future[Msg | None]] = {}
+        """Requests under way. ``None`` for an answer: the connection broke."""
         self._connected = asyncio.Event()
         self._inboxes: set[Inbox] = set()
         self._servers = ", ".join(source.servers)
@@ -75,6 +81,7 @@ class NatsConnection:
         self = cls(source)
         try:
             await self._connect(name)
+            await self._listen()
             self._check_release()
             await self._check_jetstream()
         except BaseException:
@@ -108,22 +115,30 @@ class NatsConnection:
         headers: dict[str, str] | None,
         timeout_s: float = _REQUEST_TIMEOUT_S,
     ) -> Msg:
-        """Raises `Interrupted`."""
+        """Raises `Interrupted`.
+
+        The client's own way to ask takes two tasks more, and waits on when the connection has broken.
+        """
         if not self._connected.is_set():
             raise Interrupted("not connected")
-        asking = asyncio.ensure_future(self._client.request(subject, payload, timeout_s, headers=headers))
+        token = str(next(self._tokens))
+        answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
+        self._asking[token] = answer
         try:
-            await asyncio.wait((asking, self._lost), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise Interrupted("the connection broke")
-            return asking.result()
-        except NoRespondersError:
-            raise Interrupted(f"nobody answers on {subject}: JetStream is starting, or disabled") from None
+            async with asyncio.timeout(timeout_s):
+                await self._client.publish(subject, payload, f"{self._answers}.{token}", headers)
+                message = await answer
+        except TimeoutError:
+            raise Interrupted(f"no answer on {subject} within {timeout_s:g} s") from None
         except Error as error:
             raise Interrupted(f"no answer on {subject}: {error!r}") from None
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            del self._asking[token]
+        if message is None:
+            raise Interrupted("the connection broke")
+        if message.headers and message.headers.get("Status") == _NO_RESPONDERS:
+            raise Interrupted(f"nobody answers on {subject}: JetStream is starting, or disabled")
+        return message
 
     async def publish(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, reply: str = ""
@@ -191,6 +206,20 @@ class NatsConnection:
         self._client.options["allow_reconnect"] = True
         await self._on_connected()
 
+    async def _listen(self) -> None:
+        """Subscribe to the answers to our requests; the client does so again with each new connection."""
+        self._answers = self._client.new_inbox()
+
+        async def answered(message: Msg) -> None:
+            waiting = self._asking.get(message.subject.rpartition(".")[2])
+            if waiting is not None and not waiting.done():  # else it came too late
+                waiting.set_result(message)
+
+        try:
+            await self._client.subscribe(f"{self._answers}.*", cb=answered)
+        except Error as error:
+            raise Unavailable(f"NATS at {self._servers} takes no subscription: {error!r}") from None
+
     def _check_release(self) -> None:
         version = self._client.connected_server_version
         if (version.major, version.minor) < RELEASE_MIN:
@@ -226,9 +255,9 @@ class NatsConnection:
         self._connected.set()
 
     def _break(self) -> None:
-        if not self._lost.done():
-            self._lost.set_result(None)
-        self._lost = self._lost.get_loop().create_future()
+        for waiting in self._asking.values():
+            if not waiting.done():
+                waiting.set_result(None)
         for inbox in self._inboxes:
             inbox.put_nowait(None)
 
