@@ -85,6 +85,8 @@ def _method(found: Scaling) -> str:
 
 
 def _costs(reads: Sequence[Reads]) -> Iterator[str]:
+    if not all(r.cpu_ms for r in reads):
+        return
     yield "### What a read costs\n"
     yield COSTS
     names = ("query nodes", "client", "proxy", "all query nodes", "NATS", "else", "sum", "standalone server")

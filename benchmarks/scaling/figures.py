@@ -11,7 +11,8 @@ class Reads(msgspec.Struct, frozen=True):
     """Single searches with so many query nodes, taken in turns with the standalone server's.
 
     ``rows_per_node``: rows of sealed segments that each node serves. Milliseconds: medians.
-    ``cpu_ms``: processor time of one Bounded search, by process of the cluster, and of the client.
+    ``cpu_ms``: processor time of one Bounded search, by process of the cluster, and of the client; empty in
+    results of before it was measured.
     """
 
     query_nodes: int
@@ -22,8 +23,8 @@ class Reads(msgspec.Struct, frozen=True):
     bounded_alone_ms: float
     strong_ms: float
     strong_alone_ms: float
-    cpu_ms: Mapping[str, float]
-    cpu_alone_ms: float
+    cpu_ms: Mapping[str, float] = {}
+    cpu_alone_ms: float = 0.0
 
 
 class Balance(msgspec.Struct, frozen=True):
