@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from elanus.core import schema as elanus_schema
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.schema import CollectionSchema
 from elanus.expr import compile_filter
 from elanus.rpc.carrier import RpcChannel
@@ -93,6 +93,11 @@ class ElanusSource(DataSource):
                 "a collection tells its columns itself: give .option('columns'), not .schema()"
             )
         return ElanusReader(options, lease, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise NotSupported(
+            "collections are not written through this format: write Parquet files, and import those"
+        )
 
 
 class SegmentPartition(InputPartition):

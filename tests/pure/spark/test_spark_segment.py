@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
-from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.core.errors import InvalidParameter, MissingParameter, NotSupported
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
@@ -17,7 +18,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.rpc.security import ClientSecurity
 from elanus.spark.options import parse_options
 from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.source import as_spark, spark_schema
+from elanus.spark.source import ElanusSource, as_spark, spark_schema
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.objects import LocalStore
@@ -157,6 +158,11 @@ def test_vectors_become_lists_as_spark_has_them(read: SegmentRead, store: LocalS
     assert told.schema.equals(target)
     assert told.column("v").to_pylist() == [[2.0, -2.0], [3.0, -3.0], [4.0, -4.0]]
     assert spark_schema(SCHEMA, ("v", "name")).simpleString() == "struct<v:array<float>,name:string>"
+
+
+def test_writing_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(NotSupported, match="write Parquet files, and import those"):
+        ElanusSource({}).writer(StructType(), overwrite=False)
 
 
 def test_options() -> None:
