@@ -212,27 +212,34 @@ def import_(
     collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
     partition: Annotated[str, typer.Option(help="Default: the default partition.", show_default=False)] = "",
     database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    uri: Annotated[
+        str,
+        typer.Option(help="The server, http(s)://host:port. Default: the one on the data directory."),
+    ] = "",
     tls_ca: Annotated[
-        Path | None,
-        typer.Option(help="For a server with proxy.tls_cert: the CA that signed it.", show_default=False),
-    ] = None,
+        str, typer.Option(help="For a server with proxy.tls_cert: the CA that signed it.")
+    ] = "",
     tls_server_name: Annotated[
-        str, typer.Option(help="The name that certificate is issued for.", show_default="the server's host")
+        str, typer.Option(help="The name that certificate is issued for. Default: the server's host.")
     ] = "",
     data_dir: DataDir = None,
 ) -> None:
     """Import Parquet files into a collection: all rows at once, or none. Ctrl-C cancels."""
     from rich.console import Console
 
-    from elanus.cli.imports import ImportFailed, Wanted, import_files
-    from elanus.rpc.security import ClientSecurity
+    from elanus.cli.imports import ImportFailed, Server, Wanted, import_files
+    from elanus.core.errors import InvalidParameter
+    from elanus.rpc.uri import address_in, security_for
 
-    if tls_server_name and tls_ca is None:
-        raise typer.BadParameter("--tls-server-name goes with --tls-ca")
-    security = None if tls_ca is None else ClientSecurity(tls_ca, tls_server_name)
+    try:
+        server = Server(
+            address_in(uri) if uri else _address(data_dir), security_for(uri, tls_ca, tls_server_name)
+        )
+    except InvalidParameter as error:
+        raise typer.BadParameter(error.message) from None
     wanted = Wanted(files, database, collection, partition)
     try:
-        done = import_files(_address(data_dir), security, wanted, Console(stderr=True))
+        done = import_files(server, wanted, Console(stderr=True))
     except ImportFailed as error:
         _fail(f"nothing was imported: {error}", EXIT_FAILED)
     typer.echo(f"{done.rows} rows imported into {done.collection}")

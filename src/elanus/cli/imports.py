@@ -45,25 +45,29 @@ class Wanted:
     partition: str
 
 
-def import_files(
-    address: str, security: ClientSecurity | None, wanted: Wanted, console: Console
-) -> ImportTask:
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A proxy at host:port; ``security``: how its certificate is checked, None without TLS."""
+
+    address: str
+    security: ClientSecurity | None = None
+
+
+def import_files(server: Server, wanted: Wanted, console: Console) -> ImportTask:
     """Import the files and wait until reads find all of their rows.
 
     Ctrl-C cancels the import, unless it has committed. Raises `ImportFailed`.
     """
     try:
-        if security is not None:
-            security.check()
-        return asyncio.run(_import(address, security, wanted, console))
+        if server.security is not None:
+            server.security.check()
+        return asyncio.run(_import(server, wanted, console))
     except ElanusError as error:
         raise ImportFailed(error.message) from None
 
 
-async def _import(
-    address: str, security: ClientSecurity | None, wanted: Wanted, console: Console
-) -> ImportTask:
-    channel = RpcChannel(address, security=security)
+async def _import(of: Server, wanted: Wanted, console: Console) -> ImportTask:
+    channel = RpcChannel(of.address, security=of.security)
     try:
         await channel.ready(_CONNECT_S)
         server = channel.client(ConnectorApi)

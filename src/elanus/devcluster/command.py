@@ -108,13 +108,18 @@ def _start(stack: ExitStack, service: Service, tell: Callable[[str], None]) -> S
 def _configure(directory: Path, services: Mapping[str, Service]) -> None:
     """Write down what `elanus run` has to know of the services."""
     etcd, nats, s3, spark = (services[name] for name in SERVICES)
+    imports = directory / "import"
+    imports.mkdir(exist_ok=True)
     write_config(
         directory / CONFIG_FILE,
         etcd=etcd.endpoints["etcd"],
         nats=nats.endpoints["nats"],
         store_url=s3.endpoints["s3"],
         data_dir=directory / "elanus-data",
-        more={"pipeline": {"spark_master": spark.endpoints["spark"], "driver_host": "127.0.0.1"}},
+        more={
+            "pipeline": {"spark_master": spark.endpoints["spark"], "driver_host": "127.0.0.1"},
+            "imports": {"root": str(imports)},
+        },
     )
 
 

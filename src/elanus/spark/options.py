@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.pins import PIN_MS_MAX
 from elanus.rpc.security import ClientSecurity
+from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
-DEFAULT_PORT = 19530
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _KNOWN = frozenset(
@@ -63,7 +61,9 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         raise MissingParameter('no collection: give its name, .option("collection", "docs")')
     return ReadOptions(
         address=_address(options),
-        security=_security(options),
+        security=security_for(
+            options.get("uri", ""), options.get("tls_ca", ""), options.get("tls_server_name", "")
+        ),
         database=options.get("database", "default"),
         collection=options["collection"],
         partitions=_names(options.get("partitions", "")),
@@ -80,33 +80,13 @@ def _address(options: Mapping[str, str]) -> str:
         return f"{options.get('host', '127.0.0.1')}:{_port(options.get('port', str(DEFAULT_PORT)))}"
     if "host" in options or "port" in options:
         raise InvalidParameter("give either uri, or host and port")
-    parts = urlsplit(uri if "://" in uri else f"http://{uri}")
-    if parts.scheme not in ("http", "https", "tcp") or not parts.hostname:
-        raise InvalidParameter(
-            f"uri {uri!r}: expected the form http://host:{DEFAULT_PORT}, or https:// for a server with TLS"
-        )
-    try:
-        port = parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise InvalidParameter(f"uri {uri!r}: {error}") from None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{host}:{port}"
+    return address_in(uri)
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PORT_MAX:
         raise InvalidParameter(f"port is {text!r}: give a number from 1 to {PORT_MAX}")
     return int(text)
-
-
-def _security(options: Mapping[str, str]) -> ClientSecurity | None:
-    """TLS is asked for as in pymilvus, by ``https``; without a uri by naming the CA."""
-    ca, name = options.get("tls_ca", ""), options.get("tls_server_name", "")
-    uri = options.get("uri", "")
-    wanted = uri.lower().startswith("https://") if uri else bool(ca)
-    if not wanted and (ca or name):
-        raise InvalidParameter("tls_ca and tls_server_name are for TLS: give a uri that begins with https://")
-    return ClientSecurity(Path(ca) if ca else None, name) if wanted else None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from elanus.cli.app import app
-from elanus.cli.imports import ImportFailed, Wanted, import_files, staged
+from elanus.cli.imports import ImportFailed, Server, Wanted, import_files, staged
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask
@@ -113,7 +113,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def run(address: str, *files: Path, collection: str = "docs") -> ImportTask:
-    return import_files(address, None, Wanted(files, "default", collection, "p"), QUIET)
+    return import_files(Server(address), Wanted(files, "default", collection, "p"), QUIET)
 
 
 def test_files_are_linked_for_the_time_of_the_import(
@@ -216,7 +216,10 @@ def test_the_command(connector: FakeConnector, address: str, file: Path, tmp_pat
     assert "absent.pem cannot be read" in nowhere.stderr
     alone = CliRunner().invoke(app, [*command, "--tls-server-name", "db"])
     assert alone.exit_code == 2
-    assert "--tls-ca" in alone.stderr
+    assert "tls_server_name" in alone.stderr
+    odd = CliRunner().invoke(app, [*command, "--uri", "ftp://db"])
+    assert odd.exit_code == 2
+    assert "expected the form" in odd.stderr
     nobody = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "import")])
     assert nobody.exit_code == 1
     assert "no server has announced itself" in nobody.stderr
@@ -231,8 +234,9 @@ def test_the_command_over_tls(connector: FakeConnector, file: Path, tmp_path: Pa
         announce(tmp_path, Announcement(version="1", pid=os.getpid(), address=address, observe_url=""))
         command = ["import", str(file), "--collection", "docs", "--data-dir", str(tmp_path)]
         tls = ["--tls-ca", str(tmp_path / "ca.pem"), "--tls-server-name", "elanus.example"]
-        done = CliRunner().invoke(app, [*command, *tls])
-        assert (done.exit_code, done.stdout) == (0, "5 rows imported into docs\n")
+        for where in (command, ["import", str(file), "--collection", "docs", "--uri", f"https://{address}"]):
+            done = CliRunner().invoke(app, [*where, *tls])
+            assert (done.exit_code, done.stdout) == (0, "5 rows imported into docs\n")
         plain = CliRunner().invoke(app, command)
     assert plain.exit_code == 1
     assert "it speaks TLS, and this process does not" in plain.stderr
