@@ -28,7 +28,9 @@ class BuildState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
     """``total_rows`` counts rows of flushed segments, ``indexed_rows`` those whose build is finished
-    (segments too small for an index count as finished)."""
+    (segments too small for an index count as finished), ``pending_rows`` the others. Whole segments, as in
+    the reference: a row is found through an index when that of its segment is finished. How far a running
+    build is, the job ledger shows."""
 
     index: Index
     state: BuildState

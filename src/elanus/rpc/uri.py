@@ -13,15 +13,15 @@ DEFAULT_PORT = 19530
 
 def address_in(uri: str) -> str:
     """host:port of ``http://host:port``, with https, tcp or nothing in front. Raises `InvalidParameter`."""
-    parts = urlsplit(uri if "://" in uri else f"http://{uri}")
+    try:
+        parts = urlsplit(uri if "://" in uri else f"http://{uri}")
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise InvalidParameter(f"uri {uri!r}: {error}") from None
     if parts.scheme not in ("http", "https", "tcp") or not parts.hostname:
         raise InvalidParameter(
             f"uri {uri!r}: expected the form http://host:{DEFAULT_PORT}, or https:// for a server with TLS"
         )
-    try:
-        port = parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise InvalidParameter(f"uri {uri!r}: {error}") from None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{port}"
 

@@ -200,6 +200,7 @@ def test_tls_is_asked_for_by_the_uri_or_by_naming_a_ca() -> None:
         ({"collection": "a", "port": "proxy"}, InvalidParameter),
         ({"collection": "a", "port": "65536"}, InvalidParameter),
         ({"collection": "a", "uri": "http://db:65536"}, InvalidParameter),
+        ({"collection": "a", "uri": "http://[db"}, InvalidParameter),
     ],
 )
 def test_options_that_are_refused(given: dict[str, str], error: type[Exception]) -> None:
