@@ -29,6 +29,9 @@ from elanus.storage.paths import insert_log_path, stats_log_path
 from elanus.storage.port import ObjectMissing, ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 
+_READ_BYTES = 4 * 1024 * 1024
+"""Read at a time, and not mapped: who overwrites a file while it is mapped ends the process that reads it."""
+
 
 def survey(
     source: ObjectStore, files: Sequence[str], schema: CollectionSchema, scratch: Path
@@ -60,7 +63,7 @@ def opened(source: ObjectStore, name: str, scratch: Path) -> Iterator[pq.Parquet
     except ValueError as error:
         raise InvalidParameter(f"{name} is no path below the import directory: {error}") from None
     try:
-        with pq.ParquetFile(path, memory_map=True) as parquet:
+        with pq.ParquetFile(path, buffer_size=_READ_BYTES) as parquet:
             yield parquet
     except (pa.ArrowException, OSError) as error:
         raise InvalidParameter(f"{name} cannot be read as Parquet: {error}") from error

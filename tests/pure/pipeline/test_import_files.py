@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,19 @@ def keys_by_segment(tmp_path: Path, segments: tuple[ImportedSegment, ...]) -> di
 @pytest.fixture
 def keys() -> np.ndarray:
     return np.random.default_rng(3).permutation(1000)
+
+
+def test_a_file_that_is_overwritten_meanwhile_is_told_from_one_that_is_whole(
+    tmp_path: Path, keys: np.ndarray
+) -> None:
+    """Mapped, it would end the process."""
+    write(tmp_path, "a.parquet", keys, 500)
+    source = open_store((tmp_path / "import").as_uri())
+    batches = import_rows(plan(tmp_path, surveyed(tmp_path, "a.parquet")), source, tmp_path)
+    next(batches)
+    os.truncate(tmp_path / "import" / "a.parquet", 100)
+    with pytest.raises(InvalidParameter, match=r"a\.parquet cannot be read as Parquet: .*"):
+        list(batches)
 
 
 def test_a_task_writes_one_sorted_segment_per_shard(tmp_path: Path, keys: np.ndarray) -> None:
