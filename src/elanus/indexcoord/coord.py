@@ -29,6 +29,7 @@ from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
 from elanus.core.world import Clock
 from elanus.index import resolve_index
+from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import Build, IndexState
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.gc import IndexReferences
@@ -49,7 +50,8 @@ _log = structlog.get_logger("indexcoord")
 
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
-    """Segments of fewer than ``rows_min`` rows are searched without an index."""
+    """Segments of fewer than ``rows_min`` rows are searched without an index. ``builds_max``: how many builds
+    an index node has at a time."""
 
     rows_min: int
     builds_max: int
@@ -76,16 +78,13 @@ class IndexCoord:
         self._rootcoord = rootcoord
         self._datacoord = datacoord
         self._invalidations = Invalidations(proxies)
-        self._dial = dial
         self._policy = policy
         self._changes = Changes(clock.wall_ms())
         self._defining = asyncio.Lock()
         self._numbering = asyncio.Lock()
         """A build is known from the moment its id is taken: else its files would be taken for garbage."""
         self._wake = asyncio.Event()
-        self._node: IndexNodeApi | None = None
-        self._node_id = NodeID(0)
-        self._slots = asyncio.Semaphore(policy.builds_max)
+        self._nodes = IndexNodes(clock, dial, policy.builds_max, self._wake.set)
         self._running: dict[BuildID, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -196,12 +195,7 @@ class IndexCoord:
         return self._changes.since(since)
 
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
-        if node_id < self._node_id:
-            return  # taken for dead and replaced: the two would take the builds from each other for ever
-        if self._node is None or self._node_id != node_id:
-            _log.info("index node registered", node=node_id)
-            self._node, self._node_id = self._dial(address), node_id
-            self._wake.set()
+        self._nodes.heard(node_id, address)
 
     async def _changed(self, collection_id: CollectionID) -> None:
         self._changes.happened(collection_id)
@@ -232,6 +226,7 @@ class IndexCoord:
                 self._wake.set()
 
     async def _reconcile(self) -> None:
+        self._nodes.forget_silent()
         for collection_id in tuple(self._state.indexed_collections()):
             try:
                 recovery = await self._datacoord.recovery_info(collection_id)
@@ -261,7 +256,7 @@ class IndexCoord:
         if build is None:
             build = await self._new_build(index, manifest)
         pending = build.state in _UNFINISHED
-        if pending and build.build_id not in self._running and self._node is not None:
+        if pending and build.build_id not in self._running and self._nodes:
             task = asyncio.create_task(
                 self._run_build(index, build, manifest), name=f"build {build.build_id}"
             )
@@ -294,7 +289,7 @@ class IndexCoord:
             asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._wake.set)
 
     async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
-        """To its end, or until the index node is lost: then it is simply missing again.
+        """To its end, or until its index node is lost: then it is simply missing again.
 
         A failure may have passed a moment later (a full disk, a JVM that was killed): it counts when it
         comes again and again.
@@ -302,15 +297,14 @@ class IndexCoord:
         pause_s = _RETRY_PAUSE_S
         for attempts_left in reversed(range(_ATTEMPTS_MAX)):
             build = replace(build, version=build.version + 1, state=BuildState.IN_PROGRESS)
-            async with self._slots:
-                node = self._node
+            async with self._nodes.one() as node:
                 if node is None:
                     return
                 await self._state.put_build(build)
                 try:
-                    file = await node.build_index(await self._request(index, build, manifest))
+                    file = await self._nodes.build(node, await self._request(index, build, manifest))
                 except (Unavailable, DeadlineExceeded) as error:
-                    self._lost(node, error)
+                    _log.info("build interrupted", build=build.build_id, error=error.message)
                     return
                 except Cancelled as error:
                     await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
@@ -329,11 +323,6 @@ class IndexCoord:
     async def _end_build(self, build: Build) -> None:
         await self._state.put_build(build)
         self._changes.happened(build.collection_id)
-
-    def _lost(self, node: IndexNodeApi, error: ElanusError) -> None:
-        _log.info("index node lost; its builds are assigned anew", error=error.message)
-        if self._node is node:
-            self._node = None
 
     async def _request(self, index: Index, build: Build, manifest: SegmentManifest) -> BuildIndex:
         collection = await self._rootcoord.collection_by_id(index.collection_id)

@@ -96,9 +96,9 @@ class Bench:
         await self.coord.stop()
         return await self.start()
 
-    async def node(self, number: int = 1) -> FakeNode:
+    async def node(self, number: int = 1, address: str = "") -> FakeNode:
         """An index node says that it is there."""
-        address = f"unix:/node-{number}"
+        address = address or f"unix:/node-{number}"
         if address not in self.nodes:
             self.nodes[address] = FakeNode(self, address)
         await self.coord.register_indexnode(NodeID(number), address)
