@@ -363,6 +363,7 @@ def pipeline(
     settings_json: Annotated[str, typer.Option(help="All settings, as the online process has them.")],
     online: Annotated[str, typer.Option(help="The online process's address.")],
     address: Annotated[str, typer.Option(help="Where this process is to answer.")],
+    node_id: Annotated[int, typer.Option(help="The id of its session.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
     from elanus.storage.lean import keep_pandas_out
@@ -370,7 +371,7 @@ def pipeline(
     keep_pandas_out()
     from elanus.server.pipeline_process import run
 
-    raise typer.Exit(run(settings_json, online, address))
+    raise typer.Exit(run(settings_json, online, address, node_id))
 
 
 @app.command(hidden=True)

@@ -2,8 +2,8 @@
 
 Every try takes a number before it writes, its files carry the number in their names (`stamped`), and its
 commit names it. An attempt ends when its commit is answered, when its job has failed, when its owner is
-replaced, and when its deadline has passed; afterwards its commit is refused. Numbers only grow, across
-restarts too.
+gone, and when its deadline has passed; afterwards its commit is refused. Numbers only grow, across restarts
+too.
 
 That makes garbage a matter of fact instead of a guess by age: a file whose number is below that of every
 open attempt, and that nothing refers to, will never be referred to, whatever clocks say and however late
@@ -36,16 +36,18 @@ def number_in(name: str) -> int:
 
 @dataclass(slots=True)
 class OpenAttempts:
-    """The attempts that may still commit. Times are seconds of one monotonic clock.
+    """The attempts that may still commit. Times are seconds of one monotonic clock; an owner is any number.
 
     In memory only: a coordinator that starts knows none, so what was open before can commit no more.
     """
 
     deadline_s: float
     _opened_s: dict[int, float] = field(default_factory=dict)
+    _owners: dict[int, int] = field(default_factory=dict)
 
-    def open(self, number: int, now_s: float) -> None:
+    def open(self, number: int, now_s: float, owner: int) -> None:
         self._opened_s[number] = now_s
+        self._owners[number] = owner
 
     def check(self, number: int, now_s: float) -> None:
         """Raises `CommitRefused` for an attempt that is not open, or no longer."""
@@ -61,10 +63,12 @@ class OpenAttempts:
     def close(self, number: int) -> None:
         """It has committed, or will not. Closing twice does nothing."""
         self._opened_s.pop(number, None)
+        self._owners.pop(number, None)
 
-    def close_all(self) -> None:
-        """Their owner was replaced."""
-        self._opened_s.clear()
+    def close_of(self, owner: int) -> None:
+        """Their owner is gone."""
+        for number in [n for n, whose in self._owners.items() if whose == owner]:
+            self.close(number)
 
     def oldest(self, now_s: float) -> int | None:
         """The lowest number that may still commit, None when there is none.
@@ -73,5 +77,5 @@ class OpenAttempts:
         """
         late = [n for n, opened_s in self._opened_s.items() if now_s - opened_s > self.deadline_s]
         for number in late:
-            del self._opened_s[number]
+            self.close(number)
         return min(self._opened_s, default=None)

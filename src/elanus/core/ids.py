@@ -17,3 +17,4 @@ TaskID = NewType("TaskID", int)
 ALL_PARTITIONS = PartitionID(0)
 """Where a message or request names no partition: it concerns every one."""
 NO_SEGMENT = SegmentID(0)
+NO_NODE = NodeID(0)

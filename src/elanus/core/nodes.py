@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from elanus.core.ids import NodeID
 
@@ -21,3 +21,26 @@ class Nodes(Mapping[NodeID, Api]):
     @abstractmethod
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` after every change, on the event loop. Returns what ends that."""
+
+
+class NodesAs(Nodes[Api]):
+    """The same nodes, by other clients. ``client`` makes a node's; it raises `KeyError` for who is gone."""
+
+    def __init__(self, nodes: Nodes[Any], client: Callable[[NodeID], Api]) -> None:
+        self._nodes = nodes
+        self._client = client
+
+    def __getitem__(self, node_id: NodeID) -> Api:
+        return self._client(node_id)
+
+    def __iter__(self) -> Iterator[NodeID]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    async def refresh(self) -> None:
+        await self._nodes.refresh()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._nodes.on_change(listener)

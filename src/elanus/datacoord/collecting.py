@@ -22,10 +22,11 @@ from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
 from elanus.core.segments import SegmentInfo
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.manifests import Manifests, Offload
 from elanus.datacoord.references import Moment, References
 from elanus.datacoord.state import DataState, Vchannel
-from elanus.rpc.gc import Finding, GcReport, GcState, GcStatus, SweeperApi, SweepOrder, SweepOutcome
+from elanus.rpc.gc import Finding, GcReport, GcState, GcStatus, SweepOrder, SweepOutcome
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.rootcoord import RootCoordApi
@@ -50,25 +51,24 @@ class GcSchedule:
 
 @dataclass(frozen=True, slots=True)
 class GcPorts:
-    """Whom the collector asks. ``dial`` makes a client of the sweeper at a data node's address, whose calls
-    may take as long as they need."""
+    """Whom the collector asks, besides data nodes."""
 
     index: IndexCoordApi
     query: QueryCoordApi
-    dial: Callable[[str], SweeperApi]
     offload: Offload
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorDesks:
     """The role's own: ``lock``, under which what decides about objects is read at one moment, and
-    ``pinned_files``, which readers outside the system hold."""
+    ``pinned_files``, which readers outside the system hold. ``nodes`` sweep."""
 
     state: DataState
     manifests: Manifests
     attempts: Attempts
     lock: asyncio.Lock
     pinned_files: Callable[[], Awaitable[frozenset[str]]]
+    nodes: DataNodes
 
 
 class Collector:
@@ -90,8 +90,9 @@ class Collector:
         self._schedule = schedule
         self._references = References(desks.manifests, ports.offload)
         self._started_s = clock.monotonic_s()
-        self._sweeper: SweeperApi | None = None
+        self._nodes = desks.nodes
         self._call: asyncio.Task[SweepOutcome] | None = None
+        self._call_epoch = 0
         self._wanted: bool | None = None
         self._wake = asyncio.Event()
         self._stage = GcState.IDLE
@@ -102,11 +103,13 @@ class Collector:
 
     # what others ask
 
-    def node_registered(self, address: str) -> None:
-        """Another process has Spark from now on. What the last one sweeps counts all the same if it comes to
-        its end, but a process that is gone is not waited for for ever."""
-        self._sweeper = self._ports.dial(address)
-        if self._call is not None:
+    def node_registered(self) -> None:
+        """A sweep that has nobody to carry it out looks for a node again by itself."""
+
+    def node_ended(self, epoch: int) -> None:
+        """What the node sweeps counts all the same if it comes to its end, but a process that is gone is not
+        waited for for ever."""
+        if self._call is not None and self._call_epoch == epoch:
             asyncio.get_running_loop().call_later(_REPLACED_GRACE_S, self._call.cancel)
 
     def request(self, *, delete: bool) -> None:
@@ -208,7 +211,7 @@ class Collector:
             )
 
     async def _sweep(self, prefix: str, rules: SweepRules, report: GcReport) -> SweepOutcome:
-        """Asks again whoever is registered then, when a data node is lost meanwhile: rules stay true."""
+        """Asks another node, or the same again, when one is lost meanwhile: rules stay true."""
         for _ in range(_SWEEP_TRIES_MAX - 1):
             try:
                 return await self._try_to_sweep(prefix, rules, report)
@@ -218,12 +221,13 @@ class Collector:
         return await self._try_to_sweep(prefix, rules, report)
 
     async def _try_to_sweep(self, prefix: str, rules: SweepRules, report: GcReport) -> SweepOutcome:
-        if self._sweeper is None:
+        nodes = self._nodes.by_load()
+        if not nodes:
             raise Unavailable("no data node is registered: nothing can be swept until the pipeline is up")
-        work: Coroutine[Any, Any, SweepOutcome] = self._sweeper.sweep(
-            SweepOrder(prefix, rules, report.deleted), report.cause
-        )
+        order = SweepOrder(prefix, rules, report.deleted)
+        work: Coroutine[Any, Any, SweepOutcome] = nodes[0].ports.sweeps.sweep(order, report.cause)
         call = self._call = asyncio.ensure_future(work)
+        self._call_epoch = nodes[0].epoch
         try:
             return await call
         except asyncio.CancelledError:
@@ -231,7 +235,7 @@ class Collector:
             if this is not None and this.cancelling():
                 call.cancel()
                 raise
-            raise Unavailable(f"the data node that swept {prefix} has been replaced") from None
+            raise Unavailable(f"the data node that swept {prefix} is gone") from None
         finally:
             self._call = None
 

@@ -11,6 +11,7 @@ from elanus.core.compaction import CompactionPlan, fold_bound
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import MAX_TIMESTAMP
 from elanus.datacoord.compactor import Compactor
+from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.flushing import Flushing
 from elanus.datacoord.state import DataState
 from elanus.rpc.datacoord import CompactionCommit
@@ -30,10 +31,7 @@ class CompactionCalls:
     _rootcoord: RootCoordApi
     _lock: asyncio.Lock
     _changes: Changes
-
-    def _check_epoch(self, epoch: int) -> None:
-        """Raises `CommitRefused` for an epoch that is not in force."""
-        raise NotImplementedError
+    _datanodes: DataNodes
 
     async def compact(self, collection_id: CollectionID) -> int:
         await self._bring_deletes(collection_id)
@@ -61,12 +59,12 @@ class CompactionCalls:
     async def commit_compaction(self, commit: CompactionCommit) -> None:
         try:
             async with self._lock:
-                self._check_epoch(commit.epoch)
+                self._datanodes.of_epoch(commit.epoch)
                 await self._compactor.commit(commit)
         finally:
             self._changes.happened()
 
     async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None:
         async with self._lock:
-            self._check_epoch(epoch)
+            self._datanodes.of_epoch(epoch)
             await self._compactor.job_failed(plan_id, reason)

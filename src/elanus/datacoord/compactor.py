@@ -1,11 +1,12 @@
-"""Compaction as datacoord runs it: plans are ordered from the data node, committed or given up.
+"""Compaction as datacoord runs it: plans are ordered from data nodes, committed or given up.
 
 A plan is persisted before it is ordered and when it has ended, so a coordinator that starts again, or a
 data node that registers again, finds what is to be done; an attempt has no life beyond its data node's
-epoch. The decisions are `elanus.core.compaction`'s.
+registration. Any node may carry out any plan: the one with fewest gets the next. The decisions are
+`elanus.core.compaction`'s.
 
 One commit exchanges the output for its inputs. It is refused when any input is not what it was when the plan
-was made, when the data node has been replaced, and when it is too late: then its files belong to no
+was made, when the data node's registration is over, and when it is too late: then its files belong to no
 manifest. Deletes that arrived meanwhile lie in delta logs that the output has not folded in, and go on
 concerning it.
 """
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -27,11 +29,12 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.planner import Planner, PlanPolicy
 from elanus.datacoord.state import DataState, Vchannel
 from elanus.rpc.datacoord import CompactionCommit
-from elanus.rpc.datanode import CompactionOrder, DataNodeApi
+from elanus.rpc.datanode import CompactionOrder
 from elanus.rpc.rootcoord import RootCoordApi
 
 _RETRY_PAUSE_S = 1.0
@@ -53,15 +56,15 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One attempt of a plan, at the data node in force. ``deadline_s`` is on the monotonic clock."""
+    """One attempt of a plan, at a data node. ``deadline_s`` is on the monotonic clock."""
 
+    node: LiveNode
     attempt: int
     deadline_s: float
 
 
 class Compactor:
-    """``lock`` is the role's; methods that say so are called under it. ``node`` is the data node in force,
-    ``epoch`` that of its registration."""
+    """``lock`` is the role's; methods that say so are called under it."""
 
     def __init__(
         self,
@@ -72,8 +75,7 @@ class Compactor:
         rootcoord: RootCoordApi,
         clock: Clock,
         lock: asyncio.Lock,
-        node: Callable[[], DataNodeApi | None],
-        epoch: Callable[[], int],
+        nodes: DataNodes,
         policy: CompactionPolicy,
     ) -> None:
         self._state = state
@@ -83,8 +85,7 @@ class Compactor:
         self._rootcoord = rootcoord
         self._clock = clock
         self._lock = lock
-        self._node = node
-        self._epoch = epoch
+        self._nodes = nodes
         self._policy = policy
         self._orders: dict[int, _Order] = {}
         self._unwanted: list[int] = []
@@ -103,9 +104,13 @@ class Compactor:
         self._flushed = True
         self._wake.set()
 
-    def datanode_registered(self) -> None:
-        """Orders given before have died with the epoch of the node they were given to."""
-        self._orders.clear()
+    def node_registered(self) -> None:
+        """There is one more who takes orders."""
+        self._wake.set()
+
+    def node_ended(self, epoch: int) -> None:
+        """Orders die with the registration of the node they were given to."""
+        self._orders = {p: order for p, order in self._orders.items() if order.node.epoch != epoch}
         self._wake.set()
 
     async def run(self) -> None:
@@ -162,21 +167,41 @@ class Compactor:
 
     async def _order(self) -> None:
         for plan in self._state.planned():
-            node, epoch = self._node(), self._epoch()
-            if node is None or len(self._orders) >= self._policy.orders_max:
-                return
-            if plan.plan_id in self._orders:
-                continue
-            attempt = await self._attempts.open(1)
-            deadline_s = self._clock.monotonic_s() + self._policy.timeout_s
-            self._orders[plan.plan_id] = _Order(attempt, deadline_s)
+            if plan.plan_id not in self._orders:
+                await self._order_from_one_of(self._with_room(plan), plan)
+
+    def _with_room(self, plan: CompactionPlan) -> list[LiveNode]:
+        """Data nodes that may have one more, in the order in which they are asked."""
+        busy = Counter(order.node.node_id for order in self._orders.values())
+        nodes = self._nodes.by_load(busy, plan.vchannel)
+        return [node for node in nodes if busy[node.node_id] < self._policy.orders_max]
+
+    async def _order_from_one_of(self, nodes: Sequence[LiveNode], plan: CompactionPlan) -> None:
+        """The first that takes it. Raises what the last one raised."""
+        failure: ElanusError | None = None
+        for node in nodes:
             try:
-                order = await self._order_of(plan, attempt)
-                if order is not None:
-                    await node.compact(epoch, order)
-            except BaseException:
-                self._close(plan.plan_id)
-                raise
+                await self._order_from(node, plan)
+            except ElanusError as error:
+                _log.info("compaction not ordered", node=node.node_id, error=error.message)
+                failure = error
+            else:
+                return
+        if failure is not None:
+            raise failure
+
+    async def _order_from(self, node: LiveNode, plan: CompactionPlan) -> None:
+        attempt = await self._attempts.open(1, node.epoch)
+        deadline_s = self._clock.monotonic_s() + self._policy.timeout_s
+        self._orders[plan.plan_id] = _Order(node, attempt, deadline_s)
+        try:
+            self._nodes.of_epoch(node.epoch)  # it may have ended while its attempt was numbered
+            order = await self._order_of(plan, attempt)
+            if order is not None:
+                await node.ports.orders.compact(node.epoch, order)
+        except BaseException:
+            self._close(plan.plan_id)
+            raise
 
     async def _order_of(self, plan: CompactionPlan, attempt: int) -> CompactionOrder | None:
         """None for a plan that makes no sense any more; it has failed then."""
@@ -284,12 +309,12 @@ class Compactor:
         self._close(plan_id)
         self._wake.set()
 
-    def _close(self, plan_id: int) -> bool:
-        """Whether there was an attempt."""
+    def _close(self, plan_id: int) -> _Order | None:
+        """The attempt there was."""
         order = self._orders.pop(plan_id, None)
         if order is not None:
             self._attempts.close(order.attempt)
-        return order is not None
+        return order
 
     async def cancel(self, collection_id: CollectionID, partition_id: PartitionID | None) -> None:
         """The collection, or the partition, is being dropped. Called under the lock."""
@@ -318,16 +343,20 @@ class Compactor:
         self._unwanted += late
 
     async def _call_off(self) -> None:
-        """Spare the data node work that cannot be committed any more."""
+        """Spare data nodes work that cannot be committed any more."""
         unwanted, self._unwanted = self._unwanted, []
-        ordered = tuple(p for p in unwanted if self._close(p))
-        node = self._node()
-        if node is None or not ordered:
-            return
-        try:
-            await node.cancel_compactions(self._epoch(), ordered)
-        except ElanusError as error:
-            _log.info("data node not reached; its compactions will be refused", error=error.message)
+        nodes: dict[int, LiveNode] = {}
+        ordered: dict[int, list[int]] = defaultdict(list)
+        for plan_id in unwanted:
+            order = self._close(plan_id)
+            if order is not None:
+                nodes[order.node.epoch] = order.node
+                ordered[order.node.epoch].append(plan_id)
+        for epoch, plan_ids in ordered.items():
+            try:
+                await nodes[epoch].ports.orders.cancel_compactions(epoch, tuple(plan_ids))
+            except ElanusError as error:
+                _log.info("data node not reached; its compactions will be refused", error=error.message)
 
 
 def _stale(plan: CompactionPlan, inputs: Sequence[SegmentInfo], vchannel: Vchannel | None) -> str:

@@ -8,7 +8,7 @@ commit: the only hand that moves a vchannel's checkpoint or a segment's manifest
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ from elanus.rpc.datacoord import (
     RecoveryInfo,
     VchannelRecovery,
 )
-from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.datanode import DataNodePorts
 from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.proxy import ProxyApi
@@ -79,7 +79,7 @@ class DataCoord(CompactionCalls):
     """Implements `elanus.rpc.datacoord.DataCoordApi`, `elanus.rpc.connector.SnapshotApi` and
     `elanus.rpc.ledger.JobLedgerApi`.
 
-    ``dial`` makes a client of the data node at an address.
+    ``data_nodes``: those that have a session.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class DataCoord(CompactionCalls):
         clock: Clock,
         rootcoord: RootCoordApi,
         proxies: Nodes[ProxyApi],
-        dial: Callable[[str], DataNodeApi],
+        data_nodes: Nodes[DataNodePorts],
         gc: GcPorts,
         policy: DataPolicy,
         imports: ImportSetup,
@@ -109,20 +109,27 @@ class DataCoord(CompactionCalls):
         self._commits = Commits(state, manifests, log, self._desk, self._attempts)
         self._changes = Changes(clock.wall_ms())
         self._lock = asyncio.Lock()
-        desks = ImportDesks(state, manifests, self._desk, self._attempts)
+        self._datanodes = DataNodes(
+            state, self._flushing, self._attempts, rootcoord, data_nodes, self._lock, self._spawn
+        )
+        desks = ImportDesks(state, manifests, self._desk, self._attempts, self._datanodes)
         self._imports = Imports(
             desks, rootcoord, clock, self._lock, self._changes.happened, self._spawn, imports
         )
         self._snapshots = Snapshots(state, manifests, rootcoord, clock, self._lock, self, self._spawn)
         self._collector = Collector(
-            CollectorDesks(state, manifests, self._attempts, self._lock, self._snapshots.pinned_files),
+            CollectorDesks(
+                state,
+                manifests,
+                self._attempts,
+                self._lock,
+                self._snapshots.pinned_files,
+                self._datanodes,
+            ),
             rootcoord,
             gc,
             clock,
             policy.gc,
-        )
-        self._datanodes = DataNodes(
-            state, self._flushing, self._attempts, rootcoord, dial, self._datanode_registered
         )
         plan = policy.compaction.plan
         self._compactor = Compactor(
@@ -133,8 +140,7 @@ class DataCoord(CompactionCalls):
             rootcoord,
             clock,
             self._lock,
-            lambda: self._datanodes.node,
-            lambda: self._datanodes.epoch,
+            self._datanodes,
             policy.compaction,
         )
         self._background: set[asyncio.Task[None]] = set()
@@ -143,6 +149,7 @@ class DataCoord(CompactionCalls):
         await self._state.start()
         await self._desk.restart()
         await self._ledger.start()
+        self._datanodes.start(self._imports, self._collector, self._compactor)
         self._spawn(self._trim_loop())
         self._imports.start()
         self._spawn(self._ledger.keep())
@@ -151,6 +158,7 @@ class DataCoord(CompactionCalls):
         self._spawn(self._compactor.run())
 
     async def stop(self) -> None:
+        self._datanodes.stop()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -180,9 +188,9 @@ class DataCoord(CompactionCalls):
             ]
             if not new or not await self._is_live(collection.collection_id):
                 return
-            await self._state.put(vchannels=new)
+            await self._state.put(vchannels=self._datanodes.placed(new))
         self._changes.happened(collection.collection_id)
-        self._spawn(self._datanodes.tell_to_watch(new))
+        self._datanodes.tell()
 
     async def _is_live(self, collection_id: CollectionID) -> bool:
         """Whether rootcoord still has the collection: the call may arrive late, or twice.
@@ -217,10 +225,10 @@ class DataCoord(CompactionCalls):
 
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         async with self._lock:
-            self._check_epoch(epoch)
             known = self._state.vchannel(vchannel)
             if known is None or known.dropped:
                 return  # said before
+            self._datanodes.check_owner(vchannel, epoch)
             await self._drop_segments(self._state.segments_on(vchannel), known)
             self._desk.forget_vchannel(vchannel)
         self._changes.happened(known.collection_id)
@@ -334,21 +342,15 @@ class DataCoord(CompactionCalls):
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
         return self._changes.since(since)
 
-    # the data node
+    # the data nodes
 
-    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
-        async with self._lock:
-            return await self._datanodes.register(node_id, address)
-
-    def _datanode_registered(self, address: str) -> None:
-        self._collector.node_registered(address)
-        self._imports.node_registered(address)
-        self._compactor.datanode_registered()
+    async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
+        return await self._datanodes.register(node_id)
 
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
         async with self._lock:
-            self._check_epoch(epoch)
-            reported = self._datanodes.take(ticks)
+            node = self._datanodes.of_epoch(epoch)
+            reported = self._datanodes.take(node, ticks)
             for tick in reported.values():
                 self._desk.show_rows(tick.vchannel, tick.segment_rows)
             await self._flushing.seal_by_policy(reported)
@@ -357,12 +359,11 @@ class DataCoord(CompactionCalls):
                 for collection_id in {s.collection_id for s in empty}:
                     self._changes.happened(collection_id)
             orders = await self._flushing.orders(reported)
-        await self._datanodes.order(epoch, orders)
+        await self._datanodes.order(node, orders)
 
     async def open_attempts(self, epoch: int, count: int) -> int:
         async with self._lock:
-            self._check_epoch(epoch)
-            return await self._attempts.open(count)
+            return await self._attempts.open(count, self._datanodes.of_epoch(epoch).epoch)
 
     async def close_attempts(self, attempts: tuple[int, ...]) -> None:
         for number in attempts:
@@ -371,7 +372,7 @@ class DataCoord(CompactionCalls):
     async def commit_range(self, commit: RangeCommit) -> None:
         try:
             async with self._lock:
-                self._check_epoch(commit.epoch)
+                self._datanodes.check_owner(commit.vchannel, commit.epoch)
                 await self._commits.commit(commit)
         finally:
             self._attempts.close(commit.attempt)
@@ -382,9 +383,6 @@ class DataCoord(CompactionCalls):
                 self._changes.happened(None if vchannel is None else vchannel.collection_id)
             if commit.flushed or commit.delta is not None:
                 self._compactor.flushed()
-
-    def _check_epoch(self, epoch: int) -> None:
-        self._datanodes.check(epoch)
 
     # imports
 
@@ -429,9 +427,10 @@ class DataCoord(CompactionCalls):
         self._spawn(self._hurry(tuple({pchannel_of(v.vchannel) for v in vchannels}), at_least))
 
     async def order(self, vchannel: str, at_least: Timestamp) -> bool:
-        if not self._datanodes.has_seen(vchannel, at_least):
+        owner = self._datanodes.owner(vchannel)
+        if owner is None or not self._datanodes.has_seen(vchannel, at_least):
             return False
-        await self._datanodes.order(self._datanodes.epoch, {vchannel: ()})
+        await self._datanodes.order(owner, {vchannel: ()})
         return True
 
     # garbage

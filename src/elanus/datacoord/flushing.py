@@ -7,7 +7,7 @@ the data node's range and its commit, is `elanus.datacoord.commits`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -143,12 +143,14 @@ class Flushing:
         self._ordered.update(segment_ids)
         self.syncs.delivered(vchannel)
 
-    async def give_up(self) -> None:
-        """The data node is gone: what it was flushing is sealed again, to be ordered from the next one."""
-        self._ordered.clear()
-        self.syncs.give_up()
-        given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
-        await self._state.put([replace(s, state=SegmentState.SEALED) for s in given_up])
+    def given_up(self, vchannels: Set[str]) -> list[SegmentInfo]:
+        """These vchannels change owners: what was being flushed is to be sealed again, and ordered anew."""
+        self.syncs.give_up(vchannels)
+        flushing = [
+            s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING and s.vchannel in vchannels
+        ]
+        self._ordered.difference_update(s.segment_id for s in flushing)
+        return [replace(s, state=SegmentState.SEALED) for s in flushing]
 
     def _ready(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
         return [

@@ -1,6 +1,6 @@
 """Import tasks, from the queue to the commit: all rows of all files at once, or none.
 
-One task runs at a time. Its attempt is written down first; then the data node has a Spark job write segments
+One task runs at a time. Its attempt is written down first; then a data node has a Spark job write segments
 under that attempt's number, and the commit makes them part of the collection: one change of the metadata that
 holds the segments, the task's own record, and the vchannels as they were found. It is refused when any of
 them is no longer the same: a job that was given up, ran twice, or finished late changes nothing, and neither
@@ -49,10 +49,11 @@ from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.quota import QuotaDesk
 from elanus.datacoord.state import DataState
-from elanus.rpc.imports import ImportedSegment, ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
+from elanus.rpc.imports import ImportedSegment, ImportOrder, ImportOutcome, ImportRequest
 from elanus.rpc.rootcoord import RootCoordApi
 
 _LOOK_S = 0.5
@@ -72,11 +73,9 @@ class ImportPolicy:
 class ImportSetup:
     """What imports need of the composition root.
 
-    ``dial`` makes a client of the importing side of the data node at an address, without a time limit.
     ``is_served``: whether a committed task's segments have what reads of them wait for.
     """
 
-    dial: Callable[[str], ImportNodeApi]
     is_served: Callable[[ImportTask], Awaitable[bool]]
     policy: ImportPolicy
 
@@ -89,6 +88,16 @@ class ImportDesks:
     manifests: Manifests
     quota: QuotaDesk
     attempts: Attempts
+    nodes: DataNodes
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A task's job, at the data node registered under an epoch."""
+
+    task_id: TaskID
+    epoch: int
+    call: asyncio.Future[ImportOutcome]
 
 
 class Imports:
@@ -117,10 +126,10 @@ class Imports:
         self._changed = changed
         self._spawn = spawn
         self._setup = setup
-        self._node: ImportNodeApi | None = None
+        self._nodes = desks.nodes
         self._wake = asyncio.Event()
         self._is_working = False
-        self._running: tuple[TaskID, asyncio.Future[ImportOutcome]] | None = None
+        self._running: _Run | None = None
         self._interrupted = ""
         """What ended the latest try that is to be made again."""
 
@@ -165,15 +174,17 @@ class Imports:
             if task.state is ImportState.FAILED:
                 return
             await self._state.put(imports=[failed(task, "cancelled", self._clock.wall_ms())])
-        if self._running is not None and self._running[0] == task_id:
-            self._running[1].cancel()
+        if self._running is not None and self._running.task_id == task_id:
+            self._running.call.cancel()
 
-    def node_registered(self, address: str) -> None:
-        """A data node has come: it gets the task that runs, too, for who ran it before is gone."""
-        self._node = self._setup.dial(address)
-        if self._running is not None:
-            self._running[1].cancel()
+    def node_registered(self) -> None:
+        """There is somebody to run the next task."""
         self._wake.set()
+
+    def node_ended(self, epoch: int) -> None:
+        """The task that ran there is to be begun again, with another node or another registration."""
+        if self._running is not None and self._running.epoch == epoch:
+            self._running.call.cancel()
 
     # its life
 
@@ -190,11 +201,12 @@ class Imports:
         while True:
             self._wake.clear()
             task = next_task(self._state.imports())
-            if task is None or self._node is None:
+            nodes = self._nodes.by_load()
+            if task is None or not nodes:
                 await self._wake.wait()
                 continue
             try:
-                await self._run(task, self._node)
+                await self._run(task, nodes[0])
             except Exception as error:  # noqa: BLE001 - without this loop no import would ever end
                 known = isinstance(error, ElanusError)
                 self._interrupted = str(error) if known else f"{type(error).__name__}: {error}"
@@ -221,8 +233,8 @@ class Imports:
                 async with self._lock:
                     await self._state.put(imports=[done])
 
-    async def _run(self, task: ImportTask, node: ImportNodeApi) -> None:
-        begun = await self._begin(task)
+    async def _run(self, task: ImportTask, node: LiveNode) -> None:
+        begun = await self._begin(task, node)
         if begun is None:
             return
         started, order = begun
@@ -233,12 +245,10 @@ class Imports:
         finally:
             self._attempts.close(started.attempt)
 
-    async def _outcome(
-        self, node: ImportNodeApi, task: ImportTask, order: ImportOrder
-    ) -> ImportOutcome | None:
+    async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
         """What the job wrote; None when it failed, or was cancelled. Raises `Unavailable` for a lost node."""
-        call = asyncio.ensure_future(node.import_files(order))
-        self._running = (task.task_id, call)
+        call = asyncio.ensure_future(node.ports.imports.import_files(order))
+        self._running = _Run(task.task_id, node.epoch, call)
         try:
             return await call
         except asyncio.CancelledError:
@@ -254,12 +264,12 @@ class Imports:
         finally:
             self._running = None
 
-    async def _begin(self, task: ImportTask) -> tuple[ImportTask, ImportOrder] | None:
+    async def _begin(self, task: ImportTask, node: LiveNode) -> tuple[ImportTask, ImportOrder] | None:
         """The next attempt, written down; None when the task has failed instead."""
         if task.tries >= ATTEMPTS_MAX:
             await self._fail(task, f"begun {task.tries} times in vain; the last time: {self._interrupted}")
             return None
-        attempt = await self._attempts.open(1)
+        attempt = await self._attempts.open(1, node.epoch)
         stamp = await self._rootcoord.alloc_timestamp(1)
         async with self._lock:
             try:

@@ -28,7 +28,7 @@ from elanus.core.imports import ImportState
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.core.world import Clock
-from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.attempts import OWN, Attempts
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import DataState, Vchannel
@@ -175,7 +175,7 @@ class Planner:
         kept = tuple(log for log in logs if log.file.path not in survey.superseded)
         if len(kept) == len(logs):
             return
-        attempt = await self._attempts.open(1)
+        attempt = await self._attempts.open(1, OWN)
         try:
             moved = await self._manifests.with_deltas(vchannel, kept, stamped(attempt, "deltas"))
             await self._state.put(vchannels=[moved])

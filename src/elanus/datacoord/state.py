@@ -15,7 +15,7 @@ import msgspec
 from elanus.core.catalog import Checkpoint
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import CommitRefused, SegmentNotFound
-from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.ids import NO_NODE, CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
@@ -39,6 +39,8 @@ class Vchannel:
 
     ``dropping``: its collection is dropped. ``dropped``: when its data node had read the drop message;
     from then on nobody recovers it, and the record stays only until its files are reclaimed.
+    ``owner``: the data node that follows it, `NO_NODE` for none yet; ``epoch`` grows with every change of
+    owner, and stands in the owner's commits.
     """
 
     vchannel: str
@@ -48,6 +50,8 @@ class Vchannel:
     deltas: str = ""
     dropping: bool = False
     dropped: Timestamp = NO_TIMESTAMP
+    owner: NodeID = NO_NODE
+    epoch: int = 0
 
 
 class DataState:

@@ -58,10 +58,11 @@ class Syncs:
         if vchannel in self._offered:
             self._ordered[vchannel] = self._offered.pop(vchannel)
 
-    def give_up(self) -> None:
-        """The data node is gone, and its orders with it."""
-        self._offered.clear()
-        self._ordered.clear()
+    def give_up(self, vchannels: Iterable[str]) -> None:
+        """These change owners: what was ordered of the former one is ordered anew."""
+        for vchannel in vchannels:
+            self._offered.pop(vchannel, None)
+            self._ordered.pop(vchannel, None)
 
     def _is_due(self, tick: DataNodeTick) -> bool:
         wanted, _ = self._wanted.get(tick.vchannel, (NO_TIMESTAMP, ""))

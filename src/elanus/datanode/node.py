@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -79,12 +79,12 @@ class _Order:
 
 
 class DataNode:
-    """Implements `elanus.rpc.datanode.DataNodeApi`. ``address`` is where datacoord reaches it."""
+    """Implements `elanus.rpc.datanode.DataNodeApi`. ``node_id`` is that of its session, which says where
+    datacoord reaches it."""
 
     def __init__(
         self,
         node_id: NodeID,
-        address: str,
         log: LogSource,
         datacoord: DataCoordApi,
         flushes: FlushRunner,
@@ -92,7 +92,6 @@ class DataNode:
         policy: DataNodePolicy,
     ) -> None:
         self.node_id = node_id
-        self._address = address
         self._log = log
         self._datacoord = datacoord
         self._ranges = RangeJobs(flushes)
@@ -102,6 +101,8 @@ class DataNode:
         self._epoch = 0
         self._epoch_heard = 0
         self._channels: dict[str, ChannelProgress] = {}
+        self._left: dict[str, int] = {}
+        """Of vchannels that others own now, the epoch under which this node did."""
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._orders: dict[str, _Order] = {}
         self._ordered = asyncio.Event()
@@ -113,7 +114,14 @@ class DataNode:
 
     async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
         self._heed(epoch)
-        self._own(tuple(c for c in channels if c.vchannel not in self._channels))
+        self._own(channels)
+
+    async def unwatch_channels(self, epoch: int, channels: Mapping[str, int]) -> None:
+        self._heed(epoch)
+        for vchannel, owned_under in channels.items():
+            self._left[vchannel] = max(owned_under, self._left.get(vchannel, 0))
+            if self._owns(vchannel, owned_under):
+                self._leave(vchannel)
 
     async def flush_segments(
         self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
@@ -141,8 +149,9 @@ class DataNode:
             reader.cancel()
         self._readers.clear()
         self._channels.clear()
+        self._left.clear()
         self._orders.clear()
-        self._ranges.forget()
+        self._ranges.forget_all()
 
     async def compact(self, epoch: int, order: CompactionOrder) -> None:
         self._compactions_of(epoch).take(order)
@@ -177,7 +186,7 @@ class DataNode:
         self._failed = asyncio.get_running_loop().create_future()
         loops: list[asyncio.Future[None]] = []
         try:
-            registration = await self._datacoord.register_datanode(self.node_id, self._address)
+            registration = await self._datacoord.register_datanode(self.node_id)
             self._heed(registration.epoch)
             self._epoch = registration.epoch
             self._compactions = Compactions(self._epoch, self._datacoord, self._compaction_runner)
@@ -201,9 +210,28 @@ class DataNode:
     # following
 
     def _own(self, assignments: tuple[ChannelAssignment, ...]) -> None:
-        self._channels |= {a.vchannel: ChannelProgress(a) for a in assignments}
-        for pchannel in dict.fromkeys(pchannel_of(a.vchannel) for a in assignments):
+        """What is told may arrive twice, and late: only what is newer than all that is known counts."""
+        new = [a for a in assignments if a.epoch > self._newest_epoch(a.vchannel)]
+        self._channels |= {a.vchannel: ChannelProgress(a) for a in new}
+        for pchannel in dict.fromkeys(pchannel_of(a.vchannel) for a in new):
             self._follow_anew(pchannel)
+
+    def _newest_epoch(self, vchannel: str) -> int:
+        channel = self._channels.get(vchannel)
+        return max(self._left.get(vchannel, 0), channel.epoch if channel is not None else 0)
+
+    def _owns(self, vchannel: str, epoch: int) -> bool:
+        channel = self._channels.get(vchannel)
+        return channel is not None and channel.epoch == epoch
+
+    def _leave(self, vchannel: str) -> None:
+        """Another follows it from now on. What a job writes of it will be refused."""
+        del self._channels[vchannel]
+        self._orders.pop(vchannel, None)
+        self._ranges.forget(vchannel)
+        pchannel = pchannel_of(vchannel)
+        if pchannel in self._readers and all(pchannel_of(other) != pchannel for other in self._channels):
+            self._readers.pop(pchannel).cancel()
 
     def _follow_anew(self, pchannel: str) -> None:
         """Read the pchannel from the oldest checkpoint of its vchannels on."""
@@ -269,16 +297,16 @@ class DataNode:
         self._news.set()
         for vchannel, channel in dropped.items():
             channel.ended = True
-            await self._end(vchannel)
+            await self._end(vchannel, channel.epoch)
             # Only now: a reader that is given up in between is followed by one that reads the drop again.
-            del self._channels[vchannel]
+            self._channels.pop(vchannel, None)
             self._orders.pop(vchannel, None)
 
-    async def _end(self, vchannel: str) -> None:
+    async def _end(self, vchannel: str, epoch: int) -> None:
         """Commit the drop. Raises what the last of ten tries raised: the node then registers again."""
         for _ in range(_DROP_TRIES_MAX - 1):
             try:
-                await self._datacoord.channel_dropped(self._epoch, vchannel)
+                await self._datacoord.channel_dropped(epoch, vchannel)
             except CommitRefused:
                 raise  # replaced: trying again changes nothing
             except ElanusError as error:
@@ -286,7 +314,7 @@ class DataNode:
                 await asyncio.sleep(_RETRY_PAUSE_S)
             else:
                 return
-        await self._datacoord.channel_dropped(self._epoch, vchannel)
+        await self._datacoord.channel_dropped(epoch, vchannel)
 
     # reporting (DataNodeTtMsg)
 
@@ -346,10 +374,12 @@ class DataNode:
         async with self._flushing:
             attempts = await self._open_attempts([v for v in orders if self._goes_on(v)])
             size_max_bytes = self._policy.range_size_max_bytes
-            ranges = {v: self._channels[v].next_range(size_max_bytes) for v in attempts if self._goes_on(v)}
+            channels = {v: self._channels[v] for v in attempts if self._goes_on(v)}
+            ranges = {v: channel.next_range(size_max_bytes) for v, channel in channels.items()}
+            epochs = {v: channel.epoch for v, channel in channels.items()}
             works = [
                 RangeWork(
-                    self._channels[v],
+                    channels[v],
                     range_,
                     attempts[v],
                     frozenset(orders[v].causes),
@@ -362,12 +392,13 @@ class DataNode:
             for vchannel, range_ in ranges.items():
                 order, outcome = orders[vchannel], written.get(vchannel)
                 if range_.has_rows and outcome is None:
-                    if self._goes_on(vchannel):
+                    if self._goes_on(vchannel) and self._owns(vchannel, epochs[vchannel]):
                         self._note(vchannel, order)  # for when it has rested
                     continue
                 # A segment is complete when everything up to its seal is in binlogs, and not before.
                 flushed = order.segment_ids if range_.is_whole else set()
-                await self._commit(vchannel, range_, outcome, flushed, attempts.pop(vchannel))
+                attempt = attempts.pop(vchannel)
+                await self._commit(vchannel, epochs[vchannel], range_, outcome, flushed, attempt)
                 if not range_.is_whole and self._goes_on(vchannel):
                     self._note(vchannel, order)
             if unused := tuple(number for number in attempts.values() if number != NO_ATTEMPT):
@@ -383,13 +414,14 @@ class DataNode:
     async def _commit(
         self,
         vchannel: str,
+        epoch: int,
         range_: Range,
         outcome: RangeOutcome | None,
         flushed: set[SegmentID],
         attempt: int,
     ) -> None:
         commit = RangeCommit(
-            epoch=self._epoch,
+            epoch=epoch,
             vchannel=vchannel,
             expected=range_.start,
             checkpoint=range_.end,
@@ -401,10 +433,10 @@ class DataNode:
         try:
             await self._datacoord.commit_range(commit)
         except CommitRefused:
-            if self._goes_on(vchannel):
+            if self._goes_on(vchannel) and self._owns(vchannel, epoch):
                 raise
-            return  # its collection was dropped meanwhile
-        if vchannel in self._channels:
+            return  # its collection was dropped meanwhile, or it is another's now
+        if self._owns(vchannel, epoch):
             self._channels[vchannel].committed(range_.end)
             self._news.set()
 

@@ -66,6 +66,11 @@ class ChannelProgress:
         return self.assignment.vchannel
 
     @property
+    def epoch(self) -> int:
+        """Under which its data node owns it."""
+        return self.assignment.epoch
+
+    @property
     def checkpoint(self) -> Checkpoint:
         return self.assignment.checkpoint
 

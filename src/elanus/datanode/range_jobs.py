@@ -76,7 +76,11 @@ class RangeJobs:
         trouble = self._troubles.get(vchannel)
         return 0.0 if trouble is None else max(0.0, trouble.until_s - asyncio.get_running_loop().time())
 
-    def forget(self) -> None:
+    def forget(self, vchannel: str) -> None:
+        """It is another node's from now on."""
+        self._troubles.pop(vchannel, None)
+
+    def forget_all(self) -> None:
         """Begin anew, with all vchannels alike."""
         self._troubles.clear()
 

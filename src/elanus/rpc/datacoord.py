@@ -77,17 +77,22 @@ class RecoveryInfo:
 
 @dataclass(frozen=True, slots=True)
 class ChannelAssignment:
-    """A vchannel a data node owns, and where it goes on."""
+    """A vchannel a data node owns, since when, and where it goes on.
+
+    ``epoch`` stands in every commit of a range: it grows each time the vchannel is given to a node.
+    """
 
     vchannel: str
     collection_id: CollectionID
     schema: CollectionSchema
     checkpoint: Checkpoint
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class DataNodeRegistration:
-    """``epoch`` stands in every commit: an owner with an older one has been replaced."""
+    """``epoch`` is the registration's own: it stands in all that datacoord and the node say to one another,
+    but for what concerns the ownership of a vchannel. ``channels``: what the node owns."""
 
     epoch: int
     channels: tuple[ChannelAssignment, ...]
@@ -123,7 +128,7 @@ class RangeCommit:
 
     ``expected`` is the checkpoint the range started from. ``flushed``: segments that are complete with
     this range. ``attempt``: the number that the files carry in their names (`elanus.core.attempts`);
-    0 where there are no files.
+    0 where there are no files. ``epoch``: the vchannel's, under which its owner has it.
     """
 
     epoch: int
@@ -140,7 +145,7 @@ class RangeCommit:
 class CompactionCommit:
     """The result of a compaction: its output's files, none when no row was left.
 
-    ``attempt``: the order's.
+    ``attempt``: the order's. ``epoch``: that of the data node's registration.
     """
 
     epoch: int
@@ -227,9 +232,12 @@ class DataCoordApi(Protocol):
         ...
 
     @repeatable
-    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
-        """Own all vchannels from now on. Ids of nodes grow with the time of their start: raises
-        `NodeReplaced` for one older than the node that is registered."""
+    async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
+        """Own a share of the vchannels from now on. What the node did under an earlier registration is over.
+
+        ``node_id`` is that of the node's session; raises `NodeReplaced` when it has ended, or a later
+        one has its address.
+        """
         ...
 
     @repeatable
@@ -270,7 +278,10 @@ class DataCoordApi(Protocol):
     async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None: ...
     @repeatable
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
-        """The data node has read the drop message: the vchannel and its segments are marked dropped."""
+        """The data node has read the drop message: the vchannel and its segments are marked dropped.
+
+        Raises `CommitRefused` when the vchannel is not owned under the epoch any more.
+        """
         ...
 
     async def start_import(self, request: ImportRequest) -> TaskID:

@@ -2,11 +2,13 @@
 
 Every order carries the epoch of the registration it is meant for. A node that has heard of a later one
 refuses it (`CommitRefused`): the order comes from a coordinator that was replaced, or was meant for an
-earlier life of the process at this address.
+earlier life of the process at this address. Which vchannels a node owns under one registration may change:
+each has an epoch of its own, by which the two know which of two changes is the later one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +18,8 @@ from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.rpc.datacoord import ChannelAssignment
 from elanus.rpc.fencing import order_of
+from elanus.rpc.gc import SweeperApi
+from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.repeat import repeatable
 
 
@@ -57,7 +61,14 @@ class DataNodeApi(Protocol):
     @order_of("datacoord")
     @repeatable
     async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
-        """Own these vchannels as well, from their checkpoints on."""
+        """Own these vchannels as well, from their checkpoints on. Those it owns already under the same epoch,
+        or has been told to leave under it, stay as they are."""
+        ...
+
+    @order_of("datacoord")
+    @repeatable
+    async def unwatch_channels(self, epoch: int, channels: Mapping[str, int]) -> None:
+        """Others own these vchannels now: leave them. ``channels``: the epoch each was owned under."""
         ...
 
     @order_of("datacoord")
@@ -85,3 +96,13 @@ class DataNodeApi(Protocol):
     async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
         """Nobody wants their results any more."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodePorts:
+    """A data node as datacoord reaches it: where it is, and the sides it serves there."""
+
+    address: str
+    orders: DataNodeApi
+    imports: ImportNodeApi
+    sweeps: SweeperApi

@@ -53,13 +53,14 @@ from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.datanode import DataNodeApi, DataNodePorts
 from elanus.rpc.gc import SweeperApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.pipeline import PipelineApi
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querychannel import QueryChannels, ReadPayloads
+from elanus.rpc.remote import Peer
 from elanus.server.import_served import ServedImports
 from elanus.server.settings import Settings
 from elanus.storage.port import ObjectStore
@@ -72,15 +73,17 @@ _GC_SETTLE_S = 5.0
 _SLOW_TO_MOVE = frozenset({"querynode", "datanode"})
 """Roles whose nodes carry a share that others would have to load or make again. The leases of the others are
 renewed by their loops: nobody waits for a proxy or a coordinator longer than its lease."""
+_ORDER_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What the roles of a process stand on.
 
-    ``dial`` connects to the address of a data or index node. ``query_nodes`` makes what a query coordinator
-    with that session commands. ``job_ended`` hears of the end of every Spark
-    job, for the metrics. ``leases`` renews those of nodes whose share is slow to move.
+    ``data_nodes`` and ``query_nodes`` make what a coordinator with that session commands: the data nodes that
+    have a session (`data_node_ports`), and the query nodes. ``dial`` connects to the address of an index
+    node, or of a process that runs jobs. ``job_ended`` hears of the end of every Spark job, for the metrics.
+    ``leases`` renews those of nodes whose share is slow to move.
     """
 
     settings: Settings
@@ -94,9 +97,21 @@ class Ground:
     coordinators: Coordinators
     proxies: Nodes[ProxyApi]
     query_nodes: Callable[[NodeID], Fleet]
+    data_nodes: Callable[[NodeID], Nodes[DataNodePorts]]
     job_ended: Callable[[JobEntry], None]
     dial: Callable[[str], RpcChannel]
     leases: LeaseKeeper | None = None
+
+
+def data_node_ports(address: str, peer: RpcChannel | Peer, datacoord: NodeID) -> DataNodePorts:
+    """How the datacoord with that session reaches the data node at an address. Jobs that are waited for may
+    take their time."""
+    return DataNodePorts(
+        address,
+        peer.client(DataNodeApi, _ORDER_TIMEOUT_S, issued_by=datacoord),
+        peer.client(ImportNodeApi, None, issued_by=datacoord),
+        peer.client(SweeperApi, None, issued_by=datacoord),
+    )
 
 
 class Builders:
@@ -189,15 +204,10 @@ class Builders:
             ground.clock,
             ground.coordinators.root,
             ground.proxies,
-            self._orders_to(DataNodeApi, session),
-            GcPorts(
-                ground.coordinators.index,
-                ground.coordinators.query,
-                self._orders_to(SweeperApi, session, timeout_s=None),
-                ground.offload,
-            ),
+            ground.data_nodes(session.node_id),
+            GcPorts(ground.coordinators.index, ground.coordinators.query, ground.offload),
             policy,
-            self._imports(session),
+            self._imports(),
             self._job_ledger(meta, session),
         )
 
@@ -224,10 +234,9 @@ class Builders:
         )
         return GcSchedule(policy, settings.enabled, settings.interval_s, _GC_SETTLE_S)
 
-    def _imports(self, session: Session) -> ImportSetup:
+    def _imports(self) -> ImportSetup:
         settings, peers = self._ground.settings.imports, self._ground.coordinators
         return ImportSetup(
-            self._orders_to(ImportNodeApi, session, timeout_s=None),
             ServedImports(peers.data, peers.index, peers.query).is_served,
             ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000)),
         )

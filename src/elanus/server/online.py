@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
+from elanus.core.nodes import Nodes, NodesAs
 from elanus.core.world import SystemClock
 from elanus.log.port import Log
 from elanus.meta.directory import Directory
@@ -32,6 +33,7 @@ from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.connector import SnapshotApi
 from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.datanode import DataNodePorts
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.local import LocalRole, local_client
@@ -39,7 +41,7 @@ from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
-from elanus.server.builders import Builders, Ground
+from elanus.server.builders import Builders, Ground, data_node_ports
 from elanus.server.connections import Connections
 from elanus.server.data_dir import DataDir
 from elanus.server.reads import CurrentReads
@@ -51,6 +53,8 @@ from elanus.storage.port import ObjectStore
 Api = TypeVar("Api")
 _QUERY_NODE = NodeID(2)
 """What the coordinators call the query node of this process, whichever instance serves: there is one."""
+DATA_NODE = "datanode"
+"""The role of a data node, as its session names it."""
 _OFFLOAD_THREADS = 4
 _DISK_LOOK_S = 1.0
 
@@ -96,6 +100,7 @@ class Online:
         self.connections = Connections(RpcChannel)
         # In this process the address of a role is its name.
         self._directory = Directory(self.meta, "proxy", lambda info: self._client(info.address, ProxyApi))
+        self._data_nodes = Directory(self.meta, DATA_NODE, lambda info: self.connections.to(info.address))
         self._builders = Builders(
             Ground(
                 settings=settings,
@@ -110,6 +115,7 @@ class Online:
                 coordinators=Coordinators(self.root, self.data, self.index, self.query),
                 proxies=self._directory,
                 query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
+                data_nodes=self._data_nodes_of,
                 dial=self.connections.to,
             )
         )
@@ -124,15 +130,25 @@ class Online:
 
     async def start(self) -> None:
         await self._directory.start()
+        await self._data_nodes.start()
         await self.roles.start()
 
     async def stop(self) -> None:
         await self.roles.stop()
         await self._directory.stop()
+        await self._data_nodes.stop()
         await self.connections.close()
         await self.log.close()
         await self.meta.close()
         self._threads.shutdown()
+
+    async def register_data_node(self, address: str) -> Session:
+        """A session for a pipeline process, which cannot reach the metadata. Raises `Unavailable`."""
+        return await self._builders.register(DATA_NODE, address)
+
+    def _data_nodes_of(self, datacoord: NodeID) -> Nodes[DataNodePorts]:
+        nodes = self._data_nodes
+        return NodesAs(nodes, lambda n: data_node_ports(nodes.infos[n].address, nodes[n], datacoord))
 
     # what roles need of the process
 

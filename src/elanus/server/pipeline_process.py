@@ -37,19 +37,20 @@ _ONLINE_WAIT_S = 30.0
 _LOG_POLL_MS = 50.0
 
 
-def run(settings_json: str, online: str, address: str) -> int:
+def run(settings_json: str, online: str, address: str, node_id: int) -> int:
     """Run until the parent closes standard input, or Spark dies. Returns the exit code.
 
-    ``online``: the online process's address; ``address``: where this process is to be reached.
+    ``online``: the online process's address; ``address``: where this process is to be reached; ``node_id``:
+    that of its session, which its parent holds.
     """
     settings = Settings.model_validate_json(settings_json)
     configure_logging(settings.logging, "pipeline")
     os.nice(settings.pipeline.nice)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then ends us
-    return asyncio.run(_run(settings, online, address))
+    return asyncio.run(_run(settings, online, address, NodeID(node_id)))
 
 
-async def _run(settings: Settings, online: str, address: str) -> int:
+async def _run(settings: Settings, online: str, address: str, node_id: NodeID) -> int:
     ended = asyncio.Event()
     _when_parent_ends(asyncio.get_running_loop(), ended)
     paths = paths_of(settings.data_dir)
@@ -60,7 +61,7 @@ async def _run(settings: Settings, online: str, address: str) -> int:
     session = starting.result()
     channel = RpcChannel(online)
     log = await open_follower(settings, paths, poll_ms=_LOG_POLL_MS)
-    serving = asyncio.ensure_future(_serve(settings, session, channel, log, address))
+    serving = asyncio.ensure_future(_serve(settings, session, channel, log, address, node_id))
     try:
         if await first_of(ended, serving):
             return 0
@@ -75,11 +76,16 @@ async def _run(settings: Settings, online: str, address: str) -> int:
 
 
 async def _serve(
-    settings: Settings, session: PipelineSession, channel: RpcChannel, log: LogFollower, address: str
+    settings: Settings,
+    session: PipelineSession,
+    channel: RpcChannel,
+    log: LogFollower,
+    address: str,
+    node_id: NodeID,
 ) -> None:
     """Returns when the role's work or Spark has ended by itself; raises what it ended with."""
     await channel.ready(_ONLINE_WAIT_S)
-    root, paths = channel.client(RootCoordApi), paths_of(settings.data_dir)
+    paths = paths_of(settings.data_dir)
     ground = PipelineGround(
         settings=settings,
         session=session,
@@ -88,13 +94,13 @@ async def _serve(
         log_url=log_url(settings, paths),
         store_url=store_url(settings, paths),
         import_url=paths.import_url(settings.imports.root),
-        root=root,
+        root=channel.client(RootCoordApi),
         data=channel.client(DataCoordApi),
         ledger=channel.client(JobLedgerApi),
         index=channel.client(IndexCoordApi),
     )
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    role = PipelineRole(ground, NodeID(await root.alloc_ids(1)), address, lambda error: _settle(over, error))
+    role = PipelineRole(ground, node_id, address, lambda error: _settle(over, error))
     server = RpcServer(address, [(api, role.part(api)) for api in INTERFACES])
     await server.start()
     await role.start()

@@ -116,7 +116,6 @@ class PipelineRole:
         scratch = ground.session.task_scratch
         self._datanode = DataNode(
             node_id,
-            address,
             ground.log,
             ground.data,
             SparkFlushes(ground.runner, ground.log_url, ground.store_url, scratch),

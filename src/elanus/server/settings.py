@@ -163,7 +163,7 @@ class CompactionSettings(Section):
     """How long one compaction may take from its order to its commit, waiting for a free slot of Spark
     included (the reference allows 60 s). One that takes longer is given up and planned again."""
     orders_max: int = Field(default=4, ge=1, le=1000)
-    """Compactions that the data node is given at a time."""
+    """Compactions that a data node is given at a time."""
     plans_max: int = Field(default=100, ge=1, le=10_000)
     """Compactions that are planned or in work at a time."""
     deleted_ratio: float = Field(default=0.2, gt=0, le=1)

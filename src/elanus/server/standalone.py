@@ -137,6 +137,7 @@ async def _start_pipeline(
     ]
     supervisor = PipelineSupervisor(
         arguments,
+        functools.partial(online.register_data_node, address),
         settings.pipeline.restart_backoff_ms,
         settings.pipeline.restart_backoff_max_ms,
         metrics.pipeline_restarts.inc,

@@ -1,15 +1,20 @@
 """Keeping the pipeline process running: started in the background, restarted when it dies.
 
-The child ends with its parent: its standard input is a pipe that only the parent holds open.
+The child ends with its parent: its standard input is a pipe that only the parent holds open. Its session in
+the metadata, which it cannot reach, the parent holds for it: from its start to its end, so that datacoord
+learns of its end at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
+
+from elanus.core.errors import ElanusError
+from elanus.meta.session import Session
 
 _STOP_GRACE_S = 10.0
 _STEADY_S = 60.0
@@ -18,16 +23,19 @@ _log = structlog.get_logger("supervisor")
 
 
 class PipelineSupervisor:
-    """``restarted`` is called at each restart, for the metrics."""
+    """``join`` registers the process that is about to start; ``restarted`` is called at each restart, for
+    the metrics."""
 
     def __init__(
         self,
         arguments: Sequence[str],
+        join: Callable[[], Awaitable[Session]],
         backoff_ms: int,
         backoff_max_ms: int,
         restarted: Callable[[], None],
     ) -> None:
         self._arguments = arguments
+        self._join = join
         self._backoff_s = backoff_ms / 1000
         self._backoff_max_s = backoff_max_ms / 1000
         self._restarted = restarted
@@ -47,8 +55,11 @@ class PipelineSupervisor:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        process = self._process
-        if process is None or process.returncode is not None:
+        if self._process is not None:
+            await self._end(self._process)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is not None:
             return
         if process.stdin is not None:
             process.stdin.close()
@@ -65,11 +76,16 @@ class PipelineSupervisor:
         wait_s = self._backoff_s
         while True:
             started = loop.time()
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "elanus", "pipeline", *self._arguments, stdin=asyncio.subprocess.PIPE
-            )
-            code = await self._process.wait()
-            self._process = None
+            try:
+                session = await self._join()
+            except ElanusError as error:
+                _log.warning("the pipeline process waits for its session", error=error.message)
+                await asyncio.sleep(wait_s)
+                continue
+            try:
+                code = await self._run(session)
+            finally:
+                await session.close()
             if loop.time() - started >= _STEADY_S:
                 wait_s = self._backoff_s
             self.restarts += 1
@@ -77,3 +93,20 @@ class PipelineSupervisor:
             _log.warning("the pipeline process ended; starting it again", code=code, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, self._backoff_max_s)
+
+    async def _run(self, session: Session) -> int | None:
+        """One process, to its end or that of its session: without one nobody lets it do anything."""
+        arguments = (*self._arguments, f"--node-id={session.node_id}")
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "elanus", "pipeline", *arguments, stdin=asyncio.subprocess.PIPE
+        )
+        ended = asyncio.ensure_future(process.wait())
+        lost = asyncio.ensure_future(session.lost.wait())
+        try:
+            await asyncio.wait((ended, lost), return_when=asyncio.FIRST_COMPLETED)
+            await self._end(process)
+        finally:
+            for waiting in (ended, lost):
+                waiting.cancel()
+        self._process = None
+        return process.returncode

@@ -34,6 +34,7 @@ from elanus.rpc.indexnode import BuildIndex
 from elanus.sim.chance import Chance
 from elanus.sim.life import Life
 from elanus.sim.log import LogHandle
+from elanus.sim.plan import PIPELINE
 from elanus.sim.scenario import FaultKind
 from elanus.storage.port import ObjectStore
 
@@ -145,8 +146,7 @@ class PipelineProcess(DataNode):
         jobs: Jobs,
         policy: DataNodePolicy,
     ) -> None:
-        super().__init__(node_id, life.name, log, datacoord, jobs, jobs, policy)
-        self._life_name = life.name
+        super().__init__(node_id, log, datacoord, jobs, jobs, policy)
         self._indexcoord = indexcoord
         self._jobs = jobs
 
@@ -157,7 +157,7 @@ class PipelineProcess(DataNode):
         """The index node's heartbeat, as in `elanus.server.pipeline_process`."""
         while True:
             try:
-                await self._indexcoord.register_indexnode(self.node_id, self._life_name)
+                await self._indexcoord.register_indexnode(self.node_id, PIPELINE)
             except ElanusError:
                 pass  # not reached: the next beat says it again
             await asyncio.sleep(_HEARTBEAT_S)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -38,7 +39,7 @@ from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.datanode import DataNodeApi
+from elanus.rpc.datanode import DataNodeApi, DataNodePorts
 from elanus.rpc.gc import SweeperApi
 from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
@@ -68,6 +69,7 @@ from elanus.sim.policies import (
     proxy_policy,
 )
 from elanus.sim.records import Records
+from elanus.sim.sessions import DataNodeSessions
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
 from elanus.sim.truth import Truth
@@ -136,6 +138,8 @@ class System:
         self._beating: list[asyncio.Task[None]] = []
         self._oracle: TimestampOracle | None = None
         self._datanodes: dict[str, Handle] = {}
+        self._data_sessions: dict[NodeID, str] = {}
+        self._seen_sessions: DataNodeSessions | None = None
         self._sweepers: dict[str, Handle] = {}
         self._born = 0
         self._verbs: dict[str, Verbs] = {}
@@ -334,19 +338,27 @@ class System:
             node = self._build_pipeline(life)
             handle = Handle(life.name, self.network)
             handle.up(node, life)
-            self._datanodes[life.name] = handle
+            self._datanodes[life.name] = self._datanodes[PIPELINE] = handle  # where the latest is reached
             self._sweepers[life.name] = Handle(f"sweeper of {life.name}", self.network)
             self._sweepers[life.name].up(Sweeps(life, self.store, self._chance), life)
+            self._data_sessions[node.node_id] = life.name
+            self._tell_of_sessions()
             running = asyncio.ensure_future(node.run())
             self._beating.append(asyncio.ensure_future(node.register_again_and_again()))
             self._ready[PIPELINE].set()
             await asyncio.wait([running, life.ended], return_when=asyncio.FIRST_COMPLETED)
             self._ready[PIPELINE].clear()
+            del self._data_sessions[node.node_id]
+            self._tell_of_sessions()
             if running.done() and (error := running.exception()) is not None:
                 died = InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}")
                 self.fail(died)
                 raise died from error
             await asyncio.sleep(_START_AGAIN_S * (1 + 4 * self._random.random()))
+
+    def _tell_of_sessions(self) -> None:
+        if self._seen_sessions is not None:
+            self._seen_sessions.changed()
 
     def _new_life(self, name: str) -> Life:
         self._born += 1
@@ -408,7 +420,17 @@ class System:
             pchannels_max=PCHANNELS_MAX,
         )
 
+    def _data_node_ports(self, life: Life, name: str) -> DataNodePorts:
+        node = self._datanodes[name]
+        return DataNodePorts(
+            name,
+            client(life, node, DataNodeApi),
+            client(life, node, ImportNodeApi),
+            client(life, self._sweepers[name], SweeperApi),
+        )
+
     def _build_datacoord(self, life: Life) -> DataCoord:
+        self._seen_sessions = DataNodeSessions(self._data_sessions, partial(self._data_node_ports, life))
         return DataCoord(
             DataState(self.meta.handle(life)),
             Manifests(self.store, self._offload),
@@ -417,16 +439,10 @@ class System:
             self.clocks["datacoord"],
             self._root(life),
             self._directories["datacoord"],
-            lambda address: client(life, self._datanodes[address], DataNodeApi),
-            GcPorts(
-                self._index(life),
-                self._query(life),
-                lambda address: client(life, self._sweepers[address], SweeperApi),
-                self._offload,
-            ),
+            self._seen_sessions,
+            GcPorts(self._index(life), self._query(life), self._offload),
             data_policy(self._density, compacts=self.compacts_without_being_asked),
             ImportSetup(
-                lambda address: client(life, self._datanodes[address], ImportNodeApi),
                 ServedImports(self._data(life), self._index(life), self._query(life)).is_served,
                 ImportPolicy(tasks_max=0, retention_ms=0),
             ),

@@ -10,7 +10,7 @@ from elanus.core.errors import CommitRefused
 
 def test_an_open_attempt_may_commit_until_its_deadline() -> None:
     attempts = OpenAttempts(deadline_s=60)
-    attempts.open(7, now_s=100)
+    attempts.open(7, now_s=100, owner=1)
     attempts.check(7, now_s=160)
     with pytest.raises(CommitRefused, match=r"commit_deadline_s"):
         attempts.check(7, now_s=160.5)
@@ -18,23 +18,32 @@ def test_an_open_attempt_may_commit_until_its_deadline() -> None:
 
 def test_what_is_closed_or_was_never_opened_may_not() -> None:
     attempts = OpenAttempts(deadline_s=60)
-    attempts.open(7, now_s=0)
-    attempts.open(8, now_s=0)
+    attempts.open(7, now_s=0, owner=1)
+    attempts.open(8, now_s=0, owner=1)
     attempts.close(7)
     attempts.close(7)
     for number in (7, 9, NO_ATTEMPT):
         with pytest.raises(CommitRefused):
             attempts.check(number, now_s=0)
-    attempts.close_all()
-    with pytest.raises(CommitRefused):
-        attempts.check(8, now_s=0)
+
+
+def test_those_of_an_owner_that_is_gone_may_not() -> None:
+    attempts = OpenAttempts(deadline_s=60)
+    for number, owner in ((7, 1), (8, 2), (9, 1)):
+        attempts.open(number, now_s=0, owner=owner)
+    attempts.close_of(1)
+    attempts.check(8, now_s=0)
+    assert attempts.oldest(0) == 8
+    for number in (7, 9):
+        with pytest.raises(CommitRefused):
+            attempts.check(number, now_s=0)
 
 
 def test_the_oldest_is_the_lowest_that_may_still_commit() -> None:
     attempts = OpenAttempts(deadline_s=60)
     assert attempts.oldest(0) is None
-    attempts.open(7, now_s=0)
-    attempts.open(8, now_s=50)
+    attempts.open(7, now_s=0, owner=1)
+    attempts.open(8, now_s=50, owner=1)
     assert attempts.oldest(60) == 7
     assert attempts.oldest(61) == 8, "7 is past its deadline"
     with pytest.raises(CommitRefused):

@@ -47,7 +47,7 @@ from elanus.log.memory import MemoryLog
 from elanus.meta.memory import MemoryMeta
 from elanus.pipeline.sweep import sweep
 from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder, FlushReason
+from elanus.rpc.datanode import CompactionOrder, DataNodePorts, FlushReason
 from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.rpc.imports import ImportOrder, ImportOutcome
 from elanus.storage.objects import open_store
@@ -76,9 +76,20 @@ class FakeNode:
         self.calls = Calls()
         self.reasons: list[FlushReason] = []
         self.epochs: list[int] = []
+        self.following: dict[str, int] = {}
+        """The vchannels it has been told to own, each with its epoch."""
 
     async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
         self.calls.note("watch_channels", tuple(c.vchannel for c in channels))
+        self.follow(channels)
+
+    async def unwatch_channels(self, epoch: int, channels: Mapping[str, int]) -> None:
+        self.calls.note("unwatch_channels", tuple(channels))
+        for vchannel, owned_under in channels.items():
+            assert self.following.pop(vchannel, owned_under) == owned_under
+
+    def follow(self, channels: tuple[ChannelAssignment, ...]) -> None:
+        self.following |= {c.vchannel: c.epoch for c in channels}
 
     async def flush_segments(
         self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
@@ -167,6 +178,7 @@ class Bench:
         self.root = FakeRoot(*self.collections, now_ms=100_000)
         self.proxies = FakeNodes({NodeID(1): FakeProxy()})
         self.compaction = COMPACTION
+        self.data_nodes = FakeNodes()
         self.nodes: list[FakeNode] = []
         self.importers: list[FakeImporter] = []
         self.served = True
@@ -180,10 +192,6 @@ class Bench:
         self.pipelines: dict[str, FakePipeline] = {}
 
     async def start(self) -> DataCoord:
-        def dial(address: str) -> FakeNode:
-            self.nodes.append(FakeNode(address))
-            return self.nodes[-1]
-
         self.coord = DataCoord(
             DataState(self.meta),
             Manifests(self.store, inline),
@@ -192,8 +200,8 @@ class Bench:
             self.clock,
             self.root,  # type: ignore[arg-type]
             self.proxies,
-            dial,
-            GcPorts(self.index, self.query, lambda address: self.sweeper, inline),  # type: ignore[arg-type]
+            self.data_nodes,
+            GcPorts(self.index, self.query, inline),  # type: ignore[arg-type]
             DataPolicy(
                 quota=QuotaPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
                 flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
@@ -201,15 +209,11 @@ class Bench:
                 trim_interval_s=10,
                 gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
             ),
-            ImportSetup(self._dial_import, self._is_served, ImportPolicy(tasks_max=3, retention_ms=60_000)),
+            ImportSetup(self._is_served, ImportPolicy(tasks_max=3, retention_ms=60_000)),
             self.ledger(),
         )
         await self.coord.start()
         return self.coord
-
-    def _dial_import(self, address: str) -> FakeImporter:
-        self.importers.append(FakeImporter())
-        return self.importers[-1]
 
     async def _is_served(self, task: ImportTask) -> bool:
         return self.served
@@ -234,9 +238,19 @@ class Bench:
         await self.register()
         return self.coord
 
-    async def register(self) -> tuple[ChannelAssignment, ...]:
-        registration = await self.coord.register_datanode(NodeID(9), f"unix:/node-{len(self.nodes)}")
+    def join(self, number: int = 9, address: str = "") -> None:
+        """A data node's session begins: one that notes its orders, at an address of its own."""
+        self.nodes.append(FakeNode(address or f"unix:/node-{len(self.nodes)}"))
+        self.importers.append(FakeImporter())
+        ports = DataNodePorts(self.node.address, self.node, self.importers[-1], self.sweeper)
+        self.data_nodes.join(NodeID(number), ports)
+
+    async def register(self, number: int = 9) -> tuple[ChannelAssignment, ...]:
+        """A data node comes; what follows speaks in its name."""
+        self.join(number)
+        registration = await self.coord.register_datanode(NodeID(number))
         self.epoch = registration.epoch
+        self.node.follow(registration.channels)
         return registration.channels
 
     @property

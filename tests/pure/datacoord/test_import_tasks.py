@@ -19,7 +19,7 @@ from elanus.core.errors import (
     TaskQueueFull,
     Unavailable,
 )
-from elanus.core.ids import SegmentID, TaskID
+from elanus.core.ids import NodeID, SegmentID, TaskID
 from elanus.core.imports import ATTEMPTS_MAX, ImportState
 from elanus.core.segments import SegmentState
 from elanus.rpc.imports import ImportedSegment, ImportOutcome, ImportRequest
@@ -271,5 +271,35 @@ async def test_files_without_rows_are_imported_too(tmp_path: Path) -> None:
     coord = await bench.watched()
     task_id = await coord.start_import(REQUEST)
     await answer(bench.importers[0], ImportOutcome(()))
+    assert await state(bench, task_id) is S.COMPLETED
+    await coord.stop()
+
+
+async def test_a_task_of_a_lost_node_is_begun_again_on_another(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    await bench.register(10)  # idle: it follows nothing
+    task_id = await coord.start_import(REQUEST)
+    await settle()
+    assert (len(bench.importers[0].orders), len(bench.importers[1].orders)) == (0, 1)
+    bench.data_nodes.leave(NodeID(10))
+    await settle()
+    assert bench.importers[1].cancelled == 1
+    await answer(bench.importers[0], outcome(bench, 51))
+    assert (await coord.import_task(task_id)).tries == 2
+    assert await state(bench, task_id) is S.COMPLETED
+    await coord.stop()
+
+
+async def test_a_task_does_not_care_for_the_loss_of_another_node(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    await bench.register(10)
+    task_id = await coord.start_import(REQUEST)
+    await settle()
+    bench.data_nodes.leave(NodeID(9))
+    await settle()
+    assert bench.importers[1].cancelled == 0
+    await answer(bench.importers[1], outcome(bench, 51))
     assert await state(bench, task_id) is S.COMPLETED
     await coord.stop()

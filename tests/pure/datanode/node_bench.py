@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,9 +62,10 @@ class Coordinator:
         self.reports: list[DataNodeTick] = []
         self.commits: list[RangeCommit] = []
 
-    async def register_datanode(self, node_id: NodeID, address: str) -> DataNodeRegistration:
-        self.calls.note("register_datanode", (node_id, address))
+    async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
+        self.calls.note("register_datanode", node_id)
         self.epoch += 1
+        self.assignments = {v: replace(a, epoch=self.epoch) for v, a in self.assignments.items()}
         return DataNodeRegistration(self.epoch, tuple(self.assignments.values()))
 
     async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
@@ -73,13 +75,14 @@ class Coordinator:
 
     async def commit_range(self, commit: RangeCommit) -> None:
         self.calls.note("commit_range", commit)
-        self._check(commit.epoch)
         known = self.assignments.get(commit.vchannel)
-        if known is None or known.checkpoint != commit.expected:
+        if known is None or known.epoch != commit.epoch:
+            raise CommitRefused("owned by another")
+        if known.checkpoint != commit.expected:
             raise CommitRefused("the checkpoint is elsewhere")
         if commit.checkpoint.ts < commit.expected.ts:
             raise CommitRefused("the range ends before it begins")
-        self.assignments[commit.vchannel] = assignment(commit.vchannel, commit.checkpoint)
+        self.assignments[commit.vchannel] = replace(known, checkpoint=commit.checkpoint)
         self.commits.append(commit)
 
     async def open_attempts(self, epoch: int, count: int) -> int:
@@ -93,7 +96,9 @@ class Coordinator:
 
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
         self.calls.note("channel_dropped", vchannel)
-        self._check(epoch)
+        known = self.assignments.get(vchannel)
+        if known is not None and known.epoch != epoch:
+            raise CommitRefused("owned by another")
         self.assignments.pop(vchannel, None)
 
     def _check(self, epoch: int) -> None:
@@ -144,10 +149,10 @@ class Jobs(SparkFlushes):
         return RangeOutcome(plan.vchannel, outputs, binlog("delta", deleted) if deleted else None)
 
 
-def assignment(vchannel: str, checkpoint: Checkpoint | None = None) -> ChannelAssignment:
+def assignment(vchannel: str, checkpoint: Checkpoint | None = None, epoch: int = 1) -> ChannelAssignment:
     collection_id = CollectionID(int(vchannel.rsplit("_", 1)[1].split("v")[0]))
     begin = Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0)
-    return ChannelAssignment(vchannel, collection_id, schema(), checkpoint or begin)
+    return ChannelAssignment(vchannel, collection_id, schema(), checkpoint or begin, epoch)
 
 
 IDLE_S = POLICY.idle_report_ms / 1000
@@ -158,7 +163,7 @@ class Bench:
         self.log = MemoryLog()
         self.coord = Coordinator(*vchannels)
         self.jobs = Jobs(self.log)
-        self.node = DataNode(NodeID(9), "unix:/node", self.log, self.coord, self.jobs, self.jobs, policy)  # type: ignore[arg-type]
+        self.node = DataNode(NodeID(9), self.log, self.coord, self.jobs, self.jobs, policy)  # type: ignore[arg-type]
         self.ms = 1000
         self.running: asyncio.Task[None] | None = None
 

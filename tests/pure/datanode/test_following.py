@@ -187,8 +187,8 @@ async def test_a_collection_created_while_it_registers_is_followed() -> None:
     bench = Bench(V0)
     register = bench.coord.register_datanode
 
-    async def overtaken(node_id: NodeID, address: str) -> DataNodeRegistration:
-        answer = await register(node_id, address)
+    async def overtaken(node_id: NodeID) -> DataNodeRegistration:
+        answer = await register(node_id)
         bench.coord.assignments[W0] = assignment(W0)
         await bench.watch(assignment(W0))
         await bench.flush(W0, SegmentID(3))

@@ -53,7 +53,7 @@ from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.sweep import sweep
 from elanus.rpc.datacoord import QuotaRequest, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder, FlushReason
+from elanus.rpc.datanode import CompactionOrder, DataNodePorts, FlushReason
 from elanus.rpc.gc import GcReport, SweeperApi, SweepOrder, SweepOutcome
 from elanus.rpc.imports import ImportNodeApi
 from elanus.storage.binlog import read_columns
@@ -192,7 +192,7 @@ class DataCourse:
         self.collection = collection
         self.root = FakeRoot(collection, now_ms=100_000)
         self.log = MemoryLog()
-        self.nodes: dict[str, DataNode] = {}
+        self.sessions = FakeNodes()
         self.errors: list[str] = []
         """What flush jobs failed with."""
         self._running: list[asyncio.Task[None]] = []
@@ -202,10 +202,10 @@ class DataCourse:
 
     # what courses of other jobs change
 
-    def sweeper(self, address: str) -> SweeperApi:
+    def sweeper(self) -> SweeperApi:
         return Sweeps(self.root_dir)
 
-    def importer(self, address: str) -> ImportNodeApi | None:
+    def importer(self) -> ImportNodeApi | None:
         """None where nothing is imported."""
         return None
 
@@ -227,10 +227,10 @@ class DataCourse:
             clock,
             self.root,  # type: ignore[arg-type]
             FakeNodes({NodeID(1): FakeProxy()}),
-            lambda address: self.nodes[address],
-            GcPorts(FakeIndexCoord(), FakeQueryCoord(), self.sweeper, inline),  # type: ignore[arg-type]
+            self.sessions,
+            GcPorts(FakeIndexCoord(), FakeQueryCoord(), inline),
             DataPolicy(QuotaPolicy(1 << 20, 2000), sealing, compaction, _NEVER_S, collecting),
-            ImportSetup(self.importer, is_served, ImportPolicy(9, 3_600_000)),  # type: ignore[arg-type]
+            ImportSetup(is_served, ImportPolicy(9, 3_600_000)),
             JobLedger(meta, clock, lambda address: None, LedgerPolicy(9, 9.0)),  # type: ignore[arg-type,return-value]
         )
 
@@ -238,12 +238,13 @@ class DataCourse:
         return self.fault if kind is self.struck else no_fault()
 
     def start_node(self) -> asyncio.Task[None]:
-        number = len(self.nodes)
-        address = f"unix:/node-{number}"
+        """One after the other, at the address that the pipeline process always has."""
+        number = len(self.sessions)
         jobs = Jobs(self.log, self.root_dir, self.faults, self.errors)
         coord = Connection(self.coord, self.faults, self.fault if number == 0 else None)
-        node = DataNode(NodeID(10 + number), address, self.log, coord, jobs, jobs, _POLICY)  # type: ignore[arg-type]
-        self.nodes[address] = node
+        node = DataNode(NodeID(10 + number), self.log, coord, jobs, jobs, _POLICY)  # type: ignore[arg-type]
+        ports = DataNodePorts("unix:/pipeline", node, self.importer(), self.sweeper())  # type: ignore[arg-type]
+        self.sessions.join(node.node_id, ports)
         self._running.append(asyncio.create_task(node.run()))
         return self._running[-1]
 

@@ -112,7 +112,7 @@ class Course(DataCourse):
             fault.struck.set()
         self._importers: list[Importer] = []
 
-    def importer(self, address: str) -> ImportNodeApi:
+    def importer(self) -> ImportNodeApi:
         settings = ImportSettings(
             source_url=self._source.as_uri(),
             store_url=self.root_dir.as_uri(),

@@ -91,7 +91,7 @@ class Course(DataCourse):
         self._damaged = damaged
         self._sweepers: list[Sweeper] = []
 
-    def sweeper(self, address: str) -> SweeperApi:
+    def sweeper(self) -> SweeperApi:
         self._sweepers.append(Sweeper(self.root_dir, self.fault))
         return self._sweepers[-1]
 

@@ -7,7 +7,7 @@ invariants under which a finding counts: a bug that is found for a wrong reason 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from elanus.core.attempts import OpenAttempts
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import CollectionID
 from elanus.core.quota import OpenSegment
-from elanus.core.segments import SegmentState
+from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.collecting import Collector
 from elanus.datacoord.commits import Commits
-from elanus.datacoord.coord import DataCoord
+from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.flushing import Flushing
 from elanus.datacoord.quota import QuotaDesk
 from elanus.meta.session import Session
@@ -98,7 +98,7 @@ def range_committed_twice(patch: pytest.MonkeyPatch) -> None:
         return self._state.vchannel(commit.vchannel)
 
     patch.setattr(Commits, "_checked", unchecked)
-    patch.setattr(DataCoord, "_check_epoch", lambda self, epoch: None)
+    patch.setattr(DataNodes, "check_owner", lambda self, vchannel, epoch: None)
 
 
 def switched_before_the_load(patch: pytest.MonkeyPatch) -> None:
@@ -313,12 +313,12 @@ def values_of_the_neighbour(patch: pytest.MonkeyPatch) -> None:
 def flushing_segments_reopened(patch: pytest.MonkeyPatch) -> None:
     """When a data node is lost, what it was flushing takes rows again."""
 
-    async def reopen(self: Flushing) -> None:
-        self._ordered.clear()
-        given_up = [s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING]
-        await self._state.put([replace(s, state=SegmentState.GROWING) for s in given_up])
+    given_up = Flushing.given_up
 
-    patch.setattr(Flushing, "give_up", reopen)
+    def reopened(self: Flushing, vchannels: Set[str]) -> list[SegmentInfo]:
+        return [replace(s, state=SegmentState.GROWING) for s in given_up(self, vchannels)]
+
+    patch.setattr(Flushing, "given_up", reopened)
 
 
 def quota_not_counted(patch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from elanus.core.ids import NodeID
-from elanus.core.nodes import Nodes
+from elanus.core.nodes import Nodes, NodesAs
 from elanus.meta.directory import Directory
 from elanus.meta.port import MetaStore
 from elanus.meta.session import SessionInfo
 from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.datanode import DataNodePorts
 from elanus.rpc.remote import Peer, RemoteRole
+from elanus.server.builders import data_node_ports
 
 Api = TypeVar("Api")
 
@@ -50,7 +52,13 @@ class Peers:
     ) -> Nodes[Api]:
         """Clients of a role's nodes, by node id. ``issued_by``: the session of the coordinator whose orders
         go through them."""
-        return _Clients(self._directories[role], api, timeout_s, issued_by)
+        peers = self._directories[role]
+        return NodesAs(peers, lambda n: peers[n].client(api, timeout_s, issued_by=issued_by))
+
+    def data_nodes(self, datacoord: NodeID) -> Nodes[DataNodePorts]:
+        """The data nodes, as the datacoord with that session commands them."""
+        peers = self._directories["datanode"]
+        return NodesAs(peers, lambda n: data_node_ports(peers.infos[n].address, peers[n], datacoord))
 
     def infos(self, role: str) -> Mapping[NodeID, SessionInfo]:
         return self._directories[role].infos
@@ -62,30 +70,3 @@ class Peers:
         task = asyncio.ensure_future(peer.end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
-
-
-class _Clients(Nodes[Api], Generic[Api]):
-    """What a directory of peers looks like to who calls one of their interfaces."""
-
-    def __init__(
-        self, peers: Nodes[Peer], api: type[Api], timeout_s: float | None, issued_by: NodeID | None
-    ) -> None:
-        self._peers = peers
-        self._api = api
-        self._timeout_s = timeout_s
-        self._issued_by = issued_by
-
-    def __getitem__(self, node_id: NodeID) -> Api:
-        return self._peers[node_id].client(self._api, self._timeout_s, issued_by=self._issued_by)
-
-    def __iter__(self) -> Iterator[NodeID]:
-        return iter(self._peers)
-
-    def __len__(self) -> int:
-        return len(self._peers)
-
-    async def refresh(self) -> None:
-        await self._peers.refresh()
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        return self._peers.on_change(listener)

@@ -144,6 +144,7 @@ class ClusterProcess:
                 coordinators=Coordinators(self.root, self.data, self.index, self.query),
                 proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
                 query_nodes=self._fleet,
+                data_nodes=self.peers.data_nodes,
                 dial=self._connections.to,
                 leases=services.leases,
             )

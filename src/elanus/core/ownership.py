@@ -1,0 +1,103 @@
+"""Which data node owns which vchannel.
+
+A data node follows whole pchannels, so the vchannels of one pchannel have one owner: reading a pchannel twice
+would cost more than it evens out. Pchannels are placed by the number of their vchannels. A node keeps what it
+has as long as it lives; a pchannel moves only when that makes the nodes more even, or its owner is gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Set
+
+from elanus.core.channels import pchannel_of
+from elanus.core.ids import NO_NODE, NodeID
+
+
+def in_place(addresses: Mapping[NodeID, str]) -> frozenset[NodeID]:
+    """Of nodes by address, those that count: at each address the latest. Ids grow, and an address belongs to
+    one process at a time, so whoever had it before is gone, even where its session has not ended yet."""
+    latest: dict[str, NodeID] = {}
+    for node_id in sorted(addresses):
+        latest[addresses[node_id]] = node_id
+    return frozenset(latest.values())
+
+
+def owners(
+    current: Mapping[str, NodeID], live: Set[NodeID], ready: Set[NodeID], *, balanced: bool
+) -> dict[str, NodeID]:
+    """The owner of each vchannel.
+
+    ``current``: the owner so far, `NO_NODE` for none. ``live`` nodes keep what they have; to ``ready`` ones,
+    some of them, more may be given. With ``balanced`` pchannels move until no further move of one makes two
+    of the ready nodes more even; without, only what has no live owner is placed. What nobody can be given
+    stays as it is. Equal input gives equal output.
+    """
+    pchannels: dict[str, list[str]] = defaultdict(list)
+    for vchannel in sorted(current):
+        pchannels[pchannel_of(vchannel)].append(vchannel)
+    sizes = {pchannel: len(vchannels) for pchannel, vchannels in pchannels.items()}
+    holders = {
+        pchannel: holder
+        for pchannel, vchannels in pchannels.items()
+        if (holder := _holder([current[v] for v in vchannels], live)) is not None
+    }
+    if ready:
+        _place([p for p in pchannels if p not in holders], holders, sizes, ready)
+    if ready and balanced:
+        _balance(holders, sizes, ready)
+    return {v: holders.get(p, current[v]) for p, vchannels in pchannels.items() for v in vchannels}
+
+
+def least_busy(busy: Mapping[NodeID, int], preferred: NodeID = NO_NODE) -> list[NodeID]:
+    """Nodes by how much they have to do, least first; among equals the preferred one comes first."""
+    return sorted(busy, key=lambda node_id: (busy[node_id], node_id != preferred, node_id))
+
+
+def _holder(current: Iterable[NodeID], live: Set[NodeID]) -> NodeID | None:
+    """The live node that owns most of a pchannel."""
+    owned = Counter(node_id for node_id in current if node_id in live)
+    return min(owned, key=lambda n: (-owned[n], n), default=None)
+
+
+def _place(
+    unowned: Iterable[str], holders: dict[str, NodeID], sizes: Mapping[str, int], ready: Set[NodeID]
+) -> None:
+    """Largest first, each to the node with least."""
+    load = _load(holders, sizes, ready)
+    for pchannel in sorted(unowned, key=lambda p: (-sizes[p], p)):
+        node_id = min(load, key=lambda n: (load[n], n))
+        holders[pchannel] = node_id
+        load[node_id] += sizes[pchannel]
+
+
+def _balance(holders: dict[str, NodeID], sizes: Mapping[str, int], ready: Set[NodeID]) -> None:
+    """Each move brings the two nodes closer to one another, so this ends."""
+    load = _load(holders, sizes, ready)
+    while (move := _move(holders, sizes, load)) is not None:
+        pchannel, target = move
+        load[holders[pchannel]] -= sizes[pchannel]
+        load[target] += sizes[pchannel]
+        holders[pchannel] = target
+
+
+def _move(
+    holders: Mapping[str, NodeID], sizes: Mapping[str, int], load: Mapping[NodeID, int]
+) -> tuple[str, NodeID] | None:
+    """A pchannel that goes to the node with least, from the fullest one that has one that helps: the largest
+    that does not make the two change places, if there is one."""
+    least = min(load, key=lambda n: (load[n], n))
+    for node_id in sorted(load, key=lambda n: (-load[n], n)):
+        gap = load[node_id] - load[least]
+        helping = [p for p, holder in holders.items() if holder == node_id and sizes[p] < gap]
+        if helping:
+            return min(helping, key=lambda p: (2 * sizes[p] > gap, abs(gap - 2 * sizes[p]), p)), least
+    return None
+
+
+def _load(holders: Mapping[str, NodeID], sizes: Mapping[str, int], ready: Set[NodeID]) -> dict[NodeID, int]:
+    load = dict.fromkeys(ready, 0)
+    for pchannel, node_id in holders.items():
+        if node_id in load:
+            load[node_id] += sizes[pchannel]
+    return load
