@@ -92,13 +92,14 @@ def late_rule_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def range_committed_twice(patch: pytest.MonkeyPatch) -> None:
-    """A commit does not look at where the vchannel stands, nor at who makes it."""
+    """A commit looks neither at where the vchannel stands, nor at who makes it, nor at its attempt."""
 
     def unchecked(self: Commits, commit: Any) -> Any:
         return self._state.vchannel(commit.vchannel)
 
     patch.setattr(Commits, "_checked", unchecked)
     patch.setattr(DataNodes, "check_owner", lambda self, vchannel, epoch: None)
+    patch.setattr(Attempts, "check", lambda self, number: None)
 
 
 def switched_before_the_load(patch: pytest.MonkeyPatch) -> None:
@@ -411,7 +412,7 @@ def superseded_files_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elanus.pipeline.sweep.verdict", kind)
 
 
-_TWICE = frozenset({"SEG1", "CKPT1", "VIS2", "SEG2", "LIVE1"})
+_TWICE = frozenset({"SEG1", "CKPT1", "CKPT2", "VIS2", "SEG2", "LIVE1"})
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
