@@ -169,14 +169,12 @@ class _Run:
                 self._system.hold_appends(role)
             case ["let", "go", role]:
                 self._system.log.let_go(role)
-            case ["crash", "pipeline"]:
-                self._system.crash_pipeline()
             case ["crash", role]:
                 self._system.crash(role)
             case ["restart", role]:
                 await self._system.restart(role)
             case ["stall", "pipeline", seconds]:
-                self._system.stall_pipeline(float(seconds))
+                self._system.stall("pipeline", float(seconds))
             case ["lose", "power"]:
                 self._system.lose_power()
             case ["part", one, other, seconds]:

@@ -26,6 +26,7 @@ INVARIANTS: Mapping[str, str] = {
     "SEG4": "A segment holds no more rows than its maximum.",
     "CKPT1": "A vchannel's checkpoint never goes back.",
     "CKPT2": "A checkpoint never lies beyond what the log is sure to keep.",
+    "OWN1": "A vchannel's epoch never goes back, and grows whenever its owner changes.",
     "DDL1": "What was dropped is not found again, and answers nothing.",
     "DUR1": "An acknowledged write is in the log, whole, and stays there until binlogs hold it.",
     "GC1": "No manifest in force names a missing object.",

@@ -25,16 +25,16 @@ class Disasters:
     def _strike(self, fault: Fault) -> None:
         system, target = self._system, fault.target
         match fault.kind:
-            case FaultKind.CRASH:
+            case FaultKind.CRASH | FaultKind.CRASH_PIPELINE:
                 system.crash(target)
             case FaultKind.CRASH_SOON:
                 system.waylay(target, int(fault.amount))
             case FaultKind.CRASH_ALL:
                 system.crash_all()
-            case FaultKind.CRASH_PIPELINE:
-                system.crash_pipeline()
             case FaultKind.STALL_PIPELINE:
-                system.stall_pipeline(fault.amount)
+                system.stall(target, fault.amount)
+            case FaultKind.PAUSE_PIPELINE:
+                system.pause(target, fault.amount)
             case FaultKind.RESTART:
                 self._restarts.append(asyncio.ensure_future(system.restart(target)))
             case FaultKind.LOSE_POWER:

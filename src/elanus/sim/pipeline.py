@@ -34,7 +34,6 @@ from elanus.rpc.indexnode import BuildIndex
 from elanus.sim.chance import Chance
 from elanus.sim.life import Life
 from elanus.sim.log import LogHandle
-from elanus.sim.plan import PIPELINE
 from elanus.sim.scenario import FaultKind
 from elanus.storage.port import ObjectStore
 
@@ -133,36 +132,6 @@ class Jobs:
         return build_index_file(plan, self._store, self._scratch, name)
 
 
-class PipelineProcess(DataNode):
-    """What coordinators reach at the pipeline's address: a data node that is an index node too."""
-
-    def __init__(
-        self,
-        node_id: NodeID,
-        life: Life,
-        log: LogHandle,
-        datacoord: DataCoordApi,
-        indexcoord: IndexCoordApi,
-        jobs: Jobs,
-        policy: DataNodePolicy,
-    ) -> None:
-        super().__init__(node_id, log, datacoord, jobs, jobs, policy)
-        self._indexcoord = indexcoord
-        self._jobs = jobs
-
-    async def build_index(self, request: BuildIndex) -> IndexFile:
-        return await self._jobs.build_index(request)
-
-    async def register_again_and_again(self) -> None:
-        """The index node's heartbeat, as in `elanus.server.pipeline_process`."""
-        while True:
-            try:
-                await self._indexcoord.register_indexnode(self.node_id, PIPELINE)
-            except ElanusError:
-                pass  # not reached: the next beat says it again
-            await asyncio.sleep(_HEARTBEAT_S)
-
-
 class Sweeps:
     """Implements `elanus.rpc.gc.SweeperApi` for one life."""
 
@@ -201,3 +170,60 @@ class _Dying:
             raise Internal("the sweep died half-way")
         self._left -= 1
         self._store.delete(path)
+
+
+class PipelineProcess(DataNode):
+    """What coordinators reach at the pipeline's address: a data node that is an index node too.
+
+    ``ended`` is called when its work ends by itself, with what it ended with.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeID,
+        life: Life,
+        log: LogHandle,
+        datacoord: DataCoordApi,
+        indexcoord: IndexCoordApi,
+        jobs: Jobs,
+        sweeps: Sweeps,
+        policy: DataNodePolicy,
+        ended: Callable[[BaseException | None], None],
+    ) -> None:
+        super().__init__(node_id, log, datacoord, jobs, jobs, policy)
+        self._address = life.role
+        self._indexcoord = indexcoord
+        self._jobs = jobs
+        self._sweeps = sweeps
+        self._ended = ended
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        self._tasks = [asyncio.create_task(self.run()), asyncio.create_task(self._beat())]
+        self._tasks[0].add_done_callback(self._one_ended)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.remove_done_callback(self._one_ended)
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _one_ended(self, running: asyncio.Task[None]) -> None:
+        self._tasks[1].cancel()
+        if not running.cancelled():
+            self._ended(running.exception())
+
+    async def build_index(self, request: BuildIndex) -> IndexFile:
+        return await self._jobs.build_index(request)
+
+    async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
+        return await self._sweeps.sweep(order, cause)
+
+    async def _beat(self) -> None:
+        """The index node's heartbeat, as in `elanus.server.pipeline_role`."""
+        while True:
+            try:
+                await self._indexcoord.register_indexnode(self.node_id, self._address)
+            except ElanusError:
+                pass  # not reached: the next beat says it again
+            await asyncio.sleep(_HEARTBEAT_S)

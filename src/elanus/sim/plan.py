@@ -17,7 +17,8 @@ COLLECTIONS = {"alpha": 2, "beta": 1}
 """The collections, and how many shards each has."""
 PROXIES = ("proxy-1", "proxy-2")
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
-PIPELINE = "pipeline"
+PIPELINES = ("pipeline", "pipeline-2")
+"""Processes that are data node and index node. One is a standalone's, two are a cluster's."""
 
 STRUCK = (
     "announce",
@@ -68,6 +69,7 @@ FAULTS: Mapping[FaultKind, float] = {
     _K.CRASH_ALL: 0.5,
     _K.CRASH_PIPELINE: 0.5,
     _K.STALL_PIPELINE: 0.8,
+    _K.PAUSE_PIPELINE: 0.8,
     _K.RESTART: 1.0,
     _K.LOSE_POWER: 0.4,
     _K.STEP_CLOCK: 0.5,
@@ -111,9 +113,11 @@ _SECONDS_MAX: Mapping[FaultKind, float] = {
     _K.META_SLOW: 0.3,
     _K.JOB_SLOW: 6.0,
     _K.STALL_PIPELINE: 12.0,
+    _K.PAUSE_PIPELINE: 9.0,
     _K.PARTITION: 4.0,
 }
 _STEPS_MAX = 8
+_OF_PIPELINES = frozenset({_K.CRASH_PIPELINE, _K.STALL_PIPELINE, _K.PAUSE_PIPELINE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,11 @@ def draw(seed: int, profile: Profile = _USUAL) -> Scenario:
     return Scenario(seed, profile.work_s, tuple(operations), tuple(faults))
 
 
+def draw_pipelines(seed: int) -> tuple[str, ...]:
+    """The pipeline processes of a seed: the same, always and everywhere."""
+    return PIPELINES[: random.Random(f"{seed}/pipelines").choice((1, 2))]
+
+
 def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
     number = 0
     for client in range(profile.clients):
@@ -153,18 +162,21 @@ def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
     for kind, mean in profile.faults.items():
         chance = random.Random(f"{seed}/{kind}")
         rate = mean * chance.choice(_INTENSITIES) / (profile.work_s - _FIRST_FAULT_S)
+        pipelines = draw_pipelines(seed)
         at_s = _FIRST_FAULT_S
         while rate and (at_s := at_s + chance.expovariate(rate)) < profile.work_s:
-            yield Fault(at_s, kind, _target(kind, chance), _amount(kind, chance))
+            yield Fault(at_s, kind, _target(kind, chance, pipelines), _amount(kind, chance))
 
 
-def _target(kind: FaultKind, chance: random.Random) -> str:
+def _target(kind: FaultKind, chance: random.Random, pipelines: tuple[str, ...]) -> str:
     if kind in (_K.CRASH, _K.CRASH_SOON, _K.RESTART):
         return chance.choice(ROLES)
+    if kind in _OF_PIPELINES:
+        return chance.choice(pipelines)
     if kind is _K.SKEW_CLOCK:
         return chance.choice(("rootcoord", "datacoord", "indexcoord"))
     if kind is _K.PARTITION:
-        return "|".join(chance.sample((*ROLES, PIPELINE), 2))
+        return "|".join(chance.sample((*ROLES, *pipelines), 2))
     picky = kind in _ALWAYS_PICKY or (kind in _OF_CALLS and chance.random() < _PICKY)
     return chance.choice(STRUCK) if picky else ""
 

@@ -114,4 +114,18 @@ class Records:
             raise InvariantBroken(
                 "CKPT1", f"{info.vchannel}: from {known.checkpoint.ts} back to {checkpoint.ts}"
             )
+        if known is not None:
+            self._check_owner(known, info)
         self.vchannels[info.vchannel] = info
+
+    def _check_owner(self, known: Vchannel, info: Vchannel) -> None:
+        if info.epoch < known.epoch or (info.owner != known.owner and info.epoch == known.epoch):
+            raise InvariantBroken(
+                "OWN1",
+                f"{info.vchannel}: from node {known.owner}, epoch {known.epoch} "
+                f"to node {info.owner}, epoch {info.epoch}",
+            )
+        if info.epoch != known.epoch:
+            self._trace.note(f"{info.vchannel} is owned by node {info.owner} under epoch {info.epoch}")
+        if known.owner and info.owner != known.owner:
+            self._trace.count("vchannels moved")

@@ -26,7 +26,7 @@ from elanus.sim.chance import Chance
 from elanus.sim.disasters import Disasters
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
-from elanus.sim.plan import COLLECTIONS, draw
+from elanus.sim.plan import COLLECTIONS, draw, draw_pipelines
 from elanus.sim.policies import draw_density
 from elanus.sim.rest import Rest
 from elanus.sim.scenario import Scenario
@@ -119,7 +119,8 @@ class _Run:
         """What was found, or None. Ends with everything cancelled."""
         self.loop.made = self._keep
         self.loop.set_exception_handler(lambda loop, context: None)
-        system = System(self._chance, self.trace, self._scratch, draw_density(self._scenario.seed))
+        seed = self._scenario.seed
+        system = System(self._chance, self.trace, self._scratch, draw_density(seed), draw_pipelines(seed))
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -29,6 +29,7 @@ class FaultKind(StrEnum):
     CRASH_ALL = "crash of all roles"
     CRASH_PIPELINE = "crash of the pipeline"
     STALL_PIPELINE = "stall of the pipeline"
+    PAUSE_PIPELINE = "pause of the pipeline"
     RESTART = "restart"
     LOSE_POWER = "power lost"
     STEP_CLOCK = "clock steps"
@@ -60,6 +61,7 @@ AT_ONCE = frozenset(
         FaultKind.CRASH_ALL,
         FaultKind.CRASH_PIPELINE,
         FaultKind.STALL_PIPELINE,
+        FaultKind.PAUSE_PIPELINE,
         FaultKind.RESTART,
         FaultKind.LOSE_POWER,
         FaultKind.STEP_CLOCK,

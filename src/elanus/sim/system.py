@@ -2,13 +2,15 @@
 
 What `elanus.server.online` and `elanus.server.pipeline_process` do for real is done here for a run: roles
 are built, supervised, and built anew after they died. Two proxies take part, so that ticks are a minimum.
+
+A single pipeline process is the child of a standalone's online process, which holds its session and is told
+at once when it ends. Several are a cluster's: each has a lease of its own, which outlives it for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -25,7 +27,6 @@ from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
-from elanus.meta.directory import Directory
 from elanus.meta.port import Delete, Put
 from elanus.meta.session import Session
 from elanus.proxy.measures import NoMeasures
@@ -39,19 +40,16 @@ from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.datanode import DataNodeApi, DataNodePorts
-from elanus.rpc.gc import SweeperApi
-from elanus.rpc.imports import ImportNodeApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.indexnode import IndexNodeApi
 from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.querycoord import QueryCoordApi
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.import_served import ServedImports
 from elanus.server.reads import CurrentReads
 from elanus.sim.chance import Chance
+from elanus.sim.directories import Directories
 from elanus.sim.garbage import GarbageJudge
 from elanus.sim.life import Life
 from elanus.sim.log import SimLog
@@ -59,7 +57,7 @@ from elanus.sim.loop import VirtualClock
 from elanus.sim.moment import ReadsOfMoments
 from elanus.sim.net import Handle, Network, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
-from elanus.sim.plan import PIPELINE, PROXIES, ROLES
+from elanus.sim.plan import PIPELINES, PROXIES, ROLES
 from elanus.sim.policies import (
     GC_POLICY,
     USUAL,
@@ -69,7 +67,6 @@ from elanus.sim.policies import (
     proxy_policy,
 )
 from elanus.sim.records import Records
-from elanus.sim.sessions import DataNodeSessions
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
 from elanus.sim.truth import Truth
@@ -105,7 +102,14 @@ class System:
 
     compacts_without_being_asked = True
 
-    def __init__(self, chance: Chance, trace: Trace, scratch: Path, density: Density = USUAL) -> None:
+    def __init__(
+        self,
+        chance: Chance,
+        trace: Trace,
+        scratch: Path,
+        density: Density = USUAL,
+        pipelines: tuple[str, ...] = PIPELINES[:1],
+    ) -> None:
         self._density = density
         self.clocks = {role: VirtualClock() for role in ("rootcoord", "datacoord", "indexcoord", "objects")}
         self.trace = trace
@@ -122,7 +126,7 @@ class System:
             chance, self.clocks["objects"].wall_ms, self._guarded(lambda path: self.garbage.deleted(path))
         )
         self.garbage = GarbageJudge(self.records, self.store, self.stamp, GC_POLICY)
-        self.handles = {name: Handle(name, self.network) for name in ROLES}
+        self.handles = {name: Handle(name, self.network) for name in (*ROLES, *pipelines)}
         self.outside = Life("clients", is_outside=True)
         self.roles_of_clients = Coordinators(
             self._root(self.outside),
@@ -133,22 +137,17 @@ class System:
         self._lives: dict[str, Life] = {}
         self._running: dict[str, Role] = {}
         self._sessions: dict[str, Session] = {}
-        self._directories: dict[str, Directory[ProxyApi]] = {}
+        self._directories: dict[str, Directories] = {}
+        self._pipelines = pipelines
         self._supervisors: list[asyncio.Task[None]] = []
-        self._beating: list[asyncio.Task[None]] = []
         self._oracle: TimestampOracle | None = None
-        self._datanodes: dict[str, Handle] = {}
-        self._data_sessions: dict[NodeID, str] = {}
-        self._seen_sessions: DataNodeSessions | None = None
-        self._sweepers: dict[str, Handle] = {}
         self._born = 0
         self._verbs: dict[str, Verbs] = {}
-        self._ready = {name: asyncio.Event() for name in (*ROLES, PIPELINE)}
+        self._ready = {name: asyncio.Event() for name in self.handles}
 
     async def start(self) -> None:
-        for name in ROLES:
+        for name in self.handles:
             self._supervisors.append(asyncio.create_task(self._supervise(name)))
-        self._supervisors.append(asyncio.create_task(self._supervise_pipeline()))
 
     def fail(self, error: BaseException) -> None:
         """The run has found something; the first finding is what it tells."""
@@ -246,16 +245,22 @@ class System:
             life.kill()
         self.truth.cut(self.log.lose_power())
 
-    def crash_pipeline(self) -> None:
-        self._lives[PIPELINE].kill()
-
-    def stall_pipeline(self, seconds: float) -> None:
+    def stall(self, name: str, seconds: float) -> None:
         """It is taken for dead and replaced; later it goes on where it was."""
-        life = self._lives[PIPELINE]
+        life = self._lives[name]
         if life.is_over:
             return
         self.trace.note(f"STALL of {life.name}")
         life.stall()
+        asyncio.get_running_loop().call_later(seconds, self._wake, life)
+
+    def pause(self, name: str, seconds: float) -> None:
+        """It stands still, and nobody is told: a lease of its own may end over it."""
+        life = self._lives[name]
+        if life.is_over or life.is_stopped:
+            return
+        self.trace.note(f"PAUSE of {life.name}")
+        life.pause()
         asyncio.get_running_loop().call_later(seconds, self._wake, life)
 
     def _wake(self, life: Life) -> None:
@@ -275,29 +280,39 @@ class System:
     async def _supervise(self, name: str) -> None:
         while True:
             life = self._new_life(name)
-            self._directories[name] = self._directory(life)
+            self._directories[name] = Directories(self.meta.handle(life), life, self.handles)
             if await self._done(self._joined(name, life), life):
                 role = self._build(name, life)
                 if await self._done(role.start(), life):
                     await self._served(name, role, life)
             session = self._sessions.pop(name, None)
-            if session is not None and not life.is_stopped:
+            if session is not None and (self._is_child(name) or not life.is_stopped):
                 await session.close()
             life.retire()
             await self._directories[name].stop()
-            await asyncio.sleep(_START_AGAIN_S * (1 + self._random.random()))
+            steps = 4 if name in self._pipelines else 1
+            await asyncio.sleep(_START_AGAIN_S * (1 + steps * self._random.random()))
 
     async def _joined(self, name: str, life: Life) -> None:
         """Coordinators of a run have no successors, and need no session."""
         await self._directories[name].start()
-        if name in PROXIES:
-            self._sessions[name] = await Session.register(
-                self.meta.handle(life),
-                "proxy",
-                name,
-                ttl_s=LEASE_TTL_S,
-                monotonic_s=asyncio.get_running_loop().time,
-            )
+        if name not in (*PROXIES, *self._pipelines):
+            return
+        session = await Session.register(
+            self.meta.handle(self.outside if self._is_child(name) else life),
+            "proxy" if name in PROXIES else "datanode",
+            name,
+            ttl_s=LEASE_TTL_S,
+            monotonic_s=asyncio.get_running_loop().time,
+        )
+        if life.is_over:
+            await session.close()
+        else:
+            self._sessions[name] = session
+
+    def _is_child(self, name: str) -> bool:
+        """Whether its parent, which no fault of its own takes part in, holds its session."""
+        return self._pipelines == (name,)
 
     async def _served(self, name: str, role: Role, life: Life) -> None:
         """Returns when its life is over, or its session lost: then it has been stopped."""
@@ -332,34 +347,6 @@ class System:
             return False
         return True
 
-    async def _supervise_pipeline(self) -> None:
-        while True:
-            life = self._new_life(PIPELINE)
-            node = self._build_pipeline(life)
-            handle = Handle(life.name, self.network)
-            handle.up(node, life)
-            self._datanodes[life.name] = self._datanodes[PIPELINE] = handle  # where the latest is reached
-            self._sweepers[life.name] = Handle(f"sweeper of {life.name}", self.network)
-            self._sweepers[life.name].up(Sweeps(life, self.store, self._chance), life)
-            self._data_sessions[node.node_id] = life.name
-            self._tell_of_sessions()
-            running = asyncio.ensure_future(node.run())
-            self._beating.append(asyncio.ensure_future(node.register_again_and_again()))
-            self._ready[PIPELINE].set()
-            await asyncio.wait([running, life.ended], return_when=asyncio.FIRST_COMPLETED)
-            self._ready[PIPELINE].clear()
-            del self._data_sessions[node.node_id]
-            self._tell_of_sessions()
-            if running.done() and (error := running.exception()) is not None:
-                died = InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}")
-                self.fail(died)
-                raise died from error
-            await asyncio.sleep(_START_AGAIN_S * (1 + 4 * self._random.random()))
-
-    def _tell_of_sessions(self) -> None:
-        if self._seen_sessions is not None:
-            self._seen_sessions.changed()
-
     def _new_life(self, name: str) -> Life:
         self._born += 1
         life = Life(f"{name}#{self._born}")
@@ -371,6 +358,8 @@ class System:
     def _build(self, name: str, life: Life) -> Role:
         if name in PROXIES:
             return self._build_proxy(name, life)
+        if name in self._pipelines:
+            return self._build_pipeline(name, life)
         build: dict[str, Callable[[Life], Role]] = {
             "rootcoord": self._build_rootcoord,
             "datacoord": self._build_datacoord,
@@ -392,14 +381,6 @@ class System:
     def _query(self, life: Life) -> QueryCoordApi:
         return client(life, self.handles["querycoord"], QueryCoordApi)
 
-    def _directory(self, life: Life) -> Directory[ProxyApi]:
-        """The proxies, as one life sees them. The address of a role is its name."""
-        return Directory(
-            self.meta.handle(life),
-            "proxy",
-            lambda info: client(life, self.handles[info.address], ProxyApi),
-        )
-
     async def _offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Work that blocks is done at once; what surrounds it goes on in between."""
         await asyncio.sleep(0.001 * self._random.random())
@@ -416,21 +397,11 @@ class System:
             self._data(life),
             self._index(life),
             self._query(life),
-            self._directories["rootcoord"],
+            self._directories["rootcoord"].proxies,
             pchannels_max=PCHANNELS_MAX,
         )
 
-    def _data_node_ports(self, life: Life, name: str) -> DataNodePorts:
-        node = self._datanodes[name]
-        return DataNodePorts(
-            name,
-            client(life, node, DataNodeApi),
-            client(life, node, ImportNodeApi),
-            client(life, self._sweepers[name], SweeperApi),
-        )
-
     def _build_datacoord(self, life: Life) -> DataCoord:
-        self._seen_sessions = DataNodeSessions(self._data_sessions, partial(self._data_node_ports, life))
         return DataCoord(
             DataState(self.meta.handle(life)),
             Manifests(self.store, self._offload),
@@ -438,8 +409,8 @@ class System:
             self.log.handle(life),
             self.clocks["datacoord"],
             self._root(life),
-            self._directories["datacoord"],
-            self._seen_sessions,
+            self._directories["datacoord"].proxies,
+            self._directories["datacoord"].data_nodes,
             GcPorts(self._index(life), self._query(life), self._offload),
             data_policy(self._density, compacts=self.compacts_without_being_asked),
             ImportSetup(
@@ -449,7 +420,7 @@ class System:
             JobLedger(
                 self.meta.handle(life),
                 self.clocks["datacoord"],
-                lambda address: client(life, self._datanodes[address], PipelineApi),
+                lambda address: client(life, self.handles[address], PipelineApi),
                 LedgerPolicy(jobs_max=100, age_max_s=3600),
             ),
         )
@@ -462,8 +433,8 @@ class System:
             self._offload,
             self._root(life),
             self._data(life),
-            self._directories["indexcoord"],
-            lambda address: client(life, self._datanodes[address], IndexNodeApi),
+            self._directories["indexcoord"].proxies,
+            lambda address: client(life, self.handles[address], IndexNodeApi),
             IndexPolicy(rows_min=self._density.index_rows_min, builds_max=1),
         )
 
@@ -492,9 +463,22 @@ class System:
         self._verbs[name] = Verbs(proxy, nodes, self.reads())
         return proxy
 
-    def _build_pipeline(self, life: Life) -> PipelineProcess:
-        log = self.log.handle(life)
-        jobs = Jobs(life, log, self.store, self._scratch, self._chance)
-        node_id = NodeID(1000 + self._born)
-        policy = datanode_policy(self._density)
-        return PipelineProcess(node_id, life, log, self._data(life), self._index(life), jobs, policy)
+    def _build_pipeline(self, name: str, life: Life) -> PipelineProcess:
+        log, session = self.log.handle(life), self._sessions[name]
+
+        def ended(error: BaseException | None) -> None:
+            if error is not None:
+                self.fail(InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}"))
+            session.give_up("another has taken its place")
+
+        return PipelineProcess(
+            session.node_id,
+            life,
+            log,
+            self._data(life),
+            self._index(life),
+            Jobs(life, log, self.store, self._scratch, self._chance),
+            Sweeps(life, self.store, self._chance),
+            datanode_policy(self._density),
+            ended,
+        )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import planted_compaction as compaction
+import planted_ownership as ownership
 import pytest
 
 from elanus.core import gc as gc_rules
@@ -460,6 +461,7 @@ BUGS = (
     Bug("attempts looked up late", attempts_looked_up_after_references, frozenset({"GC1"})),
     Bug("superseded files kept", superseded_files_kept, frozenset({"GC3"})),
     *(Bug(*bug) for bug in compaction.BUGS),
+    *(Bug(*bug) for bug in ownership.BUGS),
 )
 
 

@@ -35,7 +35,7 @@ def test_every_invariant_is_kept_whatever_fails(summary: Summary) -> None:
 def test_all_that_can_be_done_and_all_that_can_fail_occurs(summary: Summary) -> None:
     assert summary.faults.keys() == FAULTS.keys()
     assert summary.counts.keys() > OPERATIONS.keys()
-    for event in ("reads judged", "reads repeated", "indexes built", "versions announced"):
+    for event in ("reads judged", "reads repeated", "indexes built", "versions announced", "vchannels moved"):
         assert summary.counts[event] >= SEEDS
 
 

@@ -1,0 +1,54 @@
+"""Planted bugs in who owns which vchannel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.commits import Commits
+from elanus.datacoord.datanodes import DataNodes
+from elanus.datacoord.state import DataState
+
+SEEDS = 12
+
+
+def former_owner_believed(patch: pytest.MonkeyPatch) -> None:
+    """What a vchannel's former owner commits is taken as it comes, however late."""
+    checked = Commits._checked
+
+    def believed(self: Commits, commit: Any) -> Any:
+        known = self._state.vchannel(commit.vchannel)
+        return known if known is not None and known.epoch != commit.epoch else checked(self, commit)
+
+    patch.setattr(Commits, "_checked", believed)
+    patch.setattr(DataNodes, "check_owner", lambda self, vchannel, epoch: None)
+    patch.setattr(Attempts, "check", lambda self, number: None)
+
+
+def moved_under_its_old_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A vchannel that is given to another keeps its epoch."""
+    put = DataState.put
+
+    async def kept(self: DataState, segments: Any = (), vchannels: Any = (), **more: Any) -> None:
+        known = {v.vchannel: v.epoch for v in self.vchannels() if v.epoch}
+        old = [replace(v, epoch=known.get(v.vchannel, v.epoch)) for v in vchannels]
+        await put(self, segments, old, **more)
+
+    patch.setattr(DataState, "put", kept)
+
+
+BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
+    (
+        "former owner believed",
+        former_owner_believed,
+        frozenset({"CKPT1", "SEG1", "SEG2", "VIS2"}),
+        SEEDS,
+        17,
+    ),
+    ("moved under its old epoch", moved_under_its_old_epoch, frozenset({"OWN1"}), SEEDS, 1),
+)
+"""Name, patch, the invariants under which it counts as found, how many seeds it may take, and the first."""
