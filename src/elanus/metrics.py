@@ -81,6 +81,9 @@ LATE_MESSAGES = CounterSpec(
     ("pchannel",),
 )
 SEGMENTS = GaugeSpec("elanus_segments", "Segments, by state.", ("state",))
+OWNED_VCHANNELS = GaugeSpec(
+    "elanus_owned_vchannels", "Vchannels, by the id of the data node that owns them; 0: none does.", ("node",)
+)
 GROWING_BYTES = GaugeSpec("elanus_growing_bytes", "Growing data held in memory.")
 GC_WAITING_BYTES = GaugeSpec(
     "elanus_gc_waiting_bytes", "Size of dropped segments whose files have not been collected yet."
@@ -123,6 +126,7 @@ SPECS: tuple[Spec, ...] = (
     CHANNEL_LAG_MS,
     LATE_MESSAGES,
     SEGMENTS,
+    OWNED_VCHANNELS,
     GROWING_BYTES,
     GC_WAITING_BYTES,
     GC_RECLAIMED_BYTES,
@@ -155,6 +159,7 @@ class Metrics:
         self.channel_lag_ms = CHANNEL_LAG_MS.create(registry)
         self.late_messages = LATE_MESSAGES.create(registry)
         self.segments = SEGMENTS.create(registry)
+        self.owned_vchannels = OWNED_VCHANNELS.create(registry)
         self.growing_bytes = GROWING_BYTES.create(registry)
         self.gc_waiting_bytes = GC_WAITING_BYTES.create(registry)
         self.gc_reclaimed_bytes = GC_RECLAIMED_BYTES.create(registry)

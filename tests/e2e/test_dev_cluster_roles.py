@@ -25,6 +25,7 @@ READY_S = 180
 def test_one_command_and_a_client_has_a_cluster(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "elanus", "dev-cluster", "--dir", str(tmp_path), "--port", str(port)]
+    command += ["--data-nodes", "2"]
     with (tmp_path / "said").open("w") as output:
         running = subprocess.Popen(command, stdout=output, stderr=output)
     try:
@@ -42,6 +43,7 @@ def test_one_command_and_a_client_has_a_cluster(tmp_path: Path) -> None:
         status = [sys.executable, "-m", "elanus", *said[1].split()]
         told = subprocess.run(status, capture_output=True, text=True, timeout=60, check=True).stdout
         assert len(re.findall(r"querynode \d+", told)) == 2
+        assert len(re.findall(r"datanode \d+", told)) == 2
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 0
         _, alive = psutil.wait_procs(family, timeout=15)

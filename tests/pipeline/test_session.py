@@ -132,7 +132,11 @@ def test_a_cluster_is_left_to_find_its_own_address(tmp_path: Path) -> None:
 
 def test_a_cluster_is_told_where_the_driver_is_and_how_much_to_take(tmp_path: Path) -> None:
     settings = SparkSettings(
-        master="spark://host:7077", driver_host="10.0.0.7", executor_memory_mb=700, executor_cores=3
+        master="spark://host:7077",
+        driver_host="10.0.0.7",
+        executor_memory_mb=700,
+        executor_cores=3,
+        cores_max=6,
     )
     conf = spark_conf(settings, tmp_path, tmp_path / "log")
     assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "10.0.0.7"

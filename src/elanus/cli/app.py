@@ -328,6 +328,7 @@ def dev_cluster(
     ] = "etcd,nats,s3,spark,elanus",
     proxies: Annotated[int, typer.Option(min=1, help="Proxies of the cluster.")] = 1,
     query_nodes: Annotated[int, typer.Option(min=1, help="Query nodes of the cluster.")] = 2,
+    data_nodes: Annotated[int, typer.Option(min=1, help="Data nodes of the cluster.")] = 1,
     port: Annotated[int, typer.Option(help="The port of the first proxy.")] = 19_530,
 ) -> None:
     """Start a whole cluster on this machine, its services included, until it is interrupted."""
@@ -336,7 +337,7 @@ def dev_cluster(
 
     try:
         names = [name.strip() for name in services.split(",")]
-        run(directory, names, Size(proxies, query_nodes, port), typer.echo)
+        run(directory, names, Size(proxies, query_nodes, data_nodes, port), typer.echo)
     except ServiceFailed as error:
         _fail(str(error), EXIT_FAILED)
 

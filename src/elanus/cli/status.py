@@ -75,11 +75,13 @@ def _garbage(garbage: GarbageStatus) -> Text:
 
 
 def _channels(channels: Sequence[ChannelStatus]) -> Table:
-    table = _table("Channels", "pchannel", right=("tick", "lag", "log"))
+    table = _table("Channels", "pchannel", right=("tick", "lag", "log", "vchannels", "data node"))
     for channel in channels:
         style = "red" if channel.lag_ms > LAG_WARNING_MS else ""
         lag = Text(f"{channel.lag_ms:.0f} ms", style)
-        table.add_row(channel.pchannel, str(channel.tick), lag, size(channel.log_bytes))
+        owner = str(channel.data_node) if channel.data_node else "none"
+        facts = (size(channel.log_bytes), str(channel.vchannels), owner if channel.vchannels else "")
+        table.add_row(channel.pchannel, str(channel.tick), lag, *facts)
     return table
 
 

@@ -206,6 +206,9 @@ class DataCoord(CompactionCalls):
     async def holds_channels(self, collection_id: CollectionID) -> bool:
         return bool(self._state.vchannels_of(collection_id))
 
+    async def channel_owners(self) -> dict[str, NodeID]:
+        return {v.vchannel: v.owner for v in self._state.vchannels() if not v.dropped}
+
     async def drop_collection(self, collection_id: CollectionID) -> None:
         async with self._lock:
             await self._compactor.cancel(collection_id, None)

@@ -16,7 +16,7 @@ from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.process import ServiceFailed
 from elanus.devcluster.roles import Elanus, write_config
-from elanus.devcluster.spark import Spark
+from elanus.devcluster.spark import WORKERS, Spark
 from elanus.devcluster.swift import Swift
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -43,6 +43,8 @@ class Service(Protocol):
 SERVICES: Mapping[str, Callable[[Path], Service]] = MappingProxyType(
     {"etcd": Etcd, "nats": Nats, "s3": Swift, "spark": Spark}
 )
+_CORES_OF_A_DATA_NODE = WORKERS
+"""One of each worker."""
 ELANUS = "elanus"
 """The roles themselves, on all of the services."""
 CONFIG_FILE = "cluster.yaml"
@@ -54,6 +56,7 @@ class Size:
 
     proxies: int = 1
     query_nodes: int = 2
+    data_nodes: int = 1
     port: int = 19_530
 
 
@@ -81,8 +84,8 @@ def run(directory: Path | None, names: Sequence[str], size: Size, tell: Callable
                 directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elanus-dev-")))
             directory = directory.resolve()
             running = {
-                name: _start(stack, service(directory), tell)
-                for name, service in SERVICES.items()
+                name: _start(stack, _service(name, directory, size), tell)
+                for name in SERVICES
                 if name in names
             }
             if set(SERVICES) <= set(running):
@@ -95,6 +98,13 @@ def run(directory: Path | None, names: Sequence[str], size: Size, tell: Callable
         except _Ended:
             _ignore_endings()
             tell("stopping")
+
+
+def _service(name: str, directory: Path, size: Size) -> Service:
+    """Spark gets a core of each worker for every data node, and the memory of an executor."""
+    if name == Spark.name:
+        return Spark(directory, cores=size.data_nodes, memory_mb=1024 * size.data_nodes)
+    return SERVICES[name](directory)
 
 
 def _start(stack: ExitStack, service: Service, tell: Callable[[str], None]) -> Service:
@@ -117,7 +127,11 @@ def _configure(directory: Path, services: Mapping[str, Service]) -> None:
         store_url=s3.endpoints["s3"],
         data_dir=directory / "elanus-data",
         more={
-            "pipeline": {"spark_master": spark.endpoints["spark"], "driver_host": "127.0.0.1"},
+            "pipeline": {
+                "spark_master": spark.endpoints["spark"],
+                "driver_host": "127.0.0.1",
+                "cores_max": _CORES_OF_A_DATA_NODE,
+            },
             "imports": {"root": str(imports)},
         },
     )

@@ -109,12 +109,14 @@ class Elanus:
         *,
         proxies: int = 1,
         query_nodes: int = 2,
+        data_nodes: int = 1,
         port: int = 19_530,
     ) -> None:
         self._processes = [RoleProcess("coordinators", COORDINATORS, config, directory)]
         for number in range(1, query_nodes + 1):
             self._processes.append(RoleProcess(f"query node {number}", ["querynode"], config, directory))
-        self._processes.append(RoleProcess("data node", ["datanode"], config, directory))
+        for number in range(1, data_nodes + 1):
+            self._processes.append(RoleProcess(f"data node {number}", ["datanode"], config, directory))
         for number in range(1, proxies + 1):
             self._processes.append(
                 RoleProcess(f"proxy {number}", ["proxy"], config, directory, port=port + number - 1)

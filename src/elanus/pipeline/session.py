@@ -60,8 +60,9 @@ logger.gateway.level = error
 class SparkSettings:
     """``master``: Spark's URL; ``local[*]`` means as many slots as processors, at least `SLOTS_MIN`.
 
-    ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker) and ``executor_python``
-    (this one, unless told) are for clusters. ``conf`` overrides any Spark setting, the ones made here too.
+    ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker), ``cores_max`` (of all
+    workers together; 0: all there are) and ``executor_python`` (this one, unless told) are for clusters.
+    ``conf`` overrides any Spark setting, the ones made here too.
     """
 
     master: str = "local[*]"
@@ -72,6 +73,7 @@ class SparkSettings:
     driver_host: str = AUTO
     executor_memory_mb: int = 1024
     executor_cores: int = 0
+    cores_max: int = 0
     executor_python: str = AUTO
     conf: Mapping[str, str] = field(default_factory=dict)
 
@@ -230,6 +232,8 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
         if settings.executor_cores:
             conf["spark.executor.cores"] = str(settings.executor_cores)
+        if settings.cores_max:
+            conf["spark.cores.max"] = str(settings.cores_max)
         if settings.driver_host != AUTO:
             conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = settings.driver_host
     if settings.master == "local[*]":

@@ -168,6 +168,12 @@ class DataCoordApi(Protocol):
         ...
 
     @repeatable
+    async def channel_owners(self) -> dict[str, NodeID]:
+        """The data node that owns each vchannel, `NO_NODE` where none does yet. Those of dropped collections
+        are not among them."""
+        ...
+
+    @repeatable
     async def drop_collection(self, collection_id: CollectionID) -> None:
         """Refuse quota and flushes for it from now on; the data node reports its channels dropped."""
         ...

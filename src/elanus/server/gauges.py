@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from elanus.core.errors import ElanusError
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, NodeID
 from elanus.core.jobs import JobKind, JobState
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import lag_ms
@@ -24,6 +24,8 @@ class Gauges:
         self._subject = subject
         self._report = report
         self._metrics = metrics
+        self._owners: set[str] = set()
+        """The data nodes that are shown."""
 
     async def keep(self) -> None:
         """Refresh them until cancelled."""
@@ -68,6 +70,17 @@ class Gauges:
         for state in SegmentState:
             if state.name.lower() in states or state in _SHOWN_STATES:
                 metrics.segments.labels(state.name.lower()).set(states[state.name.lower()])
+        self.show_owners(Counter((await subject.data.channel_owners()).values()))
         garbage = await subject.data.gc_status()
         metrics.gc_waiting_bytes.set(garbage.waiting_bytes)
         metrics.gc_reclaimed_bytes.set(garbage.reclaimed_bytes)
+
+    def show_owners(self, owned: Counter[NodeID]) -> None:
+        """Those that own nothing any more are shown no longer: their ids do not come again."""
+        gauge = self._metrics.owned_vchannels
+        for node_id, vchannels in owned.items():
+            gauge.labels(str(node_id)).set(vchannels)
+        shown = {str(node_id) for node_id in owned}
+        for gone in self._owners - shown:
+            gauge.remove(gone)
+        self._owners = shown

@@ -81,6 +81,7 @@ def _spark_settings(settings: Settings) -> SparkSettings:
         driver_host=pipeline.driver_host,
         executor_memory_mb=pipeline.executor_memory_mb,
         executor_cores=pipeline.executor_cores,
+        cores_max=pipeline.cores_max,
         executor_python=pipeline.executor_python,
     )
 

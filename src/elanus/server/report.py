@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from elanus import __version__
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError, InvalidParameter
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, NodeID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import lag_ms
@@ -160,9 +161,19 @@ class Report:
         return True
 
     async def _channels(self) -> list[ChannelStatus]:
-        now_ms = self._subject.clock.wall_ms()
+        now_ms, log = self._subject.clock.wall_ms(), self._subject.log
+        owners: dict[str, list[NodeID]] = {}
+        for vchannel, node_id in (await self._subject.data.channel_owners()).items():
+            owners.setdefault(pchannel_of(vchannel), []).append(node_id)
         return [
-            ChannelStatus(pchannel, tick, float(lag_ms(now_ms, tick)), self._subject.log.size_bytes(pchannel))
+            ChannelStatus(
+                pchannel,
+                tick,
+                float(lag_ms(now_ms, tick)),
+                log.size_bytes(pchannel),
+                len(owners.get(pchannel, ())),
+                max(owners.get(pchannel, ()), default=0),
+            )
             for pchannel, tick in (await self._subject.root.ticks()).items()
         ]
 

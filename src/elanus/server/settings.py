@@ -334,6 +334,10 @@ class PipelineSettings(Section):
     top."""
     executor_cores: int = Field(default=0, ge=0, le=1024)
     """Tasks that each executor of a cluster runs at a time; 0 stands for all cores that a worker offers."""
+    cores_max: int = Field(default=0, ge=0, le=65_536)
+    """Cores of a cluster that a data node takes, of all workers together: two at least, or 0 for all that are
+    free when it starts. Several data nodes on one Spark cluster need it: the first would leave the others
+    none."""
     executor_python: str = Field(default="auto", min_length=1)
     """The Python of a cluster's executors, with Elanus installed; `auto` stands for the path of the server's
     own."""
@@ -358,6 +362,15 @@ class PipelineSettings(Section):
             raise ValueError(
                 f"restart_backoff_ms ({self.restart_backoff_ms}) is above "
                 f"restart_backoff_max_ms ({self.restart_backoff_max_ms})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cores_for_flushes_beside_a_build(self) -> Self:
+        if self.cores_max == 1:
+            raise ValueError(
+                "cores_max must be 0 or at least 2: an index build keeps a core to itself, and flushes must "
+                "never wait for it"
             )
         return self
 

@@ -25,12 +25,17 @@ class RoleStatus:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """A pchannel. ``tick``: its last time tick as a hybrid timestamp; ``lag_ms``: its age."""
+    """A pchannel. ``tick``: its last time tick as a hybrid timestamp; ``lag_ms``: its age.
+
+    ``data_node``: the id of the data node that owns its ``vchannels``, 0 where none does.
+    """
 
     pchannel: str
     tick: int
     lag_ms: float
     log_bytes: int
+    vchannels: int = 0
+    data_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)

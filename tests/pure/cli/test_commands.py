@@ -65,7 +65,7 @@ STATUS = Status(
     version="9.9",
     uptime_s=90.0,
     roles=[RoleStatus("querynode", "Abnormal", "out of memory")],
-    channels=[ChannelStatus("by-dev-rootcoord-dml_0", 462_000_000_000_000_000, 5000.0, 2_500_000)],
+    channels=[ChannelStatus("by-dev-rootcoord-dml_0", 462_000_000_000_000_000, 5000.0, 2_500_000, 3, 1007)],
     collections=[
         CollectionStatus("default", "digits", 100, 10_000, {"Growing": 1, "Flushed": 3, "Importing": 2})
     ],
@@ -170,6 +170,7 @@ def test_status_shows_every_part_of_the_answer(running: Path) -> None:
         "by-dev-rootcoord-dml_0",
         "5000 ms",
         "2.5 MB",
+        "1007",
         "default.digits",
         "10,000",
         "100 %",

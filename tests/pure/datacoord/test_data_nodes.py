@@ -272,6 +272,17 @@ async def test_a_new_collection_is_followed_by_who_follows_its_pchannels(tmp_pat
     await bench.coord.stop()
 
 
+async def test_whoever_asks_is_told_who_owns_what_lives(tmp_path: Path) -> None:
+    bench, first, second = await two(tmp_path)
+    told = await bench.coord.channel_owners()
+    assert told == dict.fromkeys(first.owned(), 7) | dict.fromkeys(second.owned(), 8)
+    (vchannel,) = first.owned()
+    await bench.coord.drop_collection(CID)
+    await bench.coord.channel_dropped(epoch_of(bench, vchannel), vchannel)
+    assert await bench.coord.channel_owners() == dict.fromkeys(second.owned(), 8)
+    await bench.coord.stop()
+
+
 async def test_who_cannot_be_reached_is_told_later(tmp_path: Path) -> None:
     bench = Bench(tmp_path, collection(shards=2))
     await bench.start()

@@ -103,6 +103,7 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         ("backpressure: {growing_soft_mb: 9999}", "backpressure: growing_soft_mb (9999) is above"),
         ("proxy: {tls_cert: a.pem}", "proxy: tls_key must be set too"),
         ("cluster: {tls_key: a.key}", "cluster: tls_cert and tls_ca must be set too"),
+        ("pipeline: {cores_max: 1}", "pipeline: cores_max must be 0 or at least 2"),
         ("cluster: {tls_server_name: a}", "cluster: tls_server_name needs tls_cert, tls_key and tls_ca"),
         ("- 1", "holds a list, not settings by name"),
         ("a: [1", "is not YAML"),

@@ -264,7 +264,7 @@ class ClusterProcess:
             "datanode": self._build_datanode,
         }
         for role, handle in self._handles.items():
-            stands_by = role in (*COORDINATORS, "datanode")  # one data node owns all vchannels
+            stands_by = role in COORDINATORS
             join = make.elect if stands_by else make.register
             self.roles.add(handle, partial(join, role, self.address), builders[role], stands_by=stands_by)
 
