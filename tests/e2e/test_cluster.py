@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import certificates
 import numpy as np
@@ -196,6 +198,59 @@ def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
     assert "querynode" in told.stdout
 
 
+def test_data_nodes_share_the_vchannels_and_one_that_dies_loses_nothing(
+    cluster: Cluster, clients: list[MilvusClient], vectors: np.ndarray
+) -> None:
+    one, two = clients
+    (first,) = _owners(cluster)
+    cluster.add("datanode2", pipeline__spark_master="local[2]")
+    until(lambda: len(_owners(cluster)) == 2, DEADLINE_S, "the one that joined has its share", poll_s=0.2)
+    there = count(one)
+    with Writer(two, vectors) as writer:
+        until(lambda: writer.rows, DEADLINE_S, "rows are written")
+        cluster.processes["datanode2"].kill()
+        one.flush("rows")
+        assert set(_owners(cluster)) == {first}
+    one.flush("rows")
+    assert count(one) == there + writer.rows
+    until(lambda: _growing(one) == 0, DEADLINE_S, "all of it is served from files", poll_s=0.2)
+    assert count(one) == there + writer.rows
+
+
+class Writer:
+    """Writes into the collection as long as its block lasts. ``rows``: how many were acknowledged."""
+
+    def __init__(self, client: MilvusClient, vectors: np.ndarray) -> None:
+        self._client = client
+        self._vectors = vectors[:100]
+        self._is_over = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self.rows = 0
+
+    def __enter__(self) -> Writer:
+        self._writing = self._pool.submit(self._write)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._pool.shutdown()
+        self._writing.result()
+
+    def _write(self) -> None:
+        while not self._is_over.is_set():
+            self._client.insert("rows", rows(self._vectors, first=2 * ROWS + self.rows))
+            self.rows += len(self._vectors)
+
+
+def _owners(cluster: Cluster) -> dict[int, list[str]]:
+    """Of each data node the pchannels whose vchannels it owns."""
+    owners: dict[int, list[str]] = {}
+    for channel in cluster.status()["channels"]:
+        if channel["vchannels"]:
+            owners.setdefault(channel["data_node"], []).append(channel["pchannel"])
+    return owners
+
+
 def _segments(client: MilvusClient) -> list[object]:
     return list(client._get_connection().get_query_segment_info("rows"))
 
@@ -207,3 +262,7 @@ def _nodes(client: MilvusClient) -> set[int]:
 
 def _sealed(client: MilvusClient) -> int:
     return sum(s.num_rows for s in _segments(client) if s.state == 3)
+
+
+def _growing(client: MilvusClient) -> int:
+    return sum(s.num_rows for s in _segments(client) if s.state != 3)
