@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from elanus.rpc.security import ClientSecurity
 
 _LOOK_S = 0.2
 _CONNECT_S = 10.0
+_PREFIX = "elanus-import-"
+"""Of a directory with links."""
+_LEFT_BEHIND_S = 7 * 24 * 3600.0
 _WRITTEN_SHARE = 0.9
 """Of the bar: where it stands when the rows are committed, and wait to be indexed and served."""
 
@@ -151,7 +155,8 @@ def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...
             raise ImportFailed(f"{file} is a directory: name the files in it, {file}/*.parquet for instance")
         if not file.is_file():
             raise ImportFailed(f"{file}: no such file")
-    own = root / f"cli-{uuid.uuid4().hex[:12]}"
+    _clear(root)
+    own = root / f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     own.mkdir()
     try:
         names = [f"{number:04}-{_plain(file)}" for number, file in enumerate(files)]
@@ -160,6 +165,20 @@ def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...
         yield tuple(f"{own.name}/{name}" for name in names)
     finally:
         shutil.rmtree(own)
+
+
+def _clear(root: Path) -> None:
+    """Remove the links of commands that were killed, when nothing can wait for them any more.
+
+    Links only: whatever else lies there is somebody's.
+    """
+    for own in root.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another command is at it, or it is not ours
+            if time.time() - own.stat().st_mtime > _LEFT_BEHIND_S:
+                for link in own.iterdir():
+                    if link.is_symlink():
+                        link.unlink()
+                own.rmdir()
 
 
 def _plain(file: Path) -> str:

@@ -201,6 +201,24 @@ def test_files_and_directories_that_are_not_here(tmp_path: Path, file: Path) -> 
         pass
 
 
+def test_links_that_a_killed_command_left_are_removed_a_week_later(tmp_path: Path, file: Path) -> None:
+    names = ("elanus-import-old", "elanus-import-young", "elanus-import-mine", "mine")
+    old, young, filled, other = (tmp_path / name for name in names)
+    for directory in (old, young, filled, other):
+        directory.mkdir()
+        (directory / "rows.parquet").symlink_to(file)
+    (filled / "own.parquet").write_bytes(b"rows")
+    for directory in (old, filled, other):
+        os.utime(directory, (0, 0))
+    with staged([file], tmp_path.as_uri()) as (name,):
+        assert (tmp_path / name).read_bytes() == b"rows"
+        assert not old.exists()
+    assert (young / "rows.parquet").exists()
+    assert (other / "rows.parquet").exists()
+    assert (filled / "own.parquet").exists(), "no link, so it is somebody's"
+    assert file.exists()
+
+
 def test_the_command(connector: FakeConnector, address: str, file: Path, tmp_path: Path) -> None:
     known = Announcement(version="1", pid=os.getpid(), address=address, observe_url="")
     announce(tmp_path, known)
