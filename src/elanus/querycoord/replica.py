@@ -154,7 +154,7 @@ class Replica:
         statuses = await self._without_failures(statuses, target)
         service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
         served = self.serving(statuses)
-        before = replace(before, sealed={s: v for s, v in before.sealed.items() if s in served})
+        before = self._still(before, statuses)
         handover = decide(target.segments, before, target.recovery.successors, target.unbuilt, service_ts)
         layout = self._layout(target, handover, statuses, moves)
         online = {
@@ -172,6 +172,17 @@ class Replica:
         await self._switch(layout, {**online, **unnamed}, handover.retired, statuses)
         await self._settle(layout, target, statuses)
         return bool(handover.late)
+
+    def _still(self, before: Served, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
+        """What of it the nodes have still: one may have begun anew since, and then it follows from behind all
+        flushed rows."""
+        now = self.served(statuses)
+        return replace(
+            before,
+            sealed={s: serving for s, serving in before.sealed.items() if s in now.sealed},
+            growing={s: vchannel for s, vchannel in before.growing.items() if s in now.growing},
+            ticks={v: tick for v, tick in before.ticks.items() if now.ticks.get(v, NO_TIMESTAMP)},
+        )
 
     async def _without_failures(
         self, statuses: Mapping[NodeID, QueryNodeStatus], target: Target

@@ -82,6 +82,22 @@ async def test_the_output_waits_for_a_node_that_has_not_read_its_rows() -> None:
     await bench.coord.stop()
 
 
+async def test_the_output_does_not_wait_for_what_a_failing_node_had_read() -> None:
+    """The node begins anew behind all flushed rows, and has let go of its growing ones."""
+    bench = Bench(ONE)
+    bench.set_data(recovery(ONE))
+    await bench.start()
+    await bench.coord.load(CID, (), 1)
+    await asyncio.sleep(1)
+    bench.node.tick = compose(4)
+    bench.node.failures = {ONE.vchannels[0]: "the log before it is gone"}
+    bench.set_data(COMPACTED)
+    await asyncio.sleep(1)
+    assert bench.node.calls.of("release_collection") == [CID]
+    assert bench.node.served() == {9}
+    await bench.coord.stop()
+
+
 async def test_an_input_serves_on_though_the_answer_to_its_version_was_lost() -> None:
     """The node serves it, and the record of the last version does not name it yet."""
     bench = Bench(ONE)
