@@ -311,7 +311,7 @@ class System:
             self._sessions[name] = session
 
     def _is_child(self, name: str) -> bool:
-        """Whether its parent, which no fault of its own takes part in, holds its session."""
+        """Whether a parent holds its session, whom no fault strikes."""
         return self._pipelines == (name,)
 
     async def _served(self, name: str, role: Role, life: Life) -> None:
