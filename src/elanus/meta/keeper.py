@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 
-from elanus.core.errors import Unavailable
+from elanus.core.errors import ElanusError
 from elanus.core.lease import HeldLease, Pulse
 from elanus.meta.port import LeaseExpired, LeaseID, MetaStore, StoreClosed
 
@@ -40,7 +40,7 @@ async def keep(
             continue
         try:
             await meta.renew_lease(lease)
-        except Unavailable as error:
+        except ElanusError as error:
             _log.warning("session not renewed", error=error.message)
             pause_s = RETRY_S
         except (LeaseExpired, StoreClosed):
