@@ -134,20 +134,22 @@ def scaling(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_SCALING,
     turns: Annotated[int, typer.Option(help="searches of each kind", min=1)] = 300,
     collections: Annotated[int, typer.Option(help="collections of the cluster at rest", min=1)] = 200,
-    only: Annotated[str, typer.Option(help="measure 'reads' or 'rest' alone, keep the others")] = "",
+    only: Annotated[str, typer.Option(help="measure 'reads', 'costs' or 'rest' alone, keep the others")] = "",
 ) -> None:
     """Measure clusters of one, two and four query nodes: a quarter of an hour."""
     from benchmarks.scaling import measure
     from benchmarks.scaling.figures import Scaling
 
-    if only not in ("", "reads", "rest"):
-        raise typer.BadParameter(f"{only!r} is neither 'reads' nor 'rest'", param_hint="--only")
+    if only not in ("", "reads", "costs", "rest"):
+        raise typer.BadParameter(f"{only!r} is not 'reads', 'costs' or 'rest'", param_hint="--only")
     if only:
         found = msgspec.json.decode(out.read_bytes(), type=Scaling)
-        if only == "reads":
-            found = msgspec.structs.replace(found, reads=measure.measure_all_reads(turns, typer.echo))
-        else:
+        if only == "rest":
             found = msgspec.structs.replace(found, idle=measure.measure_all_idle(collections, typer.echo))
+        else:
+            reads, costs = measure.measure_all_reads(turns, typer.echo)
+            reads = reads if only == "reads" else list(found.reads)
+            found = msgspec.structs.replace(found, reads=reads, costs=costs)
     else:
         found = measure.measure(turns, collections, typer.echo)
     out.write_bytes(msgspec.json.encode(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.scaling.figures import Balance, Idle, Reads, Scaling
+from benchmarks.scaling.figures import Balance, Cost, Idle, Reads, Scaling
 
 OVERHEAD_MAX_MS = 3.0
 UNEVEN_MAX = 0.1
@@ -57,7 +57,7 @@ def render_scaling(found: Scaling) -> str:
             *_reads(found.reads),
             "",
             _method(found),
-            *_costs(found.reads),
+            *_costs(found.costs),
             *_balance(found.balance),
             *_idle(found.idle),
         ]
@@ -84,20 +84,19 @@ def _method(found: Scaling) -> str:
     )
 
 
-def _costs(reads: Sequence[Reads]) -> Iterator[str]:
-    if not all(r.cpu_ms for r in reads):
-        return
+def _costs(costs: Sequence[Cost]) -> Iterator[str]:
     yield "### What a read costs\n"
     yield COSTS
     names = ("query nodes", "client", "proxy", "all query nodes", "NATS", "else", "sum", "standalone server")
     yield f"| {' | '.join(names)} |"
     yield f"|{'---:|' * len(names)}"
-    for r in reads:
-        nodes = sum(ms for name, ms in r.cpu_ms.items() if name.startswith("query node"))
-        total = sum(r.cpu_ms.values())
-        named = [r.cpu_ms["client"], r.cpu_ms["proxy"], nodes, r.cpu_ms["NATS"]]
-        shown = " | ".join(f"{ms:.1f}" for ms in (*named, total - sum(named), total, r.cpu_alone_ms))
-        yield f"| {r.query_nodes} | {shown} |"
+    for cost in costs:
+        of = cost.cpu_ms
+        nodes = sum(ms for name, ms in of.items() if name.startswith("query node"))
+        total = sum(of.values())
+        named = [of["client"], of["proxy"], nodes, of["NATS"]]
+        shown = " | ".join(f"{ms:.1f}" for ms in (*named, total - sum(named), total, cost.alone_ms))
+        yield f"| {cost.query_nodes} | {shown} |"
     yield ""
 
 

@@ -11,8 +11,6 @@ class Reads(msgspec.Struct, frozen=True):
     """Single searches with so many query nodes, taken in turns with the standalone server's.
 
     ``rows_per_node``: rows of sealed segments that each node serves. Milliseconds: medians.
-    ``cpu_ms``: processor time of one Bounded search, by process of the cluster, and of the client; empty in
-    results of before it was measured.
     """
 
     query_nodes: int
@@ -23,8 +21,15 @@ class Reads(msgspec.Struct, frozen=True):
     bounded_alone_ms: float
     strong_ms: float
     strong_alone_ms: float
-    cpu_ms: Mapping[str, float] = {}
-    cpu_alone_ms: float = 0.0
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Processor time of one Bounded search in milliseconds: by process of the cluster, the client's as well,
+    and of a standalone server."""
+
+    query_nodes: int
+    cpu_ms: Mapping[str, float]
+    alone_ms: float
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -52,5 +57,6 @@ class Scaling(msgspec.Struct, frozen=True):
     machine: str
     dim: int
     reads: Sequence[Reads]
+    costs: Sequence[Cost]
     balance: Balance
     idle: Sequence[Idle]

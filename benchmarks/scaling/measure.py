@@ -23,7 +23,7 @@ from pymilvus import DataType, MilvusClient
 
 from benchmarks.freshness import serving
 from benchmarks.scaling.cluster import Cluster, running
-from benchmarks.scaling.figures import Balance, Idle, Reads, Scaling
+from benchmarks.scaling.figures import Balance, Cost, Idle, Reads, Scaling
 from elanus import __version__
 
 DIM = 128
@@ -44,18 +44,20 @@ Vectors = npt.NDArray[np.float32]
 
 def measure(turns: int, collections: int, tell: Callable[[str], None]) -> Scaling:
     machine = f"{os.cpu_count()} processors, {platform.system()}"
-    reads = measure_all_reads(turns, tell)
+    reads, costs = measure_all_reads(turns, tell)
     balance = measure_balance()
     tell(f"balance: {balance}")
-    return Scaling(__version__, machine, DIM, reads, balance, measure_all_idle(collections, tell))
+    return Scaling(__version__, machine, DIM, reads, costs, balance, measure_all_idle(collections, tell))
 
 
-def measure_all_reads(turns: int, tell: Callable[[str], None]) -> list[Reads]:
-    reads = []
+def measure_all_reads(turns: int, tell: Callable[[str], None]) -> tuple[list[Reads], list[Cost]]:
+    reads, costs = [], []
     for query_nodes in (1, 2, 4):
-        reads.append(measure_reads(query_nodes, turns))
-        tell(f"{query_nodes} query nodes: {reads[-1]}")
-    return reads
+        found, cost = measure_reads(query_nodes, turns)
+        reads.append(found)
+        costs.append(cost)
+        tell(f"{query_nodes} query nodes: {found}, {cost}")
+    return reads, costs
 
 
 def measure_all_idle(collections: int, tell: Callable[[str], None]) -> list[Idle]:
@@ -66,7 +68,7 @@ def measure_all_idle(collections: int, tell: Callable[[str], None]) -> list[Idle
     return idle
 
 
-def measure_reads(query_nodes: int, turns: int) -> Reads:
+def measure_reads(query_nodes: int, turns: int) -> tuple[Reads, Cost]:
     vectors = np.random.default_rng(1).random((ROWS, DIM), dtype=np.float32)
     small = {f"{s}.{n}": v for s, section in _SMALL_SEGMENTS.items() for n, v in section.items()}
     with (
@@ -88,32 +90,26 @@ def measure_reads(query_nodes: int, turns: int) -> Reads:
                 timed.search(vectors[turn % ROWS])
         medians = [round(statistics.median(timed.ms), 3) for timed in times.values()]
         searched = [vectors[turn % ROWS] for turn in range(turns)]
-        cpu_ms = _cpu_of_reads({**_pids(cluster), "client": os.getpid()}, times["Bounded", 0], searched)
+        cpu_ms = _cpu_of_reads(_pids(cluster), times["Bounded", 0], searched)
         alone_ms = _cpu_of_reads({"server": alone.pid}, times["Bounded", 1], searched)["server"]
         for client in clients:
             client.close()
         rows, segments = [rows for rows, _ in spread], sum(count for _, count in spread)
         bounded, bounded_alone, strong, strong_alone = medians
-        return Reads(
-            query_nodes,
-            ROWS,
-            segments,
-            rows,
-            bounded,
-            bounded_alone,
-            strong,
-            strong_alone,
-            cpu_ms,
-            alone_ms,
-        )
+        reads = Reads(query_nodes, ROWS, segments, rows, bounded, bounded_alone, strong, strong_alone)
+        return reads, Cost(query_nodes, cpu_ms, alone_ms)
 
 
 def _cpu_of_reads(pids: Mapping[str, int], timed: _Times, vectors: Sequence[Vectors]) -> dict[str, float]:
-    """Milliseconds of processor time that one search takes, by process."""
-    before = {name: _cpu_s(pid) for name, pid in pids.items()}
+    """Milliseconds of processor time that one search takes, by process; ``client`` is this one."""
+
+    def used_s() -> dict[str, float]:
+        return {"client": time.process_time(), **{name: _cpu_s(pid) for name, pid in pids.items()}}
+
+    before = used_s()
     for vector in vectors:
         timed.search(vector)
-    return {name: round(1000 * (_cpu_s(pid) - before[name]) / len(vectors), 3) for name, pid in pids.items()}
+    return {name: round(1000 * (s - before[name]) / len(vectors), 3) for name, s in used_s().items()}
 
 
 class _Times:
