@@ -135,6 +135,7 @@ def scaling(
     turns: Annotated[int, typer.Option(help="searches of each kind", min=1)] = 300,
     collections: Annotated[int, typer.Option(help="collections of the cluster at rest", min=1)] = 200,
     only: Annotated[str, typer.Option(help="measure 'reads', 'costs' or 'rest' alone, keep the others")] = "",
+    remark: Annotated[str, typer.Option(help="what the page is to say of the circumstances")] = "",
 ) -> None:
     """Measure clusters of one, two and four query nodes: a quarter of an hour."""
     from benchmarks.scaling import measure
@@ -152,7 +153,7 @@ def scaling(
             found = msgspec.structs.replace(found, reads=reads, costs=costs)
     else:
         found = measure.measure(turns, collections, typer.echo)
-    out.write_bytes(msgspec.json.encode(found))
+    out.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, remark=remark)))
     _say_written("scaling", out)
 
 

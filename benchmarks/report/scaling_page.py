@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.scaling.figures import Balance, Cost, Idle, Reads, Scaling
+from benchmarks.scaling.figures import Balance, Idle, Reads, Scaling
 
 OVERHEAD_MAX_MS = 3.0
 UNEVEN_MAX = 0.1
@@ -29,10 +29,10 @@ at once. Single searches for 10 neighbours take turns between the two; medians. 
 timestamps and ticks by call, the query channel there and back, the merge in the proxy.
 """
 COSTS = """\
-Processor time of one Bounded search, in ms, on all processes that take part. What four nodes do side by side
-on machines of their own they do here one after another, on the processors that the proxy, the broker, the
-client and the standalone server use as well: the time to answer grows with the total, not with what one node
-does.
+Processor time of one Bounded search, in ms, by who takes part. What four nodes do side by side on machines of
+their own they do here on the same {processors} processors. The client and the proxy work one after another,
+the others at most {processors} at a time: so searches over {query_nodes} nodes that follow each other take
+about **{least_ms:.1f} ms** each at least, whatever the network.
 """
 AT_REST = """\
 All collections loaded and empty; shares of one processor. Writes to etcd are the oracle's bound, and the
@@ -57,7 +57,8 @@ def render_scaling(found: Scaling) -> str:
             *_reads(found.reads),
             "",
             _method(found),
-            *_costs(found.costs),
+            *([found.remark, ""] if found.remark else []),
+            *_costs(found),
             *_balance(found.balance),
             *_idle(found.idle),
         ]
@@ -84,13 +85,16 @@ def _method(found: Scaling) -> str:
     )
 
 
-def _costs(costs: Sequence[Cost]) -> Iterator[str]:
+def _costs(found: Scaling) -> Iterator[str]:
+    processors, most = int(found.machine.split()[0]), found.costs[-1]
+    serial_ms = most.cpu_ms["client"] + most.cpu_ms["proxy"]
+    least_ms = serial_ms + (sum(most.cpu_ms.values()) - serial_ms) / processors
     yield "### What a read costs\n"
-    yield COSTS
+    yield COSTS.format(processors=processors, query_nodes=most.query_nodes, least_ms=least_ms)
     names = ("query nodes", "client", "proxy", "all query nodes", "NATS", "else", "sum", "standalone server")
     yield f"| {' | '.join(names)} |"
     yield f"|{'---:|' * len(names)}"
-    for cost in costs:
+    for cost in found.costs:
         of = cost.cpu_ms
         nodes = sum(ms for name, ms in of.items() if name.startswith("query node"))
         total = sum(of.values())

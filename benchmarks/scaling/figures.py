@@ -53,6 +53,8 @@ class Idle(msgspec.Struct, frozen=True):
 
 
 class Scaling(msgspec.Struct, frozen=True):
+    """``remark``: under which circumstances, where they were not the same for all of it."""
+
     version: str
     machine: str
     dim: int
@@ -60,3 +62,4 @@ class Scaling(msgspec.Struct, frozen=True):
     costs: Sequence[Cost]
     balance: Balance
     idle: Sequence[Idle]
+    remark: str = ""
