@@ -287,7 +287,8 @@ class System:
                     await self._served(name, role, life)
             session = self._sessions.pop(name, None)
             if session is not None and (self._is_child(name) or not life.is_stopped):
-                await session.close()
+                # Who is killed amid this leaves the lease to run out.
+                await asyncio.wait([asyncio.ensure_future(session.close())], timeout=LEASE_TTL_S)
             life.retire()
             await self._directories[name].stop()
             steps = 4 if name in self._pipelines else 1
