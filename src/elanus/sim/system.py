@@ -329,7 +329,8 @@ class System:
         if not life.is_over:
             self.trace.note(f"{life.name} has lost its session")
             await asyncio.sleep(_START_AGAIN_S * self._random.random())  # it is not stopped at once
-            self._running.pop(name, None)
+        self._running.pop(name, None)
+        if not life.is_over:
             self.handles[name].down()
             await role.stop()
         self.handles[name].down()
