@@ -127,7 +127,7 @@ class QueryCoord:
             await self._state.remove(collection_id)
             del self._loaders[collection_id]
             await loader.stop()
-            await loader.release(await self._statuses())
+            await loader.release(self._peers.fleet.alive())
 
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
         asked = [loader for loader in self._loaders.values() if collection_id in (0, loader.collection_id)]
@@ -278,6 +278,19 @@ class QueryCoord:
             for loader in self._loaders.values():
                 if not loader.is_served(statuses) or not loader.is_grouped(statuses):
                     loader.wake() if others else loader.look_again()
+            await self._release_strays(statuses)
+
+    async def _release_strays(self, statuses: dict[NodeID, QueryNodeStatus]) -> None:
+        """Collections that were released while a node could not be told, or this role stopped over it."""
+        strays = {(n, c) for n, status in statuses.items() for c in status.versions if c not in self._loaders}
+        for node_id, collection_id in sorted(strays):
+            async with self._lock:
+                if collection_id in self._loaders:
+                    continue  # loaded again meanwhile
+                try:
+                    await self._peers.fleet.node(node_id).release_collection(collection_id)
+                except ElanusError as error:
+                    _log.info("node not told of a release", node=node_id, error=error.message)
 
     async def _balance(self) -> None:
         while True:

@@ -123,11 +123,17 @@ class CollectionLoader:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def release(self, alive: Iterable[NodeID]) -> None:
-        """Have every node let go of the collection, and close its channels at every proxy. After `stop`."""
+        """Have every node let go of the collection, and close its channels at every proxy. After `stop`.
+
+        A node that does not answer is told later, when it is seen to hold what nobody loads.
+        """
         for replica in self._replicas:
             await self._peers.fleet.close_channel(replica.info)
         for node_id in alive:
-            await self._peers.fleet.node(node_id).release_collection(self.collection_id)
+            try:
+                await self._peers.fleet.node(node_id).release_collection(self.collection_id)
+            except ElanusError as error:
+                _log.info("node not told of the release", node=node_id, error=error.message)
         for node_id, proxy in self._peers.proxies.items():
             try:
                 await proxy.release_query_channels(self.collection_id)
@@ -245,6 +251,7 @@ class CollectionLoader:
         alive = self._peers.fleet.alive()
         groups = await self._group()
         statuses = {n: await self._peers.fleet.node(n).status() for n in alive}
+        await self._begin_anew({n for nodes in groups.values() for n in nodes}, statuses)
         # What is served is looked up first: of all that, the target tells what has become.
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
@@ -266,6 +273,16 @@ class CollectionLoader:
             self._moves = {s: n for s, n in self._moves.items() if s not in moves}
         if not await self._let_go(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+
+    async def _begin_anew(self, wanted: Collection[NodeID], statuses: dict[NodeID, QueryNodeStatus]) -> None:
+        """A node that comes to a replica must have nothing of an earlier load, whose release did not reach
+        it: it would serve growing rows of then beside the segments they have become."""
+        known = {n for replica in self._replicas for n in (*replica.record.nodes, *replica.named())}
+        for node_id in sorted(n for n in wanted if n in statuses and n not in known):
+            if self.collection_id in statuses[node_id].versions:
+                node = self._peers.fleet.node(node_id)
+                await node.release_collection(self.collection_id)
+                statuses[node_id] = await node.status()
 
     async def _let_go(
         self, groups: Mapping[int, tuple[NodeID, ...]], target: Target, statuses: Statuses

@@ -108,7 +108,7 @@ class FakeNode:
                 _serving(request) for held in self.held.values() for request in held.served.values()
             ),
             growing_bytes=0,
-            versions={c: held.version for c, held in self.held.items() if held.version},
+            versions={c: held.version for c, held in self.held.items()},
             failures=dict(self.failures),
             loaded=tuple(s for held in self.held.values() for s in held.ready),
         )

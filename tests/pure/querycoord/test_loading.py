@@ -290,6 +290,37 @@ async def test_a_release_forgets_the_load_and_frees_the_node() -> None:
     await bench.coord.stop()
 
 
+async def released_without_the_node() -> Bench:
+    bench = await loaded(Bench())
+    bench.node.calls.failing["release_collection"] = Unavailable("the call was lost")
+    await bench.coord.release(CID, ())
+    assert await bench.coord.loads() == ()
+    assert bench.proxy.calls.of("release_query_channels") == [CID]
+    bench.node.calls.failing.clear()
+    return bench
+
+
+async def test_a_node_that_was_not_told_of_a_release_is_told_later() -> None:
+    bench = await released_without_the_node()
+    assert CID in bench.node.held
+    await asyncio.sleep(5)
+    assert bench.node.held == {}
+    await bench.coord.stop()
+
+
+async def test_a_load_begins_anew_on_a_node_that_was_not_told_of_the_release_before() -> None:
+    bench = await released_without_the_node()
+    of_the_load_before = bench.node.held[CID]
+    await bench.coord.load(CID, (), 1)
+    await settle()
+    assert bench.node.held[CID] is not of_the_load_before, "its growing rows may be in segments by now"
+    assert bench.node.held[CID].version == 1
+    told = len(bench.node.calls.of("release_collection"))
+    await asyncio.sleep(5)
+    assert len(bench.node.calls.of("release_collection")) == told, "it stays"
+    await bench.coord.stop()
+
+
 async def test_releasing_a_partition_leaves_the_others() -> None:
     bench = Bench(TWO_PARTITIONS)
     bench.set_data(recovery(TWO_PARTITIONS, IN_DEFAULT, IN_OTHER))
