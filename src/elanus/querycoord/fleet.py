@@ -24,6 +24,8 @@ from elanus.rpc.querychannel import (
 )
 from elanus.rpc.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsChange
 
+Statuses = Mapping[NodeID, QueryNodeStatus]
+
 
 class Fleet(Protocol):
     def alive(self) -> tuple[NodeID, ...]: ...
@@ -39,8 +41,13 @@ class Fleet(Protocol):
         """Have the node follow the replica's channel, from the version that ``info`` tells of on."""
         ...
 
-    async def announce(self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
-        """Tell the version to every node of the replica; the replica as it is after that."""
+    async def announce(
+        self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo, statuses: Statuses
+    ) -> QueryChannelInfo:
+        """Tell the version to every node of the replica; the replica as it is after that.
+
+        ``statuses``: what the nodes told of themselves, on which the change rests.
+        """
         ...
 
     async def close_channel(self, info: QueryChannelInfo) -> None: ...
@@ -72,13 +79,16 @@ class OneNode:
     async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
         """Nothing to follow."""
 
-    async def announce(self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
+    async def announce(
+        self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo, statuses: Statuses
+    ) -> QueryChannelInfo:
         told = SealedSegmentsChange(
             collection_id=change.collection_id,
             version=change.version,
             online=tuple(change.online),
             offline=tuple(s for s in change.offline if s not in change.online),
             leads=tuple(change.vchannels),
+            incarnation=statuses[self._node_id].incarnation,
         )
         await self._node.announce(told)
         return after(info, change)
@@ -116,7 +126,9 @@ class ChannelFleet:
         if status.query_channels.get(info.collection_id) != info.channel:
             await self.node(status.node_id).add_query_channel(info)
 
-    async def announce(self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
+    async def announce(
+        self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo, statuses: Statuses
+    ) -> QueryChannelInfo:
         position = await self._channels.publish(info.channel, encode_message(change))
         return replace(after(info, change), seek_position=position + 1)
 

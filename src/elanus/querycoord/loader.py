@@ -21,7 +21,7 @@ from elanus.core.placement import NodeRoom, Piece, balance, place
 from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
 from elanus.core.timestamps import Timestamp
-from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.fleet import Fleet, Statuses
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.replica import Replica, load_request, room_of
 from elanus.querycoord.state import Load, LoadState, ReplicaRecord
@@ -38,8 +38,6 @@ _RETRY_PAUSE_S = 0.5
 _RETRY_PAUSE_MAX_S = 15.0
 _LATE_LOOK_S = 0.1
 _log = structlog.get_logger("querycoord")
-
-Statuses = Mapping[NodeID, QueryNodeStatus]
 
 
 @dataclass(frozen=True, slots=True)

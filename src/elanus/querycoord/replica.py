@@ -303,7 +303,7 @@ class Replica:
             change = SealedSegmentsChangeInfo(
                 self.collection_id, version, dict(online), offline, dict(layout.vchannels)
             )
-            info = await self._fleet.announce(info, change)
+            info = await self._fleet.announce(info, change, statuses)
             _log.info("version announced", collection=self.collection_id, version=version)
         await self._remember(replace(self.record, info=info, plan={}))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from elanus.core.errors import CollectionNotLoaded, Internal, NotSupported
+from elanus.core.errors import CollectionNotLoaded, Internal, NotReady, NotSupported
 from elanus.core.ids import CollectionID, NodeID, PartitionID
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
@@ -81,6 +82,7 @@ class QueryNode:
         offload_reads: Offload | None = None,
     ) -> None:
         self._node_id = node_id
+        self._incarnation = uuid.uuid4().hex
         self._log = log
         self._store = store
         self._delta_logs = DeltaLogs(store)
@@ -190,6 +192,11 @@ class QueryNode:
         collection.stage(segment, request)
 
     async def announce(self, change: SealedSegmentsChange) -> None:
+        if change.incarnation not in ("", self._incarnation):
+            raise NotReady(
+                f"version {change.version} of collection {change.collection_id} was meant for query node "
+                f"{self._node_id} as it was before it began anew: look again"
+            )
         self._loaded(change.collection_id).announce(change)
 
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
@@ -238,7 +245,12 @@ class QueryNode:
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
         status = node_status(self._node_id, self._collections, followed)
-        return replace(status, capacity_bytes=self._capacity_bytes, held=self._held())
+        return replace(
+            status,
+            capacity_bytes=self._capacity_bytes,
+            held=self._held(),
+            incarnation=self._incarnation,
+        )
 
     # reads
 

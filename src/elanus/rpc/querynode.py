@@ -110,6 +110,8 @@ class SealedSegmentsChange:
     already have: the new copy replaces the old. ``online`` are ready on the node that is told;
     ``elsewhere`` come online on other nodes with the same version. ``leads``: the vchannels whose growing
     rows this node serves from this version on (None: as before; at first those of the collection).
+    ``incarnation``: of the node that is meant, as its status told: one that has begun anew since refuses.
+    "": the version came by a query channel, which a node that begins anew joins behind it.
     """
 
     collection_id: CollectionID
@@ -118,6 +120,7 @@ class SealedSegmentsChange:
     offline: tuple[SegmentID, ...]
     elsewhere: tuple[SegmentID, ...] = ()
     leads: tuple[str, ...] | None = None
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,7 @@ class QueryNodeStatus:
     copies of segments take, those that wait for a version included.
     ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
     are in memory for any reason; a read that began under an older version holds what it reads.
+    ``incarnation`` is another after every start, also where the node's id stays.
     """
 
     node_id: NodeID
@@ -164,6 +168,7 @@ class QueryNodeStatus:
     capacity_bytes: int = 0
     used_bytes: int = 0
     held: tuple[SegmentID, ...] = ()
+    incarnation: str = ""
 
 
 class QueryNodeApi(Protocol):

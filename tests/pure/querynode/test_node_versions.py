@@ -6,6 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,6 +153,19 @@ async def test_an_old_version_changes_nothing(world: World) -> None:
     await world.node.announce(SealedSegmentsChange(COLLECTION, 2, (), (segment_id,)))
     await world.node.announce(SealedSegmentsChange(COLLECTION, 1, (99,), ()))
     assert world.count() == 2
+
+
+@scenario()
+async def test_a_version_that_was_meant_for_the_node_before_it_began_anew_is_refused(world: World) -> None:
+    """A call that was under way when the node died, and reaches the next one."""
+    segment_id = await flushed(world, 1, 2)
+    status = await world.node.status()
+    late = SealedSegmentsChange(COLLECTION, 8, (), (segment_id,), incarnation="another")
+    with pytest.raises(NotReady, match="began anew"):
+        await world.node.announce(late)
+    assert (await world.node.status()).versions == {COLLECTION: 1}
+    await world.node.announce(replace(late, incarnation=status.incarnation))
+    assert (await world.node.status()).versions == {COLLECTION: 8}
 
 
 @scenario()
