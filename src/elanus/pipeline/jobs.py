@@ -13,7 +13,7 @@ Left out: trying again. Whoever ordered a job knows whether that still makes sen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import count
@@ -128,6 +128,7 @@ class JobRunner:
                 return await self._run_in_thread(job_id, job)
             finally:
                 looking.cancel()
+                await self._look_once(job_id)  # a short job has had no look
                 if job.board is not None:
                     await self._clear(job.board)
 
@@ -155,12 +156,16 @@ class JobRunner:
         told: list[Told] = []
         for number in count(1):
             await asyncio.sleep(_LOOK_INTERVAL_S)
-            look = await asyncio.to_thread(self._session.look, job_id)
             if board is not None and number % _LOOKS_A_TELLING == 0:
                 told = await _read(board, told)
-            if look is not None:
-                progress = look.progress if board is None else combined(look.progress, told)
-                self.book.look(job_id, progress, look.ui_url)
+            await self._look_once(job_id, told if board is not None else None)
+
+    async def _look_once(self, job_id: str, told: Sequence[Told] | None = None) -> None:
+        """``told``: what the tasks say of themselves."""
+        look = await asyncio.to_thread(self._session.look, job_id)
+        if look is not None:
+            progress = look.progress if told is None else combined(look.progress, told)
+            self.book.look(job_id, progress, look.ui_url)
 
     async def _clear(self, board: ProgressBoard) -> None:
         try:

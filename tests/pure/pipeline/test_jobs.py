@@ -248,6 +248,24 @@ def test_how_far_a_job_is_gets_written_down_while_it_runs() -> None:
     running(scenario())
 
 
+def test_a_job_that_is_over_before_anybody_has_looked_has_its_page_too() -> None:
+    async def scenario() -> None:
+        session = HeldSession()
+        session.hold("flush: a")
+        runner = JobRunner(session)
+        task = asyncio.create_task(runner.run(job(JobKind.FLUSH, "a"), "sealed"))
+        await session.wait_begun("flush: a")
+        (entry,) = runner.book.entries()
+        session.looks[entry.job_id] = JobLook(JobProgress(2, 2), "http://spark/1")
+        session.release("flush: a")
+        await task
+        (entry,) = runner.book.entries()
+        assert (entry.state, entry.ui_url) == (JobState.FINISHED, "http://spark/1")
+        runner.close()
+
+    running(scenario())
+
+
 def test_what_tasks_tell_of_themselves_is_added_and_goes_with_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
