@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -217,6 +218,34 @@ def test_a_jvm_that_died_fails_the_jobs_and_says_so(tmp_path: Path) -> None:
     failed, stopped = out.split("\n")[:2]
     assert failed.startswith("the job: "), err
     assert stopped == "stopped False", err
+
+
+class DyingSpark:
+    """A session with a JVM that ``kill`` may end, and that answers nobody any more."""
+
+    def __init__(self, jvm: subprocess.Popen[bytes], kill: Callable[[], object]) -> None:
+        self.sparkContext = self
+        self._gateway = SimpleNamespace(proc=jvm)
+        self._kill = kill
+
+    def stop(self) -> None:
+        self._kill()
+        raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize("signals", [True, False], ids=["killed", "ends with its parent"])
+def test_a_session_whose_jvm_is_dying_is_stopped_without_an_error(tmp_path: Path, signals: bool) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as jvm:
+        PipelineSession(DyingSpark(jvm, jvm.kill if signals else bool), tmp_path).stop()
+        assert jvm.returncode == (-signal.SIGKILL if signals else 0), "and its end is waited for"
+
+
+def test_a_jvm_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elanus.pipeline.session._JVM_EXIT_TIMEOUT_S", 0.1)
+    with subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE) as jvm:
+        with pytest.raises(subprocess.TimeoutExpired):
+            PipelineSession(DyingSpark(jvm, bool), tmp_path).stop()
+        jvm.kill()
 
 
 def test_the_machines_java_is_preferred(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import structlog
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -35,6 +36,8 @@ from elanus.pipeline.worker import Guarded, TaskFailure, process_id
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
+
+_log = structlog.get_logger("pipeline")
 
 AUTO = "auto"
 """Of a setting: what Spark, or this process, finds by itself."""
@@ -198,12 +201,20 @@ class PipelineSession:
             return False
 
     def stop(self) -> None:
-        """End the session and the JVM, if that still runs."""
+        """End the session and the JVM, if that still runs.
+
+        Raises `subprocess.TimeoutExpired` if the JVM has not ended after half a minute.
+        """
         gateway = self._context._gateway
         if gateway is None or gateway.proc.poll() is not None:
             return
-        self.spark.stop()
-        gateway.shutdown()
+        try:
+            self.spark.stop()
+            gateway.shutdown()
+        except (Py4JError, OSError) as error:
+            # A JVM that dies refuses connections a while before its process is gone. Whether it is that
+            # or something worse, the wait below tells.
+            _log.debug("the JVM did not answer its session's end", error=str(error))
         gateway.proc.stdin.close()  # what the JVM takes as its parent's end
         gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
         SparkContext._gateway = SparkContext._jvm = None
