@@ -27,6 +27,7 @@ from elanus.rpc.querychannel import (
     decode_message,
     encode_message,
 )
+from tests.e2e.relay import Relay
 
 TIMEOUT_S = 20
 CHANNEL = "by-dev/dql 7 r0 v1"
@@ -111,6 +112,49 @@ def test_channels_do_not_mix_and_are_made_once(with_channels: WithChannels) -> N
             await reader.close()
 
     with_channels(use)
+
+
+def test_what_is_handed_over_stands_in_line(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        await channels.hand_over(CHANNEL, b"nobody misses it")
+        await channels.create(CHANNEL)
+        reader = await channels.open_reader(CHANNEL, 0)
+        for number in range(1, 20, 2):
+            await channels.hand_over(CHANNEL, str(number).encode())
+            assert await channels.publish(CHANNEL, str(number + 1).encode()) == number + 1
+        assert await take(reader, 20) == [(n, str(n).encode()) for n in range(1, 21)]
+        await reader.close()
+
+    with_channels(use)
+
+
+@pytest.mark.services
+def test_what_was_handed_to_a_connection_that_breaks_stands_there_once(nats_server: Nats) -> None:
+    async def use(near: QueryChannels) -> None:
+        await near.create(CHANNEL)
+        far = await NatsChannels.open(NatsSource((f"nats://{relay.address}",), prefix=prefix))
+        try:
+            reader = await near.open_reader(CHANNEL, 0)
+            await far.hand_over(CHANNEL, b"1")
+            assert await reader.next() == (1, b"1")
+            relay.stall()
+            await far.hand_over(CHANNEL, b"2")
+            relay.cut()
+            await far.hand_over(CHANNEL, b"3")
+            assert await near.end(CHANNEL) == 2
+            relay.mend()
+            assert sorted(data for _, data in await take(reader, 2)) == [b"2", b"3"]
+            assert await far.publish(CHANNEL, b"4") == 4
+            await reader.close()
+        finally:
+            await far.close()
+
+    prefix = f"channels-{uuid.uuid4().hex}"
+    relay = Relay(nats_server.url.removeprefix("nats://"))
+    try:
+        asyncio.run(on_nats(nats_server.url, prefix, use))
+    finally:
+        relay.close()
 
 
 def test_a_channel_that_is_not_there_is_lost(with_channels: WithChannels) -> None:

@@ -1,9 +1,10 @@
 """A query node on a query channel: reads and version changes, taken in the order of the channel.
 
 A read belongs to the version that is in force where it stands in the channel. It takes the collection's
-snapshot as soon as its timestamp is served, and is answered from that in another thread. A change waits
-until every read before it has its snapshot, and reads after it wait for the change: so all nodes of a
-replica answer one read under one version, and a node that is slower than the others is only slower.
+snapshot as soon as its timestamp is served, and is answered from that, in another thread unless it is
+small. A change waits until every read before it has its snapshot, and reads after it wait for the change:
+so all nodes of a replica answer one read under one version, and a node that is slower than the others is
+only slower.
 
 A node that cannot take part in a version (it lacks a segment the version places here) says so in its
 answers, until a later version is one it can serve; it never answers with less.
@@ -24,6 +25,7 @@ from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.querynode.collection import Collection
+from elanus.querynode.effort import is_small
 from elanus.querynode.query import count, query
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot
@@ -236,7 +238,10 @@ class ChannelServing:
     async def _answer(self, turn: _Turn) -> None:
         request, part = turn.request, turn.part
         try:
-            answer = await self._offload(self._work, turn.snapshot, turn.read)
+            if is_small(turn.snapshot, turn.read):
+                answer = self._work(turn.snapshot, turn.read)
+            else:
+                answer = await self._offload(self._work, turn.snapshot, turn.read)
         except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
             await self._refuse(request, error)
             return
@@ -253,7 +258,7 @@ class ChannelServing:
             service_ts=turn.snapshot.service_ts,
             answer=answer,
         )
-        await self._channels.publish(request.results, encode_result(result))
+        await self._channels.hand_over(request.results, encode_result(result))
 
     def _work(self, snapshot: Snapshot, read: Read) -> bytes:
         answer: Answer
@@ -272,7 +277,7 @@ class ChannelServing:
         told = (type(error).__name__, error.message)
         version = self._collection.snapshot.version
         result = DqResult(request.request_id, self._node_id, version, (), (), (), 0, told)
-        await self._channels.publish(request.results, encode_result(result))
+        await self._channels.hand_over(request.results, encode_result(result))
 
 
 def _read_ts(read: Read) -> Timestamp:

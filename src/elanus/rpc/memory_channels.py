@@ -54,6 +54,10 @@ class MemoryChannels:
         found.tell()
         return found.published
 
+    async def hand_over(self, channel: str, message: bytes) -> None:
+        if channel in self._channels:
+            await self.publish(channel, message)
+
     async def end(self, channel: str) -> int:
         return self._found(channel).published + 1
 

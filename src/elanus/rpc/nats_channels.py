@@ -9,9 +9,11 @@ most channels are idle.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -31,7 +33,18 @@ from elanus.rpc.memory_channels import KEPT_MAX_MESSAGES
 from elanus.rpc.querychannel import ChannelReader
 
 _RETRY_S = 0.1
+_HANDED_KEPT_S = 5.0
+_HANDED_KEPT_BYTES = 16 * 1024 * 1024
+"""What was handed over is kept so long, and no more than this of it, for a connection that breaks."""
 _NAME_IN_USE = 10058
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    at_s: float
+    stream: str
+    message: bytes
+    headers: dict[str, str]
 
 
 class NatsChannels:
@@ -40,6 +53,9 @@ class NatsChannels:
     def __init__(self, connection: NatsConnection, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
+        self._handed: deque[_Handed] = deque()
+        self._handed_bytes = 0
+        connection.when_connected_again(self._hand_over_again)
 
     @classmethod
     async def open(cls, source: NatsSource, *, timeout_s: float = 5.0, name: str = "elanus channels") -> Self:
@@ -74,12 +90,8 @@ class NatsChannels:
 
     async def publish(self, channel: str, message: bytes) -> int:
         """As the port says. Raises `InvalidParameter` for a message that no server takes at once."""
-        if len(message) > self._connection.payload_max_bytes - HEADERS_MAX_BYTES:
-            raise InvalidParameter(
-                f"a message of {len(message)} bytes is too large for query channel {channel}: give it by RPC"
-            )
-        stream = self._stream(channel)
-        headers = {"Nats-Msg-Id": uuid.uuid4().hex}
+        self._check_size(channel, message)
+        stream, headers = self._stream(channel), _once()
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -90,6 +102,31 @@ class NatsChannels:
             except Interrupted as interruption:
                 await self._check(channel)
                 await self._wait(deadline_s, interruption)
+
+    async def hand_over(self, channel: str, message: bytes) -> None:
+        """As the port says. Raises `InvalidParameter` for a message that no server takes at once."""
+        self._check_size(channel, message)
+        handed = _Handed(time.monotonic(), self._stream(channel), message, _once())
+        self._handed.append(handed)
+        self._handed_bytes += len(message)
+        self._forget_handed()
+        await self._send(handed)
+
+    async def _hand_over_again(self) -> None:
+        self._forget_handed()
+        for handed in tuple(self._handed):
+            await self._send(handed)
+
+    def _forget_handed(self) -> None:
+        kept_from_s = time.monotonic() - _HANDED_KEPT_S
+        while self._handed and (
+            self._handed[0].at_s < kept_from_s or self._handed_bytes > _HANDED_KEPT_BYTES
+        ):
+            self._handed_bytes -= len(self._handed.popleft().message)
+
+    async def _send(self, handed: _Handed) -> None:
+        with contextlib.suppress(Interrupted):  # then it goes out with the next connection
+            await self._connection.publish(handed.stream, handed.message, handed.headers)
 
     async def end(self, channel: str) -> int:
         _, last = await self._check(channel)
@@ -114,6 +151,12 @@ class NatsChannels:
                 raise _lost(channel, "it does not exist") from None
             raise client_error(refusal, f"a look at query channel {channel}") from None
         return state["first_seq"], state["last_seq"]
+
+    def _check_size(self, channel: str, message: bytes) -> None:
+        if len(message) > self._connection.payload_max_bytes - HEADERS_MAX_BYTES:
+            raise InvalidParameter(
+                f"a message of {len(message)} bytes is too large for query channel {channel}: give it by RPC"
+            )
 
     async def _ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Raises `Refused`, `Unavailable`."""
@@ -167,6 +210,11 @@ class _Reader(StreamFollower):
 
     def loss(self, loss: Loss, text: str) -> ChannelLost:
         return _lost(self._channel, text)
+
+
+def _once() -> dict[str, str]:
+    """The header by which a server takes a message once, however often it is sent."""
+    return {"Nats-Msg-Id": uuid.uuid4().hex}
 
 
 def _lost(channel: str, why: str) -> ChannelLost:

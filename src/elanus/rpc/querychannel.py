@@ -155,6 +155,14 @@ class QueryChannels(Protocol):
         """Returns the position it got, once the broker has it. Raises `ChannelLost`, `Unavailable`."""
         ...
 
+    async def hand_over(self, channel: str, message: bytes) -> None:
+        """Publish without waiting until the broker has it: for what nobody waits for any longer than a read.
+
+        A message that may have been lost with a connection is handed over again, and stands in the channel
+        once. Nobody is told of one that finds no channel.
+        """
+        ...
+
     async def end(self, channel: str) -> int:
         """The position that the next message gets. Raises `ChannelLost`, `Unavailable`."""
         ...

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -20,7 +22,7 @@ from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.proxy import fanout
 from elanus.proxy.fanout import FanOut
-from elanus.querynode import serving
+from elanus.querynode import effort, serving
 from elanus.querynode.node import QueryNode
 from elanus.rpc.memory_channels import MemoryChannels
 from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
@@ -330,6 +332,37 @@ async def test_large_reads_and_answers_go_beside_the_channel(cluster: Cluster) -
         await cluster.insert([(n, n) for n in range(50)])
         await cluster.tick()
         await cluster.check()
+
+
+@scenario
+async def test_only_a_read_that_is_small_is_answered_without_a_thread(cluster: Cluster) -> None:
+    await cluster.insert([(n, n) for n in range(10)])
+    await cluster.tick()
+    offloaded: list[NodeID] = []
+
+    async def offload(node_id: NodeID, function: Callable[..., bytes], *args: Any) -> bytes:
+        offloaded.append(node_id)
+        return await inline(function, *args)
+
+    for node_id, node in cluster.nodes.items():
+        node._serving[COLLECTION]._offload = partial(offload, node_id)
+    search = partial(asyncio.to_thread, cluster.proxy.search)
+    small = cluster.node_search(4.2, 4)
+    hits = await search(small)
+    assert hits.ids.to_pylist() == [4, 5, 3, 6]
+    assert offloaded == []
+    for large in (
+        cluster.node_search(4.2, 4, "value > 0"),
+        replace(small, output_fields=("value", "vector")),
+    ):
+        assert (await search(large)).ids.to_pylist() == [4, 5, 3, 6]
+        assert sorted(offloaded) == [A, B]
+        offloaded.clear()
+    values = 10 * 2 * len(small.queries)
+    for most, expected in ((values, []), (values - 1, [A])):  # B holds no rows
+        with patch.object(effort, "SMALL_VALUES_MAX", most):
+            await search(small)
+        assert offloaded == expected
 
 
 @scenario

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,8 +39,8 @@ _NO_ROOM = frozenset({10023, 10047, 10077})
 _logger = structlog.get_logger(__name__)
 
 
-class Inbox(asyncio.Queue["Msg | None"]):
-    """What arrives for us. Compared by identity."""
+Receive = Callable[["Msg | None"], None]
+"""Takes what arrives for us, in order. ``None``: the connection broke, and what was on its way is lost."""
 
 
 class Interrupted(Exception):
@@ -68,7 +68,8 @@ class NatsConnection:
         self._asking: dict[str, asyncio.Future[Msg | None]] = {}
         """Requests under way. ``None`` for an answer: the connection broke."""
         self._connected = asyncio.Event()
-        self._inboxes: set[Inbox] = set()
+        self._inboxes: set[Receive] = set()
+        self._when_connected_again: list[Callable[[], Awaitable[None]]] = []
         self._servers = ", ".join(source.servers)
 
     @classmethod
@@ -151,24 +152,31 @@ class NatsConnection:
         except Error as error:
             raise Interrupted(f"{subject} could not be written to: {error!r}") from None
 
+    def when_connected_again(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do this each time that a connection which broke has been replaced."""
+        self._when_connected_again.append(work)
+
     @contextlib.asynccontextmanager
-    async def inbox(self) -> AsyncIterator[tuple[str, Inbox]]:
-        """A subject of our own, and what arrives on it and one level below. ``None`` in it: the connection
-        broke, and what was on its way is lost. Raises `Interrupted`."""
-        subject, messages = self._client.new_inbox(), Inbox()
+    async def inbox(self, receive: Receive) -> AsyncIterator[str]:
+        """A subject of our own; ``receive`` is called with what arrives on it and one level below.
+
+        Called where the message is taken off the connection, so that none waits for a task of its reader's.
+        Raises `Interrupted`.
+        """
+        subject = self._client.new_inbox()
 
         async def arrived(message: Msg) -> None:
-            messages.put_nowait(message)
+            receive(message)
 
         try:
             subscriptions = [await self._client.subscribe(s, cb=arrived) for s in (subject, f"{subject}.*")]
         except Error as error:
             raise Interrupted(f"no subscription: {error!r}") from None
-        self._inboxes.add(messages)
+        self._inboxes.add(receive)
         try:
-            yield subject, messages
+            yield subject
         finally:
-            self._inboxes.discard(messages)
+            self._inboxes.discard(receive)
             for subscription in subscriptions:
                 with contextlib.suppress(Error):
                     await subscription.unsubscribe()
@@ -187,7 +195,7 @@ class NatsConnection:
                     name=name,
                     error_cb=self._on_error,
                     disconnected_cb=self._on_lost,
-                    reconnected_cb=self._on_connected,
+                    reconnected_cb=self._on_connected_again,
                     # at first only, else credentials that are refused would be sent again for ever
                     allow_reconnect=False,
                     max_reconnect_attempts=-1,
@@ -204,7 +212,7 @@ class NatsConnection:
                 f"{self.source.credentials or 'a client without any'}"
             ) from None
         self._client.options["allow_reconnect"] = True
-        await self._on_connected()
+        self._connected.set()
 
     async def _listen(self) -> None:
         """Subscribe to the answers to our requests; the client does so again with each new connection."""
@@ -251,15 +259,17 @@ class NatsConnection:
         self._connected.clear()
         self._break()
 
-    async def _on_connected(self) -> None:
+    async def _on_connected_again(self) -> None:
         self._connected.set()
+        for work in self._when_connected_again:
+            await work()
 
     def _break(self) -> None:
         for waiting in self._asking.values():
             if not waiting.done():
                 waiting.set_result(None)
-        for inbox in self._inboxes:
-            inbox.put_nowait(None)
+        for receive in tuple(self._inboxes):
+            receive(None)
 
 
 def decoded(data: bytes) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import itertools
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import NoReturn
 
@@ -21,7 +22,7 @@ import structlog
 from nats.aio.msg import Msg
 
 from elanus.core.errors import ElanusError
-from elanus.log.jetstream.connection import NO_MESSAGE, NO_STREAM, Inbox, Interrupted, NatsConnection, Refused
+from elanus.log.jetstream.connection import NO_MESSAGE, NO_STREAM, Interrupted, NatsConnection, Refused
 from elanus.log.jetstream.messages import IncomingMessage
 from elanus.log.port import CorruptLog
 
@@ -37,6 +38,7 @@ _RETRY_S = 0.2
 _NS_PER_S = 1_000_000_000
 _HEARTBEAT, _PULL_ENDS, _CONFLICT = "100", frozenset({"404", "408"}), "409"
 _FULL = frozenset({"Message Size Exceeds MaxBytes", "Batch Completed"})
+_BROKEN = "the connection broke"
 _STATUS, _DESCRIPTION = "Status", "Description"
 _logger = structlog.get_logger(__name__)
 
@@ -57,6 +59,18 @@ class Done(Exception):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+@dataclass(slots=True)
+class _Pull:
+    """What was asked for at one time: answers carry ``subject``, ``left`` messages are still to come.
+
+    ``over`` ends when no more of them will come, with the error if it is one.
+    """
+
+    subject: str
+    left: int
+    over: asyncio.Future[None]
 
 
 class StreamFollower(ABC):
@@ -90,6 +104,9 @@ class StreamFollower(ABC):
         self._held_bytes = 0
         self._taken = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
+        self._pulling: _Pull | None = None
+        self._heard_s = 0.0
+        self._broke = False
 
     @abstractmethod
     def accept(self, message: IncomingMessage) -> int:
@@ -169,14 +186,15 @@ class StreamFollower(ABC):
     async def _consume(self) -> None:
         """Read through one consumer, until it is lost. Raises `Interrupted` then."""
         consumer = uuid.uuid4().hex
-        async with self._connection.inbox() as (subject, inbox):
+        self._broke = False
+        async with self._connection.inbox(self._received) as subject:
             try:
                 await self._create(consumer)
             except Refused as refusal:
                 raise Interrupted(f"no consumer: {refusal}") from None
             for pull in itertools.count():
                 await self._room()
-                await self._pull(consumer, f"{subject}.{pull}", inbox)
+                await self._pull(consumer, f"{subject}.{pull}")
 
     async def _create(self, consumer: str) -> None:
         first, last = await self._bounds()
@@ -227,34 +245,62 @@ class StreamFollower(ABC):
             self._taken.clear()
             await self._taken.wait()
 
-    async def _pull(self, consumer: str, subject: str, inbox: Inbox) -> None:
-        """Ask for messages once, and take what comes. Raises `Interrupted` and what ends the reading."""
-        left = self.due()
+    async def _pull(self, consumer: str, subject: str) -> None:
+        """Ask for messages once, and return when what comes has come. Raises `Interrupted` and what ends the
+        reading."""
+        loop = asyncio.get_running_loop()
+        pull = _Pull(subject, self.due(), loop.create_future())
         asked = {
-            "batch": left,
+            "batch": pull.left,
             "max_bytes": _PULL_BYTES + self._connection.payload_max_bytes,
             "expires": int(_PULL_EXPIRES_S * _NS_PER_S),
             "idle_heartbeat": int(_HEARTBEAT_S * _NS_PER_S),
         }
-        next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
-        await self._connection.publish(next_subject, msgspec.json.encode(asked), reply=subject)
-        while left:
-            try:
-                async with asyncio.timeout(_SILENCE_S_MAX):
-                    message = await inbox.get()
-            except TimeoutError:
-                raise Interrupted(f"no sign of life for {_SILENCE_S_MAX:g} s") from None
-            if message is None:
-                raise Interrupted("the connection broke")
-            status = (message.headers or {}).get(_STATUS)
-            if status is None:
-                self._arrived(message)
-                left -= 1
-            elif status != _HEARTBEAT and message.subject == subject:
-                description = (message.headers or {}).get(_DESCRIPTION, "")
-                if status in _PULL_ENDS or (status == _CONFLICT and description in _FULL):
-                    return
-                raise Interrupted(f"the consumer is gone: {status} {description}")
+        if self._broke:
+            raise Interrupted(_BROKEN)
+        self._pulling, self._heard_s = pull, loop.time()
+        try:
+            next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
+            await self._connection.publish(next_subject, msgspec.json.encode(asked), reply=subject)
+            while not pull.over.done():
+                left_s = self._heard_s + _SILENCE_S_MAX - loop.time()
+                if left_s <= 0:
+                    raise Interrupted(f"no sign of life for {_SILENCE_S_MAX:g} s")
+                await asyncio.wait((pull.over,), timeout=left_s)
+            pull.over.result()
+        finally:
+            self._pulling = None
+            if not pull.over.cancel():
+                pull.over.exception()  # an error counts as seen, also when the reading is stopped just now
+
+    def _received(self, message: Msg | None) -> None:
+        """Called with everything that comes, in order."""
+        self._heard_s = asyncio.get_running_loop().time()
+        self._broke = self._broke or message is None
+        pull = self._pulling
+        if pull is None or pull.over.done():
+            return  # what comes after an error is asked for again
+        try:
+            if self._completes(pull, message):
+                pull.over.set_result(None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the pull's
+            pull.over.set_exception(error)
+
+    def _completes(self, pull: _Pull, message: Msg | None) -> bool:
+        """Take what came; whether the pull ends with it. Raises `Interrupted` and what ends the reading."""
+        if message is None:
+            raise Interrupted(_BROKEN)
+        status = (message.headers or {}).get(_STATUS)
+        if status is None:
+            self._arrived(message)
+            pull.left -= 1
+            return pull.left == 0
+        if status == _HEARTBEAT or message.subject != pull.subject:
+            return False
+        description = (message.headers or {}).get(_DESCRIPTION, "")
+        if status in _PULL_ENDS or (status == _CONFLICT and description in _FULL):
+            return True
+        raise Interrupted(f"the consumer is gone: {status} {description}")
 
     def _arrived(self, message: Msg) -> None:
         sequence = message.metadata.sequence.stream
