@@ -24,6 +24,7 @@ from elanus.rpc.querychannel import (
 )
 from elanus.rpc.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsChange
 
+_VERSIONS_PER_SESSION = 1 << 24
 Statuses = Mapping[NodeID, QueryNodeStatus]
 
 
@@ -31,6 +32,10 @@ class Fleet(Protocol):
     def alive(self) -> tuple[NodeID, ...]: ...
     def node(self, node_id: NodeID) -> QueryNodeApi:
         """Raises `Unavailable` for a node that is not alive."""
+        ...
+
+    def version_after(self, latest: int) -> int:
+        """The number of a new version; ``latest``: the highest that is known of."""
         ...
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
@@ -73,6 +78,9 @@ class OneNode:
         assert node_id == self._node_id, f"there is no query node {node_id}"
         return self._node
 
+    def version_after(self, latest: int) -> int:
+        return latest + 1
+
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
         return info
 
@@ -98,11 +106,22 @@ class OneNode:
 
 
 class ChannelFleet:
-    """``nodes``: the clients of those that are alive, as the sessions tell; looked at anew each time."""
+    """``nodes``: the clients of those that are alive, as the sessions tell; looked at anew each time.
 
-    def __init__(self, nodes: Callable[[], Mapping[NodeID, QueryNodeApi]], channels: QueryChannels) -> None:
+    ``querycoord``: the session this acts under. Sessions have growing ids, and each gives numbers of its own:
+    what a coordinator that was replaced still writes to a channel has a smaller number than what its
+    successor wrote there before, and is left out by every node.
+    """
+
+    def __init__(
+        self,
+        nodes: Callable[[], Mapping[NodeID, QueryNodeApi]],
+        channels: QueryChannels,
+        querycoord: NodeID,
+    ) -> None:
         self._nodes = nodes
         self._channels = channels
+        self._first_version = querycoord * _VERSIONS_PER_SESSION
 
     def alive(self) -> tuple[NodeID, ...]:
         return tuple(sorted(self._nodes()))
@@ -112,6 +131,9 @@ class ChannelFleet:
         if node is None:
             raise Unavailable(f"query node {node_id} went away")
         return node
+
+    def version_after(self, latest: int) -> int:
+        return max(latest + 1, self._first_version)
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
         """The seek position is the channel's end: only reads stand between the last version and it."""

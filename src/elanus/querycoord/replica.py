@@ -299,7 +299,7 @@ class Replica:
         seen = [status.versions.get(self.collection_id, 0) for status in statuses.values()]
         behind = any(statuses[n].versions.get(self.collection_id, 0) < info.version for n in layout.nodes())
         if online or offline or behind or not info.version or dict(info.vchannels) != dict(layout.vchannels):
-            version = max(info.version, *seen, 0) + 1
+            version = self._fleet.version_after(max(info.version, *seen, 0))
             change = SealedSegmentsChangeInfo(
                 self.collection_id, version, dict(online), offline, dict(layout.vchannels)
             )

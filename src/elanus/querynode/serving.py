@@ -94,6 +94,7 @@ class ChannelServing:
         self._offload = offload
         self._threads = threads
         self._sealed: dict[SegmentID, NodeID] = {}
+        self._version = 0
         self._part = _Part()
         self._unable: ElanusError | None = None
         self._waiting: set[asyncio.Task[None]] = set()
@@ -145,6 +146,10 @@ class ChannelServing:
     # versions
 
     def _take_version(self, change: SealedSegmentsChangeInfo) -> None:
+        if change.version <= self._version:
+            _log.info("version left out: it comes late", version=change.version, in_force=self._version)
+            return
+        self._version = change.version
         for segment_id in change.offline:
             self._sealed.pop(segment_id, None)
         self._sealed |= change.online

@@ -9,7 +9,8 @@ with none any more.
 
 Fenced are the orders to nodes. Not fenced are questions (a wrong one harms nobody), and all that
 coordinators ask of proxies: to forget a cache entry or quota that is fetched anew, and to tell where they
-stand. What coordinators ask of one another changes nothing but metadata, which is fenced.
+stand. What coordinators ask of one another changes nothing but metadata, which is fenced. What querycoord
+writes to a query channel is fenced by its number (`elanus.querycoord.fleet`).
 
 An order that was accepted is carried out to its end, whoever is elected meanwhile. A server that has just
 started has heard of nobody; orders to data nodes also carry the epoch of their registration, which closes

@@ -248,6 +248,25 @@ async def test_reads_before_a_change_are_answered_under_the_version_before_it(cl
 
 
 @scenario
+async def test_a_version_that_comes_late_is_left_out(cluster: Cluster) -> None:
+    """As a coordinator writes it that was replaced meanwhile. Else one node would answer for another."""
+    segment_id = await finished(cluster, 1, 2)
+    await cluster.load(B, [segment_id])
+    await cluster.place({segment_id: B})
+    for version in (cluster.version, cluster.version - 1):
+        late = SealedSegmentsChangeInfo(COLLECTION, version, {segment_id: A}, {}, {VCHANNEL: A})
+        await cluster.channels.publish(cluster.channel, encode_message(late))
+    slow = cluster.nodes[B]._serving[COLLECTION]
+
+    async def offload(function: Callable[..., bytes], *args: Any) -> bytes:
+        await breathe()
+        return function(*args)
+
+    slow._offload = offload
+    await cluster.check()
+
+
+@scenario
 async def test_a_node_that_lacks_its_segment_fails_the_read_and_never_answers_with_less(
     cluster: Cluster,
 ) -> None:

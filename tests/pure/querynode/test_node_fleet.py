@@ -7,6 +7,7 @@ system is `node_world`. Every check compares counts too, which no de-duplication
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,7 @@ class Fleet(World):
         self.nodes: dict[NodeID, QueryNode] = {}
         self.changes = Changes(1)
         self.capacity_bytes = 0
+        self.sessions = itertools.count(100)
 
     # nodes come and go
 
@@ -82,7 +84,8 @@ class Fleet(World):
 
     async def start_coordinator(self) -> None:
         nodes = lambda: cast(Mapping[NodeID, QueryNodeApi], self.nodes)  # noqa: E731 - a view of those alive
-        peers = Peers(self, self, self, ChannelFleet(nodes, self.channels), {})  # type: ignore[arg-type]
+        fleet = ChannelFleet(nodes, self.channels, NodeID(next(self.sessions)))
+        peers = Peers(self, self, self, fleet, {})  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers, balance_interval_s=0.05)
         await self.coord.start()
 
@@ -186,6 +189,17 @@ def scenario(test: Callable[[Fleet], Awaitable[None]]) -> Callable[[Path], None]
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
+
+
+def test_a_later_coordinator_numbers_its_versions_higher() -> None:
+    """Whatever the former one, which does not know that it was replaced, still announces."""
+    former, later = (ChannelFleet(dict, MemoryChannels(), NodeID(n)) for n in (20, 21))
+    number = former.version_after(7)
+    latest = later.version_after(number)
+    for _ in range(1000):
+        assert number < former.version_after(number) < latest
+        number = former.version_after(number)
+    assert later.version_after(latest) == latest + 1
 
 
 @scenario
