@@ -60,6 +60,18 @@ class _Served:
     seen_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """As querycoord told of it. ``nodes``: those that its version names."""
+
+    info: QueryChannelInfo
+    nodes: frozenset[NodeID]
+
+    @classmethod
+    def told(cls, info: QueryChannelInfo) -> _Replica:
+        return cls(info, frozenset({*info.sealed.values(), *info.vchannels.values()}))
+
+
 class FanOut:
     """Implements `elanus.proxy.reads.Nodes` and `ReadPayloads`.
 
@@ -87,7 +99,7 @@ class FanOut:
         self._numbers = itertools.count(1)
         self._turns = itertools.count()
         self._gatherings: dict[int, Gathering] = {}
-        self._replicas: dict[CollectionID, tuple[QueryChannelInfo, ...]] = {}
+        self._replicas: dict[CollectionID, tuple[_Replica, ...]] = {}
         self._served: dict[CollectionID, _Served] = {}
         self._lost: frozenset[NodeID] = frozenset()
         self._lock = threading.Lock()
@@ -126,6 +138,9 @@ class FanOut:
     def node_lost(self, node_id: NodeID) -> None:
         """A query node's session ended. It does not come back: a node that rejoins has another id."""
         self._lost = frozenset(sorted({*self._lost, node_id})[-_LOST_KEPT:])
+        for collection_id, replicas in tuple(self._replicas.items()):
+            if any(node_id in replica.nodes for replica in replicas):
+                self._replicas.pop(collection_id, None)  # by the next read it may be replaced
         for gathering in tuple(self._gatherings.values()):
             gathering.lost(node_id)
 
@@ -197,7 +212,7 @@ class FanOut:
         if known is None or time.monotonic() - known.seen_s > _FRESH_S:
             replicas = self._replicas_of(collection_id)
             ticks = self._on_loop(self._rootcoord.ticks())
-            pchannels = {pchannel_of(vchannel) for vchannel in replicas[0].vchannels}
+            pchannels = {pchannel_of(vchannel) for vchannel in replicas[0].info.vchannels}
             ts = min((ticks.get(p, NO_TIMESTAMP) for p in pchannels), default=NO_TIMESTAMP)
             known = _Served(max(ts, known.ts if known else NO_TIMESTAMP), time.monotonic())
             self._served[collection_id] = known
@@ -226,9 +241,9 @@ class FanOut:
         replicas = self._replicas_of(collection_id)
         first = next(self._turns)
         for attempt in range(len(replicas)):
-            info = replicas[(first + attempt) % len(replicas)]
+            replica = replicas[(first + attempt) % len(replicas)]
             try:
-                return self._ask(info, data, deadline_s)
+                return self._ask(replica, data, deadline_s)
             except Unavailable as error:
                 self._replicas.pop(collection_id, None)
                 if attempt == len(replicas) - 1 and not isinstance(error, ChannelLost):
@@ -236,9 +251,9 @@ class FanOut:
         # The channels this proxy knew are gone: ask once more, for those that replaced them.
         return self._ask(self._replicas_of(collection_id)[0], data, deadline_s)
 
-    def _ask(self, info: QueryChannelInfo, data: bytes, deadline_s: float) -> list[Answer]:
-        lost = self._lost & {*info.sealed.values(), *info.vchannels.values()}
-        if lost:
+    def _ask(self, replica: _Replica, data: bytes, deadline_s: float) -> list[Answer]:
+        info = replica.info
+        if lost := self._lost & replica.nodes:
             names = ", ".join(map(str, sorted(lost)))
             raise Unavailable(f"query node {names} went away, and is not replaced yet; retry")
         request_id = next(self._numbers)
@@ -296,11 +311,12 @@ class FanOut:
             if known is None or ts > known.ts:
                 self._served[collection_id] = _Served(ts, time.monotonic())
 
-    def _replicas_of(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+    def _replicas_of(self, collection_id: CollectionID) -> tuple[_Replica, ...]:
         """Raises `CollectionNotLoaded`."""
         replicas = self._replicas.get(collection_id)
         if replicas is None:
-            replicas = self._on_loop(self._querycoord.query_channels(collection_id))
+            told = self._on_loop(self._querycoord.query_channels(collection_id))
+            replicas = tuple(map(_Replica.told, told))
             self._replicas[collection_id] = replicas
         return replicas
 

@@ -291,6 +291,36 @@ async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: 
 
 
 @scenario
+async def test_a_node_that_was_replaced_before_anybody_read_fails_no_read(cluster: Cluster) -> None:
+    segment_id = await finished(cluster, 1, 2)
+    await cluster.load(B, [segment_id])
+    await cluster.place({segment_id: B})
+    await cluster.check()
+    await cluster.nodes[B].stop()
+    cluster.proxy.node_lost(B)
+    with pytest.raises(Unavailable, match="query node 12 went away, and is not replaced yet"):
+        await cluster.counted()
+    await cluster.load(A, [segment_id])
+    await cluster.place({segment_id: A})
+    assert await cluster.counted() == 2
+    cluster.proxy.node_lost(NodeID(13))
+    assert await cluster.counted() == 2
+
+
+@scenario
+async def test_the_places_of_a_lost_node_are_looked_up_anew(cluster: Cluster) -> None:
+    segment_id = await finished(cluster, 1, 2)
+    await cluster.load(B, [segment_id])
+    await cluster.place({segment_id: B})
+    await cluster.check()
+    await cluster.load(A, [segment_id])
+    await cluster.place({segment_id: A})
+    await cluster.nodes[B].stop()
+    cluster.proxy.node_lost(B)
+    assert await cluster.counted() == 2, "what the proxy knew named the lost node, and what is true does not"
+
+
+@scenario
 async def test_a_lost_channel_is_followed_by_another(cluster: Cluster) -> None:
     segment_id = await finished(cluster, 1, 2)
     await cluster.check()
