@@ -193,15 +193,22 @@ class FanOut:
             self._fail_reads()
 
     async def _fail_when_lost(self, gathering: Gathering, info: QueryChannelInfo) -> None:
-        """For a read that waits long: nobody answers what was written to a channel that is no more."""
+        """For a read that waits long: nobody answers what was written to a channel that is no more.
+
+        Nor does a node that is lost, and joined the replica after this proxy had last asked for its nodes.
+        """
         while True:
             try:
                 replicas = await self._querycoord.query_channels(info.collection_id)
             except ElanusError as error:  # it may be about to be replaced itself
                 _log.info("query channel not looked up", collection=info.collection_id, error=error.message)
             else:
-                if info.channel not in {replica.channel for replica in replicas}:
+                versions = {replica.channel: replica.version for replica in replicas}
+                if info.channel not in versions:
                     gathering.fail(ChannelLost(f"query channel {info.channel} has been replaced; retry"))
+                    return
+                if gathering.lost_strangers and versions[info.channel] != info.version:
+                    gathering.fail(Unavailable("a query node that may have been asked went away; retry"))
                     return
             await asyncio.sleep(_LOOK_S)
 
@@ -257,7 +264,7 @@ class FanOut:
             names = ", ".join(map(str, sorted(lost)))
             raise Unavailable(f"query node {names} went away, and is not replaced yet; retry")
         request_id = next(self._numbers)
-        gathering = self._gatherings[request_id] = Gathering(data, info.vchannels)
+        gathering = self._gatherings[request_id] = Gathering(data, info.vchannels, replica.nodes)
         left_s = max(0.0, deadline_s - time.monotonic())
         message = encode_message(
             DqRequest(

@@ -2,8 +2,8 @@
 
 A read is complete when every vchannel of the collection and every sealed segment of one version has been
 searched: whoever answers says what it has searched and what its version consists of. Nothing has to be known
-beforehand of who holds what, so it does not matter if that changes meanwhile. A node that is lost before it
-has answered ends the read at once, with its name.
+beforehand of who holds what, so it does not matter if that changes meanwhile. A node of the replica that is
+lost before it has answered ends the read at once, with its name.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from elanus.rpc.reads import Answer, decode_answer
 class Gathering:
     """One read under way. Results come in on the event loop, one thread waits.
 
-    ``read``: its bytes, for nodes that fetch them. ``vchannels``: all of the collection.
+    ``read``: its bytes, for nodes that fetch them. ``vchannels``: all of the collection. ``nodes``: of the
+    replica, as far as is known.
     """
 
-    def __init__(self, read: bytes, vchannels: Collection[str]) -> None:
+    def __init__(self, read: bytes, vchannels: Collection[str], nodes: Collection[NodeID]) -> None:
         self.read = read
+        self.lost_strangers = False
+        """Whether a node was lost that was not known to belong to the replica; it may since."""
         self.service_ts = 0
         self.given: dict[NodeID, bytes] = {}
         """Answers that came beside the channel, ahead of their results."""
         self._vchannels = frozenset(vchannels)
+        self._nodes = frozenset(nodes)
         self._results: dict[NodeID, DqResult] = {}
         self._done = threading.Event()
         self._error: ElanusError | None = None
@@ -58,7 +62,9 @@ class Gathering:
 
     def lost(self, node_id: NodeID) -> None:
         """A node is gone."""
-        if node_id not in self._results:
+        if node_id not in self._nodes:
+            self.lost_strangers = True
+        elif node_id not in self._results:
             self.fail(Unavailable(f"query node {node_id} went away before it had answered; retry"))
 
     def fail(self, error: ElanusError) -> None:

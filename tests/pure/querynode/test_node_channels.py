@@ -281,6 +281,9 @@ async def test_a_node_that_lacks_its_segment_fails_the_read_and_never_answers_wi
 
 @scenario
 async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: Cluster) -> None:
+    segment_id = await finished(cluster, 1, 2)
+    await cluster.load(B, [segment_id])
+    await cluster.place({segment_id: B})
     await cluster.nodes[B].stop()
     ahead = cluster.node_query(ts=cluster.now + 100)
     reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
@@ -288,6 +291,26 @@ async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: 
     cluster.proxy.node_lost(B)
     with pytest.raises(Unavailable, match="query node 12 went away"):
         await reading
+
+
+@scenario
+async def test_the_loss_of_a_node_elsewhere_ends_no_read(cluster: Cluster) -> None:
+    """Unless it may have joined the replica since the proxy asked last who is in it."""
+    with patch.object(fanout, "_LOOK_S", 0.01):
+        await cluster.check()
+        for joined in (False, True):
+            ahead = cluster.node_query(ts=cluster.now + 100)
+            reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+            await waiting(cluster.nodes[A])
+            cluster.proxy.node_lost(NodeID(13 + joined))
+            cluster.version += joined
+            if joined:
+                with pytest.raises(Unavailable, match="may have been asked"):
+                    await reading
+            cluster.now += 100
+            await cluster.tick()
+            if not joined:
+                assert await reading == 0
 
 
 @scenario
