@@ -10,6 +10,7 @@ at once when it ends. Several are a cluster's: each has a lease of its own, whic
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -340,6 +341,7 @@ class System:
         starting = asyncio.ensure_future(work)
         await asyncio.wait([starting, life.ended], return_when=asyncio.FIRST_COMPLETED)
         if life.is_over:
+            starting.add_done_callback(functools.partial(self._done_late, life))
             return False
         try:
             starting.result()
@@ -348,6 +350,12 @@ class System:
             life.kill()
             return False
         return True
+
+    def _done_late(self, life: Life, starting: asyncio.Future[None]) -> None:
+        """Nobody waits any more for the work of a life that is over, if it ends at all."""
+        error = None if starting.cancelled() else starting.exception()
+        if error is not None and not isinstance(error, ElanusError):
+            self.fail(InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}"))
 
     def _new_life(self, name: str) -> Life:
         self._born += 1
