@@ -257,6 +257,7 @@ class Replica:
                     recovery.excluded,
                     recovery.delta_logs,
                     rows=layout.vchannels[vchannel] == node_id,
+                    leaving=target.collection.leaving,
                 )
             )
 

@@ -145,7 +145,7 @@ class QueryNode:
             request,
             collection.schema,
             collection.specs,
-            collection.covers_for_follower(channel),
+            collection.covers_for_follower(channel).without(request.leaving),
             collection.absorb,
         )
         channel.propose(follower)

@@ -69,6 +69,9 @@ class WatchVchannel:
     are loaded first. ``excluded``: flushed (or dropped) segments whose rows in the log must not be
     taken as growing. ``delta_logs``: all of the vchannel's delete files up to the checkpoint.
 
+    ``leaving``: partitions that are being dropped. The message of the drop may lie before the checkpoint; a
+    proxy that had not heard of it may have written rows behind it, which belong to nobody.
+
     ``rows`` False: its deletes only, for sealed segments that another node's vchannel grows beside.
 
     A vchannel that is followed already is followed anew only when rows are wanted that were not taken in:
@@ -83,6 +86,7 @@ class WatchVchannel:
     excluded: tuple[SegmentID, ...]
     delta_logs: tuple[DeltaLog, ...]
     rows: bool = True
+    leaving: tuple[PartitionID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

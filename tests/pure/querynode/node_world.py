@@ -107,6 +107,7 @@ class World:
         self.checkpoint = ORIGIN
         self.delta_logs: tuple[DeltaLog, ...] = ()
         self.segments: dict[SegmentID, Segment] = {}
+        self.leaving: tuple[PartitionID, ...] = ()
         self.open: dict[int, SegmentID] = {}
         self.now = 100
         self.tick_ts = 0
@@ -341,6 +342,7 @@ class World:
             tuple(i.manifest for i in live.values() if not i.flushed and i.manifest.rows),
             tuple(s for s, i in self.segments.items() if i.flushed),
             self.delta_logs,
+            leaving=self.leaving,
         )
 
     def segment_request(self, segment_id: SegmentID, checkpoint: Checkpoint | None = None) -> LoadSegment:

@@ -113,6 +113,22 @@ async def test_a_dropped_partition_goes_with_its_message(world: World) -> None:
 
 
 @scenario()
+async def test_rows_behind_the_drop_of_their_partition_belong_to_nobody(world: World) -> None:
+    """A proxy that had not heard of it wrote them; the node starts from behind the message of the drop."""
+    await world.insert([(1, 1)], partition=1)
+    await world.insert([(2, 2)], partition=2)
+    await world.ddl(MsgKind.DROP_PARTITION, 1)
+    await world.tick()
+    world.flush()
+    await world.insert([(3, 3)], partition=1)
+    await world.tick()
+    assert world.keys() == [2]
+    world.leaving = (ONE,)
+    await world.restart()
+    assert world.keys() == [2]
+
+
+@scenario()
 async def test_a_dropped_collection_is_released_and_those_who_wait_are_told(world: World) -> None:
     with ThreadPoolExecutor(1) as threads:
         wait = threads.submit(world.node.wait_service_time, COLLECTION, Timestamp(world.now + 99), 60)
