@@ -111,20 +111,24 @@ class Session:
         """Take an id and a place under the role's prefix, or the role's only one.
 
         ``keeper``: renews the lease from a thread.
+        A lease that is over before it is used, because the process or the store stood still, is replaced.
         Raises `CompareFailed` when that is taken, and `Unavailable`.
         """
         info = SessionInfo(await _next_id(meta), role, address)
         key = exclusive_key(role) if exclusive else f"{prefix_of(role)}{info.node_id}"
-        sent_s = monotonic_s()
-        lease = await meta.grant_lease(ttl_s)
-        held = HeldLease(ttl_s, sent_s)
-        try:
-            revision = await meta.txn([Put(key, msgspec.json.encode(info), lease)], [Compare(key, 0)])
-        except BaseException:
-            with contextlib.suppress(Unavailable):
-                await meta.revoke_lease(lease)
-            raise
-        return cls(meta, info, Compare(key, revision), lease, held, monotonic_s, keeper)
+        while True:
+            held = HeldLease(ttl_s, monotonic_s())
+            lease = await meta.grant_lease(ttl_s)
+            try:
+                revision = await meta.txn([Put(key, msgspec.json.encode(info), lease)], [Compare(key, 0)])
+            except LeaseExpired as error:
+                _log.info("registering anew", role=role, error=str(error))
+                continue
+            except BaseException:
+                with contextlib.suppress(Unavailable):
+                    await meta.revoke_lease(lease)
+                raise
+            return cls(meta, info, Compare(key, revision), lease, held, monotonic_s, keeper)
 
     @property
     def node_id(self) -> NodeID:

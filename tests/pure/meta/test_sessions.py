@@ -9,7 +9,7 @@ import pytest
 from session_bench import TTL_S, Bench, now_s
 
 from elanus.core.errors import LeaseLost, Unavailable
-from elanus.meta.port import CompareFailed
+from elanus.meta.port import CompareFailed, LeaseID
 from elanus.meta.session import Session, SessionInfo
 
 
@@ -34,6 +34,29 @@ async def test_many_register_at_once_and_all_get_ids_of_their_own() -> None:
     assert {s.node_id for s in sessions} == set(range(1, 21))
     for session in sessions:
         await session.close()
+
+
+async def test_a_lease_that_is_over_before_the_session_has_begun_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    granted: list[LeaseID] = []
+    grant = bench.store.grant_lease
+
+    async def stands_still_once(ttl_s: int) -> LeaseID:
+        granted.append(await grant(ttl_s))
+        if len(granted) == 1:
+            await asyncio.sleep(2 * TTL_S)
+        return granted[-1]
+
+    monkeypatch.setattr(bench.store, "grant_lease", stands_still_once)
+    session = await bench.register()
+    assert len(granted) == 2
+    assert session.is_valid()
+    await asyncio.sleep(3 * TTL_S)
+    await session.confirm()
+    assert await bench.keys() == ["session/proxy-1"], "the lease that is renewed is the one it stands under"
+    await session.close()
 
 
 async def test_it_lives_as_long_as_it_is_renewed() -> None:
