@@ -29,7 +29,7 @@ class Served:
 
     ``named``: the sealed segments of the version in force, ``sealed`` those of them that nodes serve.
     ``growing``: growing segments, each with its vchannel. ``ticks``: up to where the node that leads it has
-    followed each vchannel; none for a vchannel that nobody follows yet.
+    followed each vchannel; none for a vchannel that nobody follows yet, or whose node serves no version.
     """
 
     named: Collection[SegmentID]

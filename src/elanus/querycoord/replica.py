@@ -112,12 +112,20 @@ class Replica:
         return Served(named, sealed, growing, self._ticks(statuses))
 
     def _ticks(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[str, Timestamp]:
-        """Of each vchannel, as the node that leads it has followed it."""
+        """Of each vchannel, as the node that leads it has followed it.
+
+        A node that serves no version counts as following nothing. It may have begun to, in a look that
+        failed; but no reads are answered there, and no inputs are served that an output could wait for.
+        """
         return {
-            vchannel: statuses[node_id].service_times.get(vchannel, NO_TIMESTAMP)
+            vchannel: self._tick(statuses[node_id], vchannel)
             for vchannel, node_id in self.info.vchannels.items()
             if node_id in statuses
         }
+
+    def _tick(self, status: QueryNodeStatus, vchannel: str) -> Timestamp:
+        is_serving = status.versions.get(self.collection_id, 0) > 0
+        return status.service_times.get(vchannel, NO_TIMESTAMP) if is_serving else NO_TIMESTAMP
 
     def here(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> set[SegmentID]:
         """The sealed segments that its nodes have ready, whether a version names them yet or not."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fakes import CID, DEFAULT, collection, compose, index, manifest, recovery
 from query_bench import Bench
 
-from elanus.core.ids import SegmentID
+from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.rpc.datacoord import RecoveryInfo
@@ -67,6 +67,33 @@ async def test_after_a_restart_of_the_node_the_output_is_loaded_without_its_inde
     bench.node.restart()
     await asyncio.sleep(3)
     assert bench.node.served() == {9}
+    await bench.coord.stop()
+
+
+async def test_the_output_does_not_wait_for_a_node_that_began_to_follow_and_serves_nothing_yet() -> None:
+    """Its inputs are neither sealed there nor growing; the version of before named none of them."""
+    bench = Bench(ONE)
+    bench.set_data(recovery(ONE))
+    await bench.start()
+    await bench.coord.load(CID, (), 1)
+    await asyncio.sleep(1)
+    bench.node.restart()
+    bench.node.tick = compose(2)
+    await bench.node.load_collection(bench.node.calls.of("load_collection")[0])
+    await bench.node.watch_vchannel(bench.node.calls.of("watch_vchannel")[0])
+    bench.set_data(COMPACTED)
+    await asyncio.sleep(3)
+    assert bench.node.served() == {9}
+    await bench.coord.stop()
+
+
+async def test_a_node_is_told_of_partitions_whose_drop_is_not_done() -> None:
+    bench = Bench(replace(ONE, leaving=(PartitionID(77),)))
+    bench.set_data(recovery(ONE))
+    await bench.start()
+    await bench.coord.load(CID, (), 1)
+    await asyncio.sleep(1)
+    assert {request.leaving for request in bench.node.calls.of("watch_vchannel")} == {(77,)}
     await bench.coord.stop()
 
 
