@@ -236,9 +236,10 @@ class DataNodes:
 
         An order that does not arrive, or whose vchannel has changed owners meanwhile, is given again.
         """
+        epochs = {name: self._epoch_of(node, name) for name in orders}
         for name, segment_ids in orders.items():
-            vchannel = self._state.vchannel(name)
-            if vchannel is None or self.owner(name) is not node:
+            epoch = epochs[name]
+            if epoch is None or self._epoch_of(node, name) != epoch:
                 continue
             try:
                 reason = self._flushing.reason(name, segment_ids)
@@ -246,9 +247,13 @@ class DataNodes:
             except ElanusError as error:
                 _log.warning("data node not reached", node=node.node_id, error=error.message)
                 continue
-            known = self._state.vchannel(name)
-            if known is not None and known.epoch == vchannel.epoch:
-                self._flushing.delivered(name, segment_ids)
+            if self._epoch_of(node, name) == epoch:
+                self._flushing.delivered(name, epoch, segment_ids)
+
+    def _epoch_of(self, node: LiveNode, name: str) -> int | None:
+        """Under which the node owns the vchannel; None: it does not."""
+        vchannel = self._state.vchannel(name)
+        return vchannel.epoch if vchannel is not None and self._nodes.get(vchannel.owner) is node else None
 
     async def _keep_told(self, node: LiveNode, told: dict[str, int]) -> None:
         """As long as the registration is in force. ``told``: the epochs of the vchannels the node follows."""

@@ -56,7 +56,9 @@ class Flushing:
         self._rootcoord = rootcoord
         self._proxies = proxies
         self._policy = policy
-        self._ordered: set[SegmentID] = set()
+        self._ordered: dict[SegmentID, int] = {}
+        """The epoch under which the vchannel's owner has taken the order. That of an earlier one does not
+        count, whenever its answer comes."""
         self._reasons = Reasons()
         self.syncs = Syncs(state)
 
@@ -128,8 +130,7 @@ class Flushing:
         unflushed = self._state.unflushed()
         self._reasons.keep_only(s.segment_id for s in unflushed)
         for info in unflushed:
-            waits = info.state is SegmentState.FLUSHING and info.segment_id not in self._ordered
-            if waits and info.vchannel in ticks:
+            if info.vchannel in ticks and self._waits_for_order(info):
                 orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
         return orders
 
@@ -138,9 +139,14 @@ class Flushing:
         cause = self.syncs.cause(vchannel)
         return FlushReason(cause) if cause and not segment_ids else self._reasons.of(segment_ids)
 
-    def delivered(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> None:
-        """The data node has taken the order."""
-        self._ordered.update(segment_ids)
+    def _waits_for_order(self, info: SegmentInfo) -> bool:
+        vchannel = self._state.vchannel(info.vchannel)
+        epoch = None if vchannel is None else vchannel.epoch
+        return info.state is SegmentState.FLUSHING and self._ordered.get(info.segment_id) != epoch
+
+    def delivered(self, vchannel: str, epoch: int, segment_ids: tuple[SegmentID, ...]) -> None:
+        """The data node has taken the order, as the vchannel's owner under this epoch."""
+        self._ordered |= dict.fromkeys(segment_ids, epoch)
         self.syncs.delivered(vchannel)
 
     def given_up(self, vchannels: Set[str]) -> list[SegmentInfo]:
@@ -149,7 +155,6 @@ class Flushing:
         flushing = [
             s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING and s.vchannel in vchannels
         ]
-        self._ordered.difference_update(s.segment_id for s in flushing)
         return [replace(s, state=SegmentState.SEALED) for s in flushing]
 
     def _ready(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, NodeReplaced, Unavailable
 from elanus.core.ids import NO_NODE, CollectionID, NodeID, SegmentID
 from elanus.core.segments import SegmentState
+from elanus.meta.port import Compare, Delete, Put
 from elanus.rpc.datacoord import DataNodeTick
 
 S = SegmentState
@@ -168,6 +170,48 @@ async def test_a_node_that_dies_amid_a_flush_is_followed_by_the_other(tmp_path: 
         await first.attempt()
     await second.report(vchannel, segment)
     assert second.node.calls.of("flush_segments") == [(vchannel, (segment,))]
+    await bench.coord.stop()
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["its owner has gone", "a newcomer takes it"])
+async def test_an_order_that_is_answered_while_its_vchannel_moves_is_given_again(
+    tmp_path: Path, leaves: bool
+) -> None:
+    bench = Bench(tmp_path, collection(shards=2))
+    await bench.start()
+    await bench.coord.watch_channels(bench.collections[0])
+    first = await join(bench, 7)
+    if leaves:
+        second = await join(bench, 8)
+    segments = {v: await bench.write(10, vchannel=v) for v in first.owned()}
+    await bench.coord.flush(CID)
+    answer, persist, txn = asyncio.Event(), asyncio.Event(), bench.meta.txn
+
+    async def takes(*_order: object) -> None:
+        await answer.wait()
+
+    async def slowly(operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
+        await persist.wait()
+        return await txn(operations, compares)
+
+    first.node.flush_segments = takes  # type: ignore[method-assign]
+    reports = [asyncio.ensure_future(first.report(v, segment)) for v, segment in segments.items()]
+    await settle()
+    bench.meta.txn = slowly  # type: ignore[method-assign]
+    if leaves:
+        first.leave()
+    else:
+        joining = asyncio.ensure_future(join(bench, 8))
+    await settle()
+    answer.set()
+    await asyncio.gather(*reports)
+    persist.set()
+    await settle()
+    if not leaves:
+        second = await joining
+    (moved,) = segments.keys() & second.owned()
+    await second.report(moved, segments[moved])
+    assert second.node.calls.of("flush_segments") == [(moved, (segments[moved],))]
     await bench.coord.stop()
 
 
