@@ -128,7 +128,9 @@ class Flushing:
         ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
         await self._state.put(ready)
         unflushed = self._state.unflushed()
-        self._reasons.keep_only(s.segment_id for s in unflushed)
+        left = {s.segment_id for s in unflushed}
+        self._reasons.keep_only(left)
+        self._ordered = {s: epoch for s, epoch in self._ordered.items() if s in left}
         for info in unflushed:
             if info.vchannel in ticks and self._waits_for_order(info):
                 orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
