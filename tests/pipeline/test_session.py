@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import tasks
+from pyspark import SparkContext
 
 from elanus.core.errors import DiskFull
 from elanus.pipeline.java import java_home
@@ -233,6 +234,14 @@ class DyingSpark:
         raise ConnectionRefusedError
 
 
+@pytest.fixture
+def no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the end of a session clears is this process's, and other tests have a session."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+
+
+@pytest.mark.usefixtures("no_gateway")
 @pytest.mark.parametrize("signals", [True, False], ids=["killed", "ends with its parent"])
 def test_a_session_whose_jvm_is_dying_is_stopped_without_an_error(tmp_path: Path, signals: bool) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as jvm:
@@ -240,6 +249,7 @@ def test_a_session_whose_jvm_is_dying_is_stopped_without_an_error(tmp_path: Path
         assert jvm.returncode == (-signal.SIGKILL if signals else 0), "and its end is waited for"
 
 
+@pytest.mark.usefixtures("no_gateway")
 def test_a_jvm_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elanus.pipeline.session._JVM_EXIT_TIMEOUT_S", 0.1)
     with subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE) as jvm:

@@ -168,10 +168,6 @@ class System:
         self.records.observe(operation)
         self.garbage.recorded(self.records.owner(operation.key))
 
-    def broken_supervisors(self) -> list[BaseException]:
-        done = [s for s in self._supervisors if s.done() and not s.cancelled()]
-        return [error for s in done if (error := s.exception()) is not None]
-
     # what clients do
 
     async def ask(self, proxy: str, what: str, work: Callable[[Verbs], Awaitable[T]]) -> T:
