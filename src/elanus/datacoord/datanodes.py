@@ -253,7 +253,7 @@ class DataNodes:
     def _epoch_of(self, node: LiveNode, name: str) -> int | None:
         """Under which the node owns the vchannel; None: it does not."""
         vchannel = self._state.vchannel(name)
-        return vchannel.epoch if vchannel is not None and self._nodes.get(vchannel.owner) is node else None
+        return vchannel.epoch if vchannel is not None and self.owner(name) is node else None
 
     async def _keep_told(self, node: LiveNode, told: dict[str, int]) -> None:
         """As long as the registration is in force. ``told``: the epochs of the vchannels the node follows."""

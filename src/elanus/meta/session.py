@@ -110,9 +110,9 @@ class Session:
     ) -> Session:
         """Take an id and a place under the role's prefix, or the role's only one.
 
-        ``keeper``: renews the lease from a thread.
         A lease that is over before it is used, because the process or the store stood still, is replaced.
-        Raises `CompareFailed` when that is taken, and `Unavailable`.
+        ``keeper``: renews the lease from a thread. Raises `CompareFailed` when the place is taken, and
+        `Unavailable`.
         """
         info = SessionInfo(await _next_id(meta), role, address)
         key = exclusive_key(role) if exclusive else f"{prefix_of(role)}{info.node_id}"
