@@ -26,8 +26,8 @@ Keys = npt.NDArray[np.int64]
 class Merged:
     """The winners of query i are candidates ``positions[offsets[i]:offsets[i + 1]]`` of its row, best first.
 
-    ``dropped_duplicates``: whether some candidate gave way to a better one of the same primary key. Then
-    a list that was cut at its own k may hide rows that deserve a place.
+    ``dropped_duplicates``: whether a candidate that would have been among the first k gave way to a better
+    one of the same primary key. Then a list that was cut at its own k may hide rows that deserve a place.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -49,23 +49,34 @@ def merge(
     goes first among equal scores. ``valid``: which candidates exist (None: all). A score that is not a
     number goes last.
     """
-    queries, width = scores.shape
+    queries = len(scores)
+    if valid is not None and valid.all():
+        valid = None
     ascending = -scores if larger_is_better else scores
     by_rank = (keys, ascending) if valid is None else (keys, ascending, ~valid)
     order = np.lexsort(by_rank, axis=-1)
     row = np.arange(queries)[:, None]
+    first = order[:, :k]
+    if (valid is None or valid[row, first].all()) and not _any_twice(keys[row, first]):
+        return Merged(np.arange(queries + 1) * first.shape[1], first.reshape(-1), False)
     keep = ~_repeats(keys[row, order], row, None if valid is None else valid[row, order])
-    if valid is not None:
+    if valid is None:
+        exists = np.ones_like(keep)
+    else:
         exists = valid[row, order]
         keep &= exists
-        dropped = bool(keep.sum() < exists.sum())
-    else:
-        dropped = not bool(keep.all())
-    if width > k:
-        keep &= np.cumsum(keep, axis=1) <= k
+    rank = np.cumsum(keep, axis=1)
+    dropped = bool((exists & ~keep & (rank < k)).any())
+    keep &= rank <= k
     offsets = np.zeros(queries + 1, dtype=np.int64)
     np.cumsum(keep.sum(axis=1), out=offsets[1:])
     return Merged(offsets, order[keep], dropped)
+
+
+def _any_twice(keys: Keys) -> bool:
+    """Whether any row of keys has one of them twice."""
+    ordered = np.sort(keys, axis=1)
+    return bool((ordered[:, 1:] == ordered[:, :-1]).any())
 
 
 def _repeats(

@@ -8,8 +8,11 @@ of each key. That is enough here: the best row of a key is the best its node has
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.metrics import Metric
@@ -22,38 +25,57 @@ def merge_hits(parts: Sequence[NodeHits], k: int) -> NodeHits:
     """The best ``k`` hits of each query over all parts, one per primary key. At least one part."""
     if len(parts) == 1:
         return parts[0]
-    queries = len(parts[0].offsets) - 1
-    counts = [np.diff(part.offsets) for part in parts]
-    widths = [int(count.max(initial=0)) for count in counts]
-    starts = np.cumsum([0, *widths])
-    shape = (queries, int(starts[-1]))
-    scores = np.zeros(shape, dtype=np.float32)
-    places = np.zeros(shape, dtype=np.int64)
-    valid = np.zeros(shape, dtype=np.bool_)
+    candidates = _side_by_side(parts)
     ids = pa.concat_arrays([part.ids for part in parts])
-    first = 0
-    for part, count, start, width in zip(parts, counts, starts, widths, strict=False):
-        there = np.arange(width) < count[:, None]
-        where = (slice(None), slice(start, start + width))
-        valid[where] = there
-        scores[where][there] = part.scores
-        places[where][there] = first + np.arange(len(part.scores))
-        first += len(part.scores)
+    keys = comparable_keys(ids)[candidates.places] if len(ids) else candidates.places
     bigger = Metric(parts[0].metric_type).bigger_is_better
-    keys = comparable_keys(ids)[places] if len(ids) else places
-    merged = merge(scores, keys, k, larger_is_better=bigger, valid=valid)
-    query_of = np.repeat(np.arange(queries), np.diff(merged.offsets))
-    winners = pa.array(places[query_of, merged.positions])
+    merged = merge(candidates.scores, keys, k, larger_is_better=bigger, valid=candidates.valid)
+    won = (np.repeat(np.arange(len(keys)), np.diff(merged.offsets)), merged.positions)
+    winners = pa.array(candidates.places[won])
     return NodeHits(
         metric_type=parts[0].metric_type,
         offsets=merged.offsets,
         ids=ids.take(winners),
-        scores=scores[query_of, merged.positions],
+        scores=candidates.scores[won],
         fields={
             name: pa.concat_arrays([part.fields[name] for part in parts]).take(winners)
             for name in parts[0].fields
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Hits of all parts, one row per query. shape (nq, candidates).
+
+    ``places``: where each stands when the parts' hits follow each other. ``valid`` None: all there are.
+    """
+
+    scores: npt.NDArray[np.float32]
+    places: npt.NDArray[np.int64]
+    valid: npt.NDArray[np.bool_] | None
+
+
+def _side_by_side(parts: Sequence[NodeHits]) -> _Candidates:
+    queries = len(parts[0].offsets) - 1
+    counts = [np.diff(part.offsets) for part in parts]
+    widths = [int(count.max(initial=0)) for count in counts]
+    firsts = np.cumsum([0, *(len(part.scores) for part in parts)]).tolist()
+    if all(queries * width == len(part.scores) for width, part in zip(widths, parts, strict=True)):
+        scores = [part.scores.reshape(queries, -1) for part in parts]
+        places = [np.arange(a, b).reshape(queries, -1) for a, b in pairwise(firsts)]
+        return _Candidates(np.concatenate(scores, axis=1), np.concatenate(places, axis=1), None)
+    starts = np.cumsum([0, *widths]).tolist()
+    shape = (queries, starts[-1])
+    valid = np.zeros(shape, np.bool_)
+    found = _Candidates(np.zeros(shape, np.float32), np.zeros(shape, np.int64), valid)
+    for n, (part, count, width) in enumerate(zip(parts, counts, widths, strict=True)):
+        there = np.zeros(shape, np.bool_)
+        there[:, starts[n] : starts[n + 1]] = np.arange(width) < count[:, None]
+        valid |= there
+        found.scores[there] = part.scores
+        found.places[there] = np.arange(firsts[n], firsts[n + 1])
+    return found
 
 
 def merge_rows(parts: Sequence[Mapping[str, pa.Array]], key: str, limit: int | None) -> dict[str, pa.Array]:

@@ -66,11 +66,13 @@ class SortedKeys:
     ids do), which then costs no memory beyond the keys themselves.
     """
 
-    __slots__ = ("codes", "keys", "order", "unique")
+    __slots__ = ("codes", "keys", "numbers", "order", "unique")
 
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
         codes = key_codes(keys)
+        self.numbers = codes if pa.types.is_integer(keys.type) else None
+        """The keys themselves, where they are numbers: no copy, and cheaper to pick from."""
         ascending = bool((codes[1:] >= codes[:-1]).all())
         self.order: npt.NDArray[np.int32] | None = None
         if not ascending:

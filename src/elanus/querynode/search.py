@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import IndexNotFound, InvalidParameter
-from elanus.core.reduce import Merged, comparable_keys, merge
+from elanus.core.reduce import Keys, Merged, comparable_keys, merge
+from elanus.core.schema import FieldSchema
 from elanus.index import Hits, IndexSpec, SearchParams, resolve_search
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows
@@ -38,7 +39,7 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     return NodeHits(
         metric_type=str(spec.metric_type),
         offsets=found.offsets,
-        ids=found.rows.column(schema.primary_field.name, schema.primary_field.arrow_type),
+        ids=found.ids(schema.primary_field),
         scores=found.scores,
         fields={
             name: found.rows.column(name, schema.field(name).arrow_type) for name in request.output_fields
@@ -64,11 +65,20 @@ def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Hits of query i: ``offsets[i]:offsets[i + 1]``, best first."""
+    """Hits of query i: ``offsets[i]:offsets[i + 1]``, best first.
+
+    ``numbers``: their primary keys, where those are numbers.
+    """
 
     offsets: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
     rows: FoundRows
+    numbers: Keys | None
+
+    def ids(self, primary: FieldSchema) -> pa.Array:
+        if self.numbers is not None:
+            return pa.array(self.numbers)
+        return self.rows.column(primary.name, primary.arrow_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,15 @@ class _Answers:
     scores: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
 
-    def keys(self) -> npt.NDArray[np.int64]:
-        """Comparable primary keys of all hits, those of padding meaningless. (nq, blocks · k)."""
+    def numbers(self) -> Keys | None:
+        """Primary keys of all hits where they are numbers, any key for padding. (nq, blocks · k)."""
+        numbers = [block.keys.numbers for block in self.blocks]
+        parts = np.split(self.rows, len(self.blocks), axis=1)
+        found = [keys[rows] for keys, rows in zip(numbers, parts, strict=True) if keys is not None]
+        return np.concatenate(found, axis=1) if len(found) == len(parts) else None
+
+    def ranks(self) -> Keys:
+        """The order of all hits' primary keys, any for padding. (nq, blocks · k)."""
         queries = len(self.rows)
         by_block = np.maximum(self.rows, 0).reshape(queries, len(self.blocks), self.k).transpose(1, 0, 2)
         ids = [
@@ -106,16 +123,15 @@ class _Search:
             if answers is None:
                 empty = np.zeros(len(self.request.queries) + 1, dtype=np.int64)
                 no_rows = np.empty(0, dtype=np.int64)
-                return _Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows))
+                return _Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows), None)
             if _needs_no_reduce(answers):
                 return _as_they_are(answers)
-            valid = answers.rows >= 0
+            numbers, valid = answers.numbers(), answers.rows >= 0
+            keys = answers.ranks() if numbers is None else numbers
             bigger = self.spec.metric_type.bigger_is_better
-            merged = merge(
-                answers.scores, answers.keys(), self.request.k, larger_is_better=bigger, valid=valid
-            )
+            merged = merge(answers.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
             if not merged.dropped_duplicates or not _may_hide(answers, merged, self.request.k, bigger):
-                return _winners(answers, merged)
+                return _winners(answers, merged, numbers)
             k *= 2
 
     def _ask(self, blocks: list[Block], k: int) -> _Answers | None:
@@ -149,15 +165,25 @@ def _as_they_are(answers: _Answers) -> _Found:
     offsets = np.zeros(len(valid) + 1, dtype=np.int64)
     np.cumsum(valid.sum(axis=1), out=offsets[1:])
     rows = answers.rows[valid]
+    numbers = answers.blocks[0].keys.numbers
     return _Found(
-        offsets, answers.scores[valid], FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows)
+        offsets,
+        answers.scores[valid],
+        FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows),
+        None if numbers is None else numbers[rows],
     )
 
 
-def _winners(answers: _Answers, merged: Merged) -> _Found:
+def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> _Found:
+    """``numbers``: the keys of all hits, where they are numbers."""
     query_of = np.repeat(np.arange(len(answers.rows)), np.diff(merged.offsets))
-    rows = FoundRows(answers.blocks, merged.positions // answers.k, answers.rows[query_of, merged.positions])
-    return _Found(merged.offsets, answers.scores[query_of, merged.positions], rows)
+    won = (query_of, merged.positions)
+    return _Found(
+        merged.offsets,
+        answers.scores[won],
+        FoundRows(answers.blocks, merged.positions // answers.k, answers.rows[won]),
+        None if numbers is None else numbers[won],
+    )
 
 
 def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool) -> bool:

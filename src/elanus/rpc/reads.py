@@ -2,7 +2,8 @@
 
 A read travels as msgpack, its vectors as raw little-endian bytes within. A filter travels as its text and
 template values and is compiled again where it arrives: a bound tree would tie both ends to one release.
-Columns of an answer travel as one Arrow IPC stream, so they are not copied value by value at either end.
+Columns of an answer travel as one Arrow IPC stream, so they are not copied value by value at either end;
+numbers that are all there is travel without it, for a stream's schema costs more than ten of them.
 
 Synchronous and pure, for the threads that do the reading.
 """
@@ -73,9 +74,15 @@ class _Query(msgspec.Struct, tag="query", frozen=True):
 
 
 class _Hits(msgspec.Struct, tag="hits", frozen=True):
+    """``numbers``: primary keys that are numbers, without Arrow around them; others stand in ``columns``.
+
+    ``columns`` is empty where there are none.
+    """
+
     metric_type: str
     offsets: bytes
     scores: bytes
+    numbers: bytes | None
     columns: bytes
 
 
@@ -157,11 +164,14 @@ def encode_answer(answer: Answer) -> bytes:
     if isinstance(answer, int):
         return msgspec.msgpack.encode(_Count(answer))
     if isinstance(answer, NodeHits):
+        numbered = pa.types.is_int64(answer.ids.type)
+        columns = answer.fields if numbered else {_IDS: answer.ids, **answer.fields}
         hits = _Hits(
             answer.metric_type,
             np.asarray(answer.offsets, dtype="<i8").tobytes(),
             np.asarray(answer.scores, dtype="<f4").tobytes(),
-            _stream({_IDS: answer.ids, **answer.fields}),
+            np.asarray(answer.ids.to_numpy(), dtype="<i8").tobytes() if numbered else None,
+            _stream(columns) if columns else b"",
         )
         return msgspec.msgpack.encode(hits)
     return msgspec.msgpack.encode(_Rows(_stream(answer)))
@@ -175,10 +185,10 @@ def decode_answer(data: bytes) -> Answer:
         raise Internal(f"an answer to a read cannot be decoded: {error}") from error
     if isinstance(answer, _Count):
         return answer.rows
-    columns = _columns(answer.columns)
+    columns = _columns(answer.columns) if answer.columns else {}
     if isinstance(answer, _Rows):
         return columns
-    ids = columns.pop(_IDS)
+    ids = columns.pop(_IDS) if answer.numbers is None else pa.array(np.frombuffer(answer.numbers, "<i8"))
     return NodeHits(
         metric_type=answer.metric_type,
         offsets=np.frombuffer(answer.offsets, dtype="<i8"),

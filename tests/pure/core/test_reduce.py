@@ -23,12 +23,16 @@ def naive(row: list[tuple[float, int, bool]], k: int, larger_is_better: bool) ->
         (sign * score, key, position) for position, (score, key, valid) in enumerate(row) if valid
     )
     seen: set[int] = set()
-    kept = []
+    kept: list[int] = []
+    dropped = False
     for _, key, position in ranked:
+        if len(kept) == k:
+            break
+        dropped |= key in seen
         if key not in seen:
             seen.add(key)
             kept.append(position)
-    return kept[:k], len(kept) < len(ranked)
+    return kept, dropped
 
 
 @given(matrices, st.integers(1, 5), st.booleans())
