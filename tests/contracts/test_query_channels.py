@@ -128,6 +128,21 @@ def test_what_is_handed_over_stands_in_line(with_channels: WithChannels) -> None
     with_channels(use)
 
 
+def test_what_was_handed_over_is_confirmed_and_stands_there_once(with_channels: WithChannels) -> None:
+    async def use(channels: QueryChannels) -> None:
+        early = await channels.hand_over(CHANNEL, b"finds no channel")
+        with pytest.raises(ChannelLost):
+            await channels.confirm(early)
+        await channels.create(CHANNEL)
+        first = await channels.hand_over(CHANNEL, b"1")
+        second = await channels.hand_over(CHANNEL, b"1")
+        assert [await channels.confirm(handed) for handed in (second, first, second)] == [2, 1, 2]
+        assert await channels.confirm(early) == 3
+        assert await channels.end(CHANNEL) == 4
+
+    with_channels(use)
+
+
 @pytest.mark.services
 def test_what_was_handed_to_a_connection_that_breaks_stands_there_once(nats_server: Nats) -> None:
     async def use(near: QueryChannels) -> None:

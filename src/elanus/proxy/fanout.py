@@ -46,8 +46,10 @@ from elanus.rpc.rootcoord import RootCoordApi
 _FRESH_S = 0.5
 """What was known to be served this long ago is looked up anew for a weak read."""
 _RETRY_PAUSE_S = 0.5
+_CONFIRM_S = 0.2
+"""A read that is not answered for so long has the broker asked whether it has got it."""
 _LOOK_S = 1.0
-"""A read that is not answered for so long has its query channel looked at, and again as often."""
+"""After so long again it has its query channel looked at, and again as often."""
 _LOST_KEPT = 1024
 """Of the nodes that went away those that had joined last: a channel that names an older one is long gone."""
 _log = structlog.get_logger("proxy")
@@ -197,7 +199,14 @@ class FanOut:
 
         Nor does a node that is lost, and joined the replica after this proxy had last asked for its nodes.
         """
+        if gathering.handed is not None:
+            try:
+                await self._channels.confirm(gathering.handed)
+            except ElanusError as error:
+                gathering.fail(error)
+                return
         while True:
+            await asyncio.sleep(_LOOK_S)
             try:
                 replicas = await self._querycoord.query_channels(info.collection_id)
             except ElanusError as error:  # it may be about to be replaced itself
@@ -210,7 +219,6 @@ class FanOut:
                 if gathering.lost_strangers and versions[info.channel] != info.version:
                     gathering.fail(Unavailable("a query node that may have been asked went away; retry"))
                     return
-            await asyncio.sleep(_LOOK_S)
 
     # reads, from any thread
 
@@ -277,7 +285,9 @@ class FanOut:
             )
         )
         try:
-            self._publish(info.channel, message, gathering)
+            asyncio.run_coroutine_threadsafe(
+                self._hand_over(info.channel, message, gathering), self._running_loop()
+            )
             answers = self._wait(gathering, info, deadline_s)
         finally:
             del self._gatherings[request_id]
@@ -290,7 +300,7 @@ class FanOut:
         return answers
 
     def _wait(self, gathering: Gathering, info: QueryChannelInfo, deadline_s: float) -> list[Answer] | None:
-        answers = gathering.wait(min(_LOOK_S, max(0.0, deadline_s - time.monotonic())))
+        answers = gathering.wait(min(_CONFIRM_S, max(0.0, deadline_s - time.monotonic())))
         if answers is not None:
             return answers
         looking = asyncio.run_coroutine_threadsafe(
@@ -301,16 +311,12 @@ class FanOut:
         finally:
             looking.cancel()
 
-    def _publish(self, channel: str, message: bytes, gathering: Gathering) -> None:
-        """Does not wait for the broker: the answers tell that it has the message."""
-
-        async def publish() -> None:
-            try:
-                await self._channels.publish(channel, message)
-            except ElanusError as error:
-                gathering.fail(error)
-
-        asyncio.run_coroutine_threadsafe(publish(), self._running_loop())
+    async def _hand_over(self, channel: str, message: bytes, gathering: Gathering) -> None:
+        """The answers tell that the broker has the message: it is asked only when none come."""
+        try:
+            gathering.handed = await self._channels.hand_over(channel, message)
+        except ElanusError as error:
+            gathering.fail(error)
 
     def _saw(self, collection_id: CollectionID, ts: Timestamp) -> None:
         with self._lock:

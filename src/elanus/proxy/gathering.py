@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from elanus.core.errors import ElanusError, Internal, Unavailable, all_error_types
 from elanus.core.ids import NodeID, SegmentID
-from elanus.rpc.querychannel import DqResult
+from elanus.rpc.querychannel import DqResult, Handed
 from elanus.rpc.reads import Answer, decode_answer
 
 
@@ -28,6 +28,8 @@ class Gathering:
         self.read = read
         self.lost_strangers = False
         """Whether a node was lost that was not known to belong to the replica; it may since."""
+        self.handed: Handed | None = None
+        """The request, once it is on its way."""
         self.service_ts = 0
         self.given: dict[NodeID, bytes] = {}
         """Answers that came beside the channel, ahead of their results."""

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 from elanus.core.errors import ChannelLost
-from elanus.rpc.querychannel import ChannelReader
+from elanus.rpc.querychannel import ChannelReader, Handed
 
 KEPT_MAX_MESSAGES = 10_000
 
@@ -54,9 +54,13 @@ class MemoryChannels:
         found.tell()
         return found.published
 
-    async def hand_over(self, channel: str, message: bytes) -> None:
-        if channel in self._channels:
-            await self.publish(channel, message)
+    async def hand_over(self, channel: str, message: bytes) -> Handed:
+        mark = str(await self.publish(channel, message)) if channel in self._channels else ""
+        return Handed(channel, message, mark)
+
+    async def confirm(self, handed: Handed) -> int:
+        self._found(handed.channel)
+        return int(handed.mark) if handed.mark else await self.publish(handed.channel, handed.message)
 
     async def end(self, channel: str) -> int:
         return self._found(channel).published + 1

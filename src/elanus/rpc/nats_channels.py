@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 import uuid
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -30,7 +30,7 @@ from elanus.log.jetstream.follower import PULL_MESSAGES_MAX, Loss, StreamFollowe
 from elanus.log.jetstream.messages import HEADERS_MAX_BYTES, IncomingMessage
 from elanus.log.jetstream.source import NatsSource
 from elanus.rpc.memory_channels import KEPT_MAX_MESSAGES
-from elanus.rpc.querychannel import ChannelReader
+from elanus.rpc.querychannel import ChannelReader, Handed
 
 _RETRY_S = 0.1
 _HANDED_KEPT_S = 5.0
@@ -39,22 +39,17 @@ _HANDED_KEPT_BYTES = 16 * 1024 * 1024
 _NAME_IN_USE = 10058
 
 
-@dataclass(frozen=True, slots=True)
-class _Handed:
-    at_s: float
-    stream: str
-    message: bytes
-    headers: dict[str, str]
-
-
 class NatsChannels:
     """Implements `elanus.rpc.querychannel.QueryChannels`. Made with `open`, for one event loop."""
 
     def __init__(self, connection: NatsConnection, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
-        self._handed: deque[_Handed] = deque()
+        self._handed: deque[tuple[float, Handed]] = deque()
+        """What was handed over lately, with the time of it."""
         self._handed_bytes = 0
+        self._marks = uuid.uuid4().hex
+        self._numbers = itertools.count()
         connection.when_connected_again(self._hand_over_again)
 
     @classmethod
@@ -90,43 +85,44 @@ class NatsChannels:
 
     async def publish(self, channel: str, message: bytes) -> int:
         """As the port says. Raises `InvalidParameter` for a message that no server takes at once."""
-        self._check_size(channel, message)
-        stream, headers = self._stream(channel), _once()
-        deadline_s = time.monotonic() + self._timeout_s
-        while True:
-            try:
-                answer = await self._connection.request(stream, message, headers, self._timeout_s)
-                return int(decoded(answer.data)["seq"])
-            except Refused as refusal:
-                raise client_error(refusal, f"a message on query channel {channel}") from None
-            except Interrupted as interruption:
-                await self._check(channel)
-                await self._wait(deadline_s, interruption)
+        return await self.confirm(self._marked(channel, message))
 
-    async def hand_over(self, channel: str, message: bytes) -> None:
+    async def hand_over(self, channel: str, message: bytes) -> Handed:
         """As the port says. Raises `InvalidParameter` for a message that no server takes at once."""
-        self._check_size(channel, message)
-        handed = _Handed(time.monotonic(), self._stream(channel), message, _once())
-        self._handed.append(handed)
+        handed = self._marked(channel, message)
+        self._handed.append((time.monotonic(), handed))
         self._handed_bytes += len(message)
         self._forget_handed()
         await self._send(handed)
+        return handed
+
+    async def confirm(self, handed: Handed) -> int:
+        deadline_s = time.monotonic() + self._timeout_s
+        stream, headers = self._stream(handed.channel), _once(handed)
+        while True:
+            try:
+                answer = await self._connection.request(stream, handed.message, headers, self._timeout_s)
+                return int(decoded(answer.data)["seq"])
+            except Refused as refusal:
+                raise client_error(refusal, f"a message on query channel {handed.channel}") from None
+            except Interrupted as interruption:
+                await self._check(handed.channel)
+                await self._wait(deadline_s, interruption)
 
     async def _hand_over_again(self) -> None:
         self._forget_handed()
-        for handed in tuple(self._handed):
+        for _, handed in tuple(self._handed):
             await self._send(handed)
 
     def _forget_handed(self) -> None:
         kept_from_s = time.monotonic() - _HANDED_KEPT_S
-        while self._handed and (
-            self._handed[0].at_s < kept_from_s or self._handed_bytes > _HANDED_KEPT_BYTES
-        ):
-            self._handed_bytes -= len(self._handed.popleft().message)
+        while self._handed and (self._handed[0][0] < kept_from_s or self._handed_bytes > _HANDED_KEPT_BYTES):
+            _, handed = self._handed.popleft()
+            self._handed_bytes -= len(handed.message)
 
-    async def _send(self, handed: _Handed) -> None:
+    async def _send(self, handed: Handed) -> None:
         with contextlib.suppress(Interrupted):  # then it goes out with the next connection
-            await self._connection.publish(handed.stream, handed.message, handed.headers)
+            await self._connection.publish(self._stream(handed.channel), handed.message, _once(handed))
 
     async def end(self, channel: str) -> int:
         _, last = await self._check(channel)
@@ -152,11 +148,12 @@ class NatsChannels:
             raise client_error(refusal, f"a look at query channel {channel}") from None
         return state["first_seq"], state["last_seq"]
 
-    def _check_size(self, channel: str, message: bytes) -> None:
+    def _marked(self, channel: str, message: bytes) -> Handed:
         if len(message) > self._connection.payload_max_bytes - HEADERS_MAX_BYTES:
             raise InvalidParameter(
                 f"a message of {len(message)} bytes is too large for query channel {channel}: give it by RPC"
             )
+        return Handed(channel, message, f"{self._marks}-{next(self._numbers)}")
 
     async def _ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Raises `Refused`, `Unavailable`."""
@@ -212,9 +209,9 @@ class _Reader(StreamFollower):
         return _lost(self._channel, text)
 
 
-def _once() -> dict[str, str]:
+def _once(handed: Handed) -> dict[str, str]:
     """The header by which a server takes a message once, however often it is sent."""
-    return {"Nats-Msg-Id": uuid.uuid4().hex}
+    return {"Nats-Msg-Id": handed.mark}
 
 
 def _lost(channel: str, why: str) -> ChannelLost:

@@ -130,6 +130,15 @@ def decode_result(data: bytes) -> DqResult:
         raise Internal(f"an answer on a result channel cannot be read: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A message that was handed over. ``mark``: by which the broker knows it again."""
+
+    channel: str
+    message: bytes
+    mark: str
+
+
 class ChannelReader(Protocol):
     """A subscription, in order from its first position."""
 
@@ -155,11 +164,19 @@ class QueryChannels(Protocol):
         """Returns the position it got, once the broker has it. Raises `ChannelLost`, `Unavailable`."""
         ...
 
-    async def hand_over(self, channel: str, message: bytes) -> None:
+    async def hand_over(self, channel: str, message: bytes) -> Handed:
         """Publish without waiting until the broker has it: for what nobody waits for any longer than a read.
 
         A message that may have been lost with a connection is handed over again, and stands in the channel
-        once. Nobody is told of one that finds no channel.
+        once. Of one that finds no channel only `confirm` tells.
+        """
+        ...
+
+    async def confirm(self, handed: Handed) -> int:
+        """Wait until the broker has what was handed over lately; returns the position it got.
+
+        It is handed over again if need be, and stands in the channel once. Raises `ChannelLost`,
+        `Unavailable`.
         """
         ...
 
