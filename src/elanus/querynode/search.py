@@ -92,10 +92,12 @@ class _Answers:
 
     def numbers(self) -> Keys | None:
         """Primary keys of all hits where they are numbers, any key for padding. (nq, blocks · k)."""
-        numbers = [block.keys.numbers for block in self.blocks]
-        parts = np.split(self.rows, len(self.blocks), axis=1)
-        found = [keys[rows] for keys, rows in zip(numbers, parts, strict=True) if keys is not None]
-        return np.concatenate(found, axis=1) if len(found) == len(parts) else None
+        found = [
+            block.keys.numbers[self.rows[:, n * self.k : (n + 1) * self.k]]
+            for n, block in enumerate(self.blocks)
+            if block.keys.numbers is not None
+        ]
+        return np.concatenate(found, axis=1) if len(found) == len(self.blocks) else None
 
     def ranks(self) -> Keys:
         """The order of all hits' primary keys, any for padding. (nq, blocks · k)."""
