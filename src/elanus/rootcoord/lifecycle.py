@@ -65,8 +65,10 @@ class Lifecycle(Definitions):
         super().__init__(catalog, ids, oracle, proxies)
         self._announcer = announcer
         self._peers = peers
-        self._unfinished = True
-        """Something may be in the catalog that the other coordinators do not know: so after each start."""
+        self._cut_off = 1
+        """How often something came into the catalog of which others may not know: once before each start."""
+        self._finished = 0
+        """How many of these have been made good."""
 
     # collections
 
@@ -178,6 +180,7 @@ class Lifecycle(Definitions):
             found = self._catalog.collection(database, collection)
             dropped = next((p for p in found.partitions if p.name == partition), None)
             if dropped is None:
+                await self._finish_leaving(found)
                 raise PartitionNotFound(f"partition not found[partition={partition}]")
             kept = replace(
                 found,
@@ -186,7 +189,6 @@ class Lifecycle(Definitions):
             )
             with self._or_later():
                 await self._end_partition(kept, dropped.partition_id)
-            await self._invalidate(found)
 
     async def _end_partition(self, kept: Collection, partition_id: PartitionID) -> None:
         """Make ``kept`` the collection, which lacks the partition, and tell everybody.
@@ -201,6 +203,7 @@ class Lifecycle(Definitions):
             )
         await self._peers.query.release(kept.collection_id, (partition_id,))
         await self._peers.data.drop_partition(kept.collection_id, partition_id)
+        await self._invalidate(kept)
         gone = tuple(p for p in kept.leaving if p != partition_id)
         await self._catalog.put(replace(kept, leaving=gone))
 
@@ -214,16 +217,20 @@ class Lifecycle(Definitions):
             yield
             done = True
         finally:
-            self._unfinished = self._unfinished or not done
+            self._cut_off += not done
+
+    @property
+    def _unfinished(self) -> bool:
+        return self._finished < self._cut_off
 
     async def tidy(self) -> None:
         """Finish what a crash or an error cut off; forget dropped collections when their data is gone."""
         if self._unfinished:
-            self._unfinished = False
-            with self._or_later():
-                for collection in self._catalog.everything():
-                    async with self._ddl_lock:
-                        await self._finish(collection.collection_id)
+            cut_off = self._cut_off
+            for collection in self._catalog.everything():
+                async with self._ddl_lock:
+                    await self._finish(collection.collection_id)
+            self._finished = cut_off
         for collection in self._catalog.dropped():
             if not await self._peers.data.holds_channels(collection.collection_id):
                 async with self._ddl_lock:
@@ -237,6 +244,11 @@ class Lifecycle(Definitions):
         if self._unfinished:
             for collection in tuple(self._catalog.dropped()):
                 await self._finish(collection.collection_id)
+
+    async def _finish_leaving(self, collection: Collection) -> None:
+        """Before anybody is told that a partition is not found, as `_finish_drops`."""
+        if collection.leaving:
+            await self._finish(collection.collection_id)
 
     async def _finish(self, collection_id: CollectionID) -> None:
         """Everything here may be done any number of times."""

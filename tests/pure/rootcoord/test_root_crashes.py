@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from fakes import OTHER, settle
@@ -15,6 +16,7 @@ from elanus.core.catalog import Collection
 from elanus.core.errors import (
     CollectionNotFound,
     DiskFull,
+    PartitionNotFound,
     Unavailable,
 )
 from elanus.core.ids import PartitionID, SegmentID
@@ -222,6 +224,29 @@ async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end(has_rows
     assert bench.query.calls.of("release") == [(made.collection_id, (gone,))]
     assert root._catalog.by_id(made.collection_id).leaving == ()
     await root.stop()
+
+
+async def test_a_partition_is_not_found_only_when_its_drop_has_come_to_its_end() -> None:
+    """Else its client goes on while a proxy still takes rows for it."""
+    bench, root = await started("c")
+    await root.create_partition("default", "c", "p")
+    made = await root.describe_collection("default", "c")
+    known = bench.data.drop_partition
+    bench.data.drop_partition = never(known)  # type: ignore[method-assign,assignment]
+    dropping = asyncio.ensure_future(root.drop_partition("default", "c", "p"))
+    await settle()
+    told = bench.proxy.calls.of("invalidate_collection")
+    with patch.object(RootCoord, "tidy", never(settle)):  # it is not the tidying that does it
+        dropping.cancel()
+        root = await bench.restart()
+        bench.data.drop_partition = known  # type: ignore[method-assign]
+        await refused(root.drop_partition("default", "c", "p"), PartitionNotFound)
+        assert bench.data.calls.of("drop_partition") == [
+            (made.collection_id, made.partitions[1].partition_id)
+        ]
+        assert bench.proxy.calls.of("invalidate_collection") == [*told, made.collection_id]
+        assert root._catalog.by_id(made.collection_id).leaving == ()
+        await root.stop()
 
 
 async def test_a_crash_while_a_partition_is_created_leaves_none() -> None:
