@@ -19,6 +19,7 @@ from elanus.core.compaction import CompactionPlan
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
+from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp
@@ -176,13 +177,13 @@ class Search:
 class SearchResult:
     """Hits of query i stand at ``offsets[i]:offsets[i + 1]``, best first.
 
-    ``ids``: int64 or string array; ``scores``: float32, in the metric's own terms; ``fields``: output
+    ``scores``: float32, in the metric's own terms; ``fields``: output
     columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
     keys named in ``dynamic_fields``, or all of them when that is ``None``).
     """
 
     offsets: npt.NDArray[np.int64]
-    ids: pa.Array
+    ids: PrimaryKeys
     scores: npt.NDArray[np.float32]
     fields: Mapping[str, pa.Array]
     output_fields: tuple[str, ...]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.metrics import Metric
-from elanus.core.reduce import comparable_keys, merge
+from elanus.core.reduce import comparable_keys, joined, merge, primary_keys
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.rpc.querynode import NodeHits
 
@@ -26,12 +26,12 @@ def merge_hits(parts: Sequence[NodeHits], k: int) -> NodeHits:
     if len(parts) == 1:
         return parts[0]
     candidates = _side_by_side(parts)
-    ids = pa.concat_arrays([part.ids for part in parts])
+    ids = joined([part.ids for part in parts])
     keys = comparable_keys(ids)[candidates.places] if len(ids) else candidates.places
     bigger = Metric(parts[0].metric_type).bigger_is_better
     merged = merge(candidates.scores, keys, k, larger_is_better=bigger, valid=candidates.valid)
     won = (np.repeat(np.arange(len(keys)), np.diff(merged.offsets)), merged.positions)
-    winners = pa.array(candidates.places[won])
+    winners = candidates.places[won]
     return NodeHits(
         metric_type=parts[0].metric_type,
         offsets=merged.offsets,
@@ -87,7 +87,7 @@ def merge_rows(parts: Sequence[Mapping[str, pa.Array]], key: str, limit: int | N
     stamps = columns.pop(TIMESTAMP_FIELD).to_numpy()
     if len(parts) == 1:
         return columns
-    keys = comparable_keys(columns[key]) if len(stamps) else np.empty(0, dtype=np.int64)
+    keys = comparable_keys(primary_keys(columns[key])) if len(stamps) else np.empty(0, dtype=np.int64)
     order = np.lexsort((-stamps, keys))
     ordered = keys[order]
     first = np.ones(len(ordered), dtype=np.bool_)

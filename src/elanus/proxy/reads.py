@@ -24,6 +24,7 @@ from elanus.core.consistency import (
 )
 from elanus.core.errors import FieldNotFound, InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter
@@ -247,7 +248,7 @@ def _key_array(schema: CollectionSchema, ids: object) -> pa.Array:
 
 def _without_first(
     hits: NodeHits, offset: int
-) -> tuple[npt.NDArray[np.int64], pa.Array, npt.NDArray[np.float32], Mapping[str, pa.Array]]:
+) -> tuple[npt.NDArray[np.int64], PrimaryKeys, npt.NDArray[np.float32], Mapping[str, pa.Array]]:
     """The hits of each query without its first ``offset`` ones."""
     if offset == 0:
         return hits.offsets, hits.ids, hits.scores, hits.fields
@@ -255,5 +256,4 @@ def _without_first(
     rank = np.arange(len(hits.scores)) - np.repeat(hits.offsets[:-1], counts)
     kept = np.flatnonzero(rank >= offset)
     offsets = np.concatenate(([0], np.cumsum(np.maximum(counts - offset, 0))))
-    at = pa.array(kept)
-    return offsets, hits.ids.take(at), hits.scores[kept], {n: c.take(at) for n, c in hits.fields.items()}
+    return offsets, hits.ids.take(kept), hits.scores[kept], {n: c.take(kept) for n, c in hits.fields.items()}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.reduce import comparable_keys
+from elanus.core.reduce import comparable_keys, primary_keys
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows, rows_of_blocks
@@ -98,7 +98,7 @@ def _of_smallest_keys(found: FoundRows, ids: pa.Array, count: int) -> tuple[Foun
 
 def _one_per_key(found: FoundRows, ids: pa.Array, limit: int | None) -> FoundRows:
     """The newest row of each key, in the order of keys, the first ``limit`` of them."""
-    keys = comparable_keys(ids)
+    keys = comparable_keys(primary_keys(ids))
     order = np.lexsort((-found.timestamps(), keys))
     keys = keys[order]
     first = np.ones(len(keys), dtype=np.bool_)

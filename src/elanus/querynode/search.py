@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import IndexNotFound, InvalidParameter
-from elanus.core.reduce import Keys, Merged, comparable_keys, merge
+from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
 from elanus.core.schema import FieldSchema
 from elanus.index import Hits, IndexSpec, SearchParams, resolve_search
 from elanus.querynode.block import Block
@@ -75,10 +75,10 @@ class _Found:
     rows: FoundRows
     numbers: Keys | None
 
-    def ids(self, primary: FieldSchema) -> pa.Array:
+    def ids(self, primary: FieldSchema) -> PrimaryKeys:
         if self.numbers is not None:
-            return pa.array(self.numbers)
-        return self.rows.column(primary.name, primary.arrow_type)
+            return self.numbers
+        return primary_keys(self.rows.column(primary.name, primary.arrow_type))
 
 
 @dataclass(frozen=True, slots=True)

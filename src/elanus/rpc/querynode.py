@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -273,12 +274,12 @@ class NodeSearch:
 class NodeHits:
     """Hits of query i: ``offsets[i]:offsets[i+1]``, best first, primary keys unique per query.
 
-    ``ids``: int64 or string array. ``fields``: the wanted output columns, aligned with ``ids``.
+    ``fields``: the wanted output columns, aligned with ``ids``.
     """
 
     metric_type: str
     offsets: npt.NDArray[np.int64]
-    ids: pa.Array
+    ids: PrimaryKeys
     scores: npt.NDArray[np.float32]
     fields: Mapping[str, pa.Array]
 

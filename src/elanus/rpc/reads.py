@@ -164,13 +164,13 @@ def encode_answer(answer: Answer) -> bytes:
     if isinstance(answer, int):
         return msgspec.msgpack.encode(_Count(answer))
     if isinstance(answer, NodeHits):
-        numbered = pa.types.is_int64(answer.ids.type)
-        columns = answer.fields if numbered else {_IDS: answer.ids, **answer.fields}
+        numbers = answer.ids if isinstance(answer.ids, np.ndarray) else None
+        columns = answer.fields if numbers is not None else {_IDS: answer.ids, **answer.fields}
         hits = _Hits(
             answer.metric_type,
             np.asarray(answer.offsets, dtype="<i8").tobytes(),
             np.asarray(answer.scores, dtype="<f4").tobytes(),
-            np.asarray(answer.ids.to_numpy(), dtype="<i8").tobytes() if numbered else None,
+            None if numbers is None else np.asarray(numbers, dtype="<i8").tobytes(),
             _stream(columns) if columns else b"",
         )
         return msgspec.msgpack.encode(hits)
@@ -188,7 +188,7 @@ def decode_answer(data: bytes) -> Answer:
     columns = _columns(answer.columns) if answer.columns else {}
     if isinstance(answer, _Rows):
         return columns
-    ids = columns.pop(_IDS) if answer.numbers is None else pa.array(np.frombuffer(answer.numbers, "<i8"))
+    ids = columns.pop(_IDS) if answer.numbers is None else np.frombuffer(answer.numbers, "<i8")
     return NodeHits(
         metric_type=answer.metric_type,
         offsets=np.frombuffer(answer.offsets, dtype="<i8"),

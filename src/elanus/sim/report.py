@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -32,14 +33,19 @@ _AHEAD = 2
 
 @dataclass(slots=True)
 class Summary:
-    """What all runs came to. ``counts`` and ``faults`` as in `Outcome`; ``broken``: runs per invariant."""
+    """What all runs came to. ``counts`` and ``faults`` as in `Outcome`; ``broken``: runs per invariant.
+
+    ``cpu_s``: processor time of all runs; ``elapsed_s``: how long ``processes`` took for them.
+    """
 
     runs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     broken: Counter[str] = field(default_factory=Counter)
     virtual_s: float = 0.0
-    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    processes: int = 1
+    elapsed_s: float = 0.0
     interrupted: bool = False
 
     def add(self, outcome: Outcome) -> None:
@@ -47,16 +53,18 @@ class Summary:
         self.counts.update(outcome.counts)
         self.faults.update(outcome.faults)
         self.virtual_s += outcome.virtual_s
-        self.wall_s += outcome.wall_s
+        self.cpu_s += outcome.cpu_s
         if outcome.broken:
             self.broken[outcome.broken] += 1
 
     def lines(self) -> list[str]:
         operations = {kind: self.counts[kind] for kind in OPERATIONS if self.counts[kind]}
         events = {kind: count for kind, count in sorted(self.counts.items()) if kind not in OPERATIONS}
+        runs = max(1, self.runs)
         lines = [
-            f"{self.runs:,} runs of {self.virtual_s / max(1, self.runs):.0f} s of virtual time each, "
-            f"{self.wall_s / max(1, self.runs):.2f} s of real time",
+            f"{self.runs:,} runs of {self.virtual_s / runs:.0f} s of virtual time each",
+            f"{self.elapsed_s / runs:.2f} s a run in {self.processes} processes, "
+            f"{self.cpu_s / runs:.2f} s of one processor's time",
             f"{sum(operations.values()):,} operations: {_listed(operations)}",
             f"{sum(self.faults.values()):,} faults: {_listed(dict(self.faults.most_common()))}",
             f"seen: {_listed(events)}",
@@ -88,8 +96,8 @@ def run_seeds(
     ``findings``: where shrunk scenarios are written; None: nothing is shrunk. ``processes``: as many as
     there are processors, unless said. Ctrl-C ends it early, with the summary so far.
     """
-    summary = Summary()
     processes = processes or os.cpu_count() or 1
+    summary, began_s = Summary(processes=processes), time.perf_counter()
     with _pool(processes) as pool:
         try:
             for outcome in _outcomes(pool, range(first, first + count), processes * _AHEAD):
@@ -103,6 +111,7 @@ def run_seeds(
         except KeyboardInterrupt:
             summary.interrupted = True
             pool.shutdown(wait=False, cancel_futures=True)
+    summary.elapsed_s = time.perf_counter() - began_s
     return summary
 
 

@@ -197,7 +197,7 @@ class Client:
         cached, result, ticked = await self._system.ask(self._proxy(), "search", search)
         self._judge.check_moment(cached, result.ts, level, session, since, ticked)
         self._system.trace.count("reads judged")
-        self._judge.check_rows(cached, result.ts, result.ids.to_pylist(), None)
+        self._judge.check_rows(cached, result.ts, result.ids.tolist(), None)
         return f"{len(result.ids)} hits at {result.ts}"
 
     async def _read(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.core.reduce import primary_keys
 from elanus.proxy.merging import merge_hits, merge_rows
 from elanus.rpc.querynode import NodeHits
 
@@ -32,7 +33,11 @@ def hits_of(queries: list[list[Row]], node: int | None, metric: str, text_keys: 
         offsets.append(len(ids))
     keys = pa.array(ids, pa.string() if text_keys else pa.int64())
     return NodeHits(
-        metric, np.array(offsets), keys, np.array(scores, dtype=np.float32), {"copy": keys.cast(pa.string())}
+        metric,
+        np.array(offsets),
+        primary_keys(keys),
+        np.array(scores, dtype=np.float32),
+        {"copy": keys.cast(pa.string())},
     )
 
 
@@ -43,7 +48,7 @@ def test_hits_of_many_nodes_are_those_of_one(queries: list[list[Row]], metric: s
     merged = merge_hits([hits_of(queries, node, metric, text_keys) for node in range(3)], K)
     expected = hits_of(queries, None, metric, text_keys)
     assert merged.offsets.tolist() == expected.offsets.tolist()
-    assert merged.ids.to_pylist() == expected.ids.to_pylist()
+    assert merged.ids.tolist() == expected.ids.tolist()
     assert merged.scores.tolist() == expected.scores.tolist()
     assert merged.fields["copy"].to_pylist() == expected.fields["copy"].to_pylist()
 

@@ -81,7 +81,7 @@ def a_query_each(*counts: int) -> NodeHits:
     return NodeHits(
         "L2",
         np.concatenate(([0], np.cumsum(counts))),
-        pa.array(range(total)),
+        np.arange(total),
         np.linspace(0.12345, 9.87654, total, dtype=np.float32),
         {"price": pa.array([float(n) for n in range(total)])},
     )
@@ -396,7 +396,7 @@ def test_each_query_loses_its_first_hits_and_no_other(counts: list[int], offset:
     result = Bench(Nodes(hits=hits)).reader.search(cached(), search(offset=offset))
     expected = [list(range(b, e))[offset:] for b, e in zip(hits.offsets, hits.offsets[1:], strict=False)]
     bounds = list(zip(result.offsets, result.offsets[1:], strict=False))
-    assert [result.ids.to_pylist()[b:e] for b, e in bounds] == expected
+    assert [result.ids.tolist()[b:e] for b, e in bounds] == expected
     assert result.scores.tolist() == [float(hits.scores[n]) for part in expected for n in part]
     assert result.fields["price"].to_pylist() == [float(n) for part in expected for n in part]
 

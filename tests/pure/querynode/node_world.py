@@ -422,7 +422,7 @@ class World:
 
     def nearest(self, value: float, k: int, text: str = "", ts: int = 0, **changes: Any) -> list[Any]:
         """The keys that a search finds, best first."""
-        found: list[Any] = self.node.search(self.node_search(value, k, text, ts, **changes)).ids.to_pylist()
+        found: list[Any] = self.node.search(self.node_search(value, k, text, ts, **changes)).ids.tolist()
         return found
 
     @property

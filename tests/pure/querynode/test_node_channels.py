@@ -421,13 +421,13 @@ async def test_only_a_read_that_is_small_is_answered_without_a_thread(cluster: C
     search = partial(asyncio.to_thread, cluster.proxy.search)
     small = cluster.node_search(4.2, 4)
     hits = await search(small)
-    assert hits.ids.to_pylist() == [4, 5, 3, 6]
+    assert hits.ids.tolist() == [4, 5, 3, 6]
     assert offloaded == []
     for large in (
         cluster.node_search(4.2, 4, "value > 0"),
         replace(small, output_fields=("value", "vector")),
     ):
-        assert (await search(large)).ids.to_pylist() == [4, 5, 3, 6]
+        assert (await search(large)).ids.tolist() == [4, 5, 3, 6]
         assert sorted(offloaded) == [A, B]
         offloaded.clear()
     values = 10 * 2 * len(small.queries)
@@ -447,7 +447,7 @@ async def test_a_search_over_nodes_finds_what_one_would(cluster: Cluster) -> Non
     await cluster.insert([(6, 6)])
     await cluster.tick()
     hits = await asyncio.to_thread(cluster.proxy.search, cluster.node_search(4.2, 4))
-    assert hits.ids.to_pylist() == [4, 5, 3, 6]
+    assert hits.ids.tolist() == [4, 5, 3, 6]
     assert hits.fields["value"].to_pylist() == [4, 5, 3, 6]
 
 

@@ -162,7 +162,7 @@ class Story:
             score = 2.0 * (row.value - 6) ** 2
             best[row.key] = min(score, best.get(row.key, score))
         hits = self.world.node.search(self.world.node_search(6, k, text, ts, partition_ids=partitions))
-        found = list(zip(hits.scores.tolist(), hits.ids.to_pylist(), strict=True))
+        found = list(zip(hits.scores.tolist(), hits.ids.tolist(), strict=True))
         assert [score for score, _ in found] == sorted(best.values())[:k]
         assert found == sorted(found)
         assert all(best[key] == score for score, key in found)

@@ -42,7 +42,7 @@ async def written(world: World, *pairs: tuple[int, int], seal: bool = False, ind
 @scenario()
 async def test_an_empty_collection_has_no_hits(world: World) -> None:
     hits = world.node.search(world.node_search(1, 10, queries=np.zeros((3, 2), np.float32)))
-    assert (hits.offsets.tolist(), hits.ids.type, len(hits.ids)) == ([0, 0, 0, 0], pa.int64(), 0)
+    assert (hits.offsets.tolist(), hits.ids.dtype, len(hits.ids)) == ([0, 0, 0, 0], np.int64, 0)
     assert hits.fields["value"].type == pa.int64()
     rows = world.node.query(world.node_query())
     assert [(name, column.type, len(column)) for name, column in rows.items()] == [
@@ -65,7 +65,7 @@ def test_hits_of_growing_and_sealed_rows_merge(metric: str, index: str, tmp_path
         assert hits.metric_type == metric
         assert hits.offsets.tolist() == [0, 3, 6, 9]
         best = {"L2": [1, 4, 1], "IP": [4, 4, 1], "COSINE": [1, 1, 1]}[metric]
-        assert hits.ids.to_pylist()[::3] == best
+        assert hits.ids.tolist()[::3] == best
         sign = 1 if metric == "L2" else -1
         for query in np.split(hits.scores, 3):
             assert (np.diff(sign * query) >= 0).all()
@@ -125,7 +125,7 @@ def test_vectors_come_back_as_they_were_sent(index: str, metric: str, tmp_path) 
         [segment] = [s for s in (await world.node.status()).segments if s.sealed]
         assert segment.index_id == 5
         hits = world.node.search(world.node_search(70, 5, output_fields=("vector", "tag", "$meta")))
-        keys = hits.ids.to_pylist()
+        keys = hits.ids.tolist()
         values = [3 if key == 50 else key * 7 for key in keys]
         assert hits.fields["vector"].to_pylist() == [[v, -v] for v in values]
         assert hits.fields["vector"].type == world.schema.field("vector").arrow_type

@@ -8,6 +8,7 @@ import pytest
 
 from elanus.core.errors import Internal, InvalidFilter
 from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
+from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
@@ -96,11 +97,12 @@ def test_a_filter_that_does_not_fit_the_schema_where_it_arrives_is_refused_there
         decode_read(encode_read(search()), lambda text, values: compile_filter(text, other, values))
 
 
-def test_hits_arrive_as_they_were() -> None:
+@pytest.mark.parametrize("ids", [pa.array(["b", "a"]), np.array([-5, 2**62])])
+def test_hits_arrive_as_they_were(ids: PrimaryKeys) -> None:
     hits = NodeHits(
         "IP",
         np.array([0, 2, 2]),
-        pa.array(["b", "a"]),
+        ids,
         np.array([0.5, 0.25], dtype=np.float32),
         {"name": pa.array(["n", None])},
     )
@@ -109,7 +111,8 @@ def test_hits_arrive_as_they_were() -> None:
     assert got.metric_type == "IP"
     assert got.offsets.tolist() == [0, 2, 2]
     assert got.scores.tolist() == [0.5, 0.25]
-    assert got.ids.to_pylist() == ["b", "a"]
+    assert type(got.ids) is type(ids)
+    assert got.ids.tolist() == ids.tolist()
     assert got.fields["name"].to_pylist() == ["n", None]
 
 

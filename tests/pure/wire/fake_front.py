@@ -31,6 +31,7 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
+from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
@@ -401,7 +402,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
         taken = table.take(pa.array(rows))
         return SearchResult(
             offsets=offsets,
-            ids=column(taken, schema.primary_field.name),
+            ids=primary_keys(column(taken, schema.primary_field.name)),
             scores=scores,
             fields={name: column(taken, name) for name in columns},
             output_fields=names,

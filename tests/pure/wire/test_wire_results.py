@@ -105,7 +105,7 @@ def search_result(**more: Any) -> SearchResult:
     return SearchResult(
         **{
             "offsets": np.array([0, 2, 2, 3]),
-            "ids": pa.array([11, 12, 13]),
+            "ids": np.array([11, 12, 13]),
             "scores": np.array([0.5, 0.25, 1.5], np.float32),
             "fields": {"title": pa.array(["a", "b", "c"]), "$meta": pa.array(['{"k":1}', "{}", "{}"])},
             "output_fields": ("title", "k"),

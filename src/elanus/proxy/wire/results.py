@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
 from elanus.proxy.wire.stubs import Message, milvus_pb2, schema_pb2
@@ -104,14 +105,11 @@ def _varint(number: int) -> bytes:
     return bytes(digits)
 
 
-def add_ids(ids: Message, keys: pa.Array) -> None:
-    """Fills an ``IDs`` message from an int64 or string array of primary keys."""
-    if pa.types.is_integer(keys.type):
-        ids.int_id.SetInParent()  # clients ask which kind it is even when it is empty
-        ids.int_id.data.extend(keys.to_numpy(zero_copy_only=False).tolist())
-    else:
-        ids.str_id.SetInParent()
-        ids.str_id.data.extend(keys.to_pylist())
+def add_ids(ids: Message, keys: PrimaryKeys) -> None:
+    """Fills an ``IDs`` message."""
+    filled = ids.int_id if isinstance(keys, np.ndarray) else ids.str_id
+    filled.SetInParent()  # clients ask which kind it is even when it is empty
+    filled.data.extend(keys.tolist())
 
 
 def _add_columns(target: Message, columns: Mapping[str, pa.Array], schema: CollectionSchema) -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import MissingParameter, SchemaMismatch
+from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.proxy.api import CollectionView, Delete, Front, MutationResult
 from elanus.proxy.api import Insert as RowInsert
@@ -119,5 +120,5 @@ def _mutation(result: MutationResult) -> Message:
     )
     keys: pa.Array = result.primary_keys
     response.succ_index.extend(range(len(keys)))
-    add_ids(response.IDs, keys)
+    add_ids(response.IDs, primary_keys(keys))
     return response
