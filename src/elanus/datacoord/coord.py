@@ -8,7 +8,7 @@ commit: the only hand that moves a vchannel's checkpoint or a segment's manifest
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.collecting import Collector, CollectorDesks, GcPorts, GcSchedule
@@ -304,7 +304,10 @@ class DataCoord(CompactionCalls):
         return replace(info, rows=info.rows + self._desk.seen_rows(info))
 
     async def recovery_info(
-        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+        self,
+        collection_id: CollectionID,
+        held: tuple[SegmentID, ...] = (),
+        behind: Timestamp = MAX_TIMESTAMP,
     ) -> RecoveryInfo:
         async with self._lock:
             vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
@@ -316,12 +319,12 @@ class DataCoord(CompactionCalls):
                 collection_id,
                 tuple([await self._recovery(v, segments) for v in vchannels]),
                 await self._manifests.of_segments(flushed),
-                self._successors(held),
+                self._successors((*held, *(s.segment_id for s in segments if s.dropped > behind))),
             )
 
-    def _successors(self, held: tuple[SegmentID, ...]) -> dict[SegmentID, SegmentID]:
+    def _successors(self, asked: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:
         found = {}
-        for segment_id in held:
+        for segment_id in asked:
             info = self._state.find_segment(segment_id)
             if info is None or info.state is SegmentState.DROPPED:
                 successor = self._state.successor(segment_id)

@@ -95,6 +95,7 @@ class OneNode:
             version=change.version,
             online=tuple(change.online),
             offline=tuple(s for s in change.offline if s not in change.online),
+            elsewhere=change.replaced,
             leads=tuple(change.vchannels),
             incarnation=statuses[self._node_id].incarnation,
         )

@@ -177,7 +177,7 @@ class Replica:
         await asyncio.gather(
             *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
         )
-        await self._switch(layout, {**online, **unnamed}, handover.retired, statuses)
+        await self._switch(layout, {**online, **unnamed}, handover.retired, target, statuses)
         await self._settle(layout, target, statuses)
         return bool(handover.late)
 
@@ -290,11 +290,13 @@ class Replica:
         layout: Layout,
         online: Mapping[SegmentID, NodeID],
         retired: Mapping[SegmentID, str],
+        target: Target,
         statuses: Mapping[NodeID, QueryNodeStatus],
     ) -> None:
         """One new version, when anything is to change, told to every node that it names.
 
-        Growing segments that retire go offline where their vchannel is led.
+        Growing segments that retire go offline where their vchannel is led. Where a node has not read the log
+        so far, segments are still to come up whose rows compaction has brought into what goes online.
         """
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
@@ -309,8 +311,10 @@ class Replica:
         behind = any(statuses[n].versions.get(self.collection_id, 0) < info.version for n in layout.nodes())
         if online or offline or behind or not info.version or dict(info.vchannels) != dict(layout.vchannels):
             version = self._fleet.version_after(max(info.version, *seen, 0))
+            successors = target.recovery.successors
+            replaced = tuple(sorted(s for s, successor in successors.items() if successor in online))
             change = SealedSegmentsChangeInfo(
-                self.collection_id, version, dict(online), offline, dict(layout.vchannels)
+                self.collection_id, version, dict(online), offline, dict(layout.vchannels), replaced
             )
             info = await self._fleet.announce(info, change, statuses)
             _log.info("version announced", collection=self.collection_id, version=version)

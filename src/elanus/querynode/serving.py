@@ -166,7 +166,7 @@ class ChannelServing:
                     version=change.version,
                     online=here,
                     offline=tuple(sorted((leaving | strangers) - set(here))),
-                    elsewhere=tuple(s for s in change.online if s not in here),
+                    elsewhere=(*(s for s in change.online if s not in here), *change.replaced),
                     leads=leads,
                 )
             )

@@ -13,7 +13,7 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.repeat import repeatable
@@ -210,9 +210,13 @@ class DataCoordApi(Protocol):
 
     @repeatable
     async def recovery_info(
-        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+        self,
+        collection_id: CollectionID,
+        held: tuple[SegmentID, ...] = (),
+        behind: Timestamp = MAX_TIMESTAMP,
     ) -> RecoveryInfo:
-        """``held``: segments a reader serves, to be told which of them are dropped."""
+        """To be told what became of them: ``held``, segments that a reader serves, and those dropped after
+        ``behind``, up to where it has followed the log."""
         ...
 
     async def compact(self, collection_id: CollectionID) -> int:

@@ -48,7 +48,8 @@ class SealedSegmentsChangeInfo:
     """A new version: what comes online where, what goes offline where, who leads which vchannel.
 
     A segment that moves stands in both: online at its new node, offline at the old one. ``vchannels`` are
-    all of them, with the node that serves each from this version on.
+    all of them, with the node that serves each from this version on. ``replaced``: segments whose rows came
+    into those online by compaction; no node may take them in from the log any more.
     """
 
     collection_id: CollectionID
@@ -56,6 +57,7 @@ class SealedSegmentsChangeInfo:
     online: Mapping[SegmentID, NodeID]
     offline: Mapping[SegmentID, NodeID]
     vchannels: Mapping[str, NodeID]
+    replaced: tuple[SegmentID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

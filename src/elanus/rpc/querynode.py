@@ -113,7 +113,8 @@ class SealedSegmentsChange:
     Growing segments whose ids come online or go offline, or that a segment coming online was compacted
     from, are released. Segments that were loaded again with an index come online under the id they
     already have: the new copy replaces the old. ``online`` are ready on the node that is told;
-    ``elsewhere`` come online on other nodes with the same version. ``leads``: the vchannels whose growing
+    ``elsewhere``: their rows are in what comes online on other nodes with the same version, or came by
+    compaction into what comes online anywhere. ``leads``: the vchannels whose growing
     rows this node serves from this version on (None: as before; at first those of the collection).
     ``incarnation``: of the node that is meant, as its status told: one that has begun anew since refuses.
     "": the version came by a query channel, which a node that begins anew joins behind it.

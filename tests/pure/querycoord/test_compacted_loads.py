@@ -46,6 +46,17 @@ async def test_the_output_takes_the_inputs_place_in_one_version() -> None:
     await bench.coord.stop()
 
 
+async def test_nodes_are_told_of_segments_whose_rows_they_may_not_have_read_yet() -> None:
+    """Of one that was never served: an input that was an output itself, or was flushed between two looks."""
+    bench = await serving_inputs(indexed=False)
+    ancestors = {**COMPACTED.successors, SegmentID(3): SegmentID(9), SegmentID(4): SegmentID(0)}
+    bench.set_data(replace(COMPACTED, successors=ancestors))
+    await asyncio.sleep(1)
+    assert bench.node.calls.of("announce")[-1].elsewhere == (1, 2, 3)
+    assert bench.data.behind[-1] == bench.node.tick
+    await bench.coord.stop()
+
+
 async def test_the_inputs_serve_until_the_output_has_its_index() -> None:
     bench = await serving_inputs(indexed=True)
     versions = bench.node.held[CID].version
