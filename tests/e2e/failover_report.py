@@ -21,7 +21,8 @@ INTRODUCTION = f"""# Failover
 
 What happens when a part of a cluster is killed, paused or restarted while clients write, delete, read and
 flush through two proxies. Written by `make failover`, which does it: two proxies, three query nodes that hold
-one replica, a data node, each coordinator with a standby, etcd, NATS JetStream and Spark, all on one machine;
+one replica, a data node, each coordinator with a standby, etcd, NATS JetStream, S3 (OpenStack Swift) and Spark,
+all on one machine;
 `session.ttl_s` is {TTL_S}. After each strike all rows are compared with what was acknowledged: none lost,
 none doubled, nothing deleted back, `count(*)` exact. While it lasts, each strong read is checked.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.process import ServiceProcess
 from elanus.devcluster.roles import COORDINATORS
+from elanus.devcluster.swift import Swift
 from elanus.meta.session import PREFIX, SessionInfo
 
 STANDBY = "standby"
@@ -32,6 +34,7 @@ QUERY_NODES = 3
 TTL_S = 4
 SETTLED_REQUESTS = 5
 REJOIN_DEADLINE_S = 60.0
+OUTAGE_S = 10.0
 START_DEADLINE_S = 240.0
 """Of a data node with its Spark, on a machine that has much else to do."""
 QUICK: Mapping[str, Mapping[str, object]] = {
@@ -79,6 +82,7 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         self.etcd = Etcd(directory / "etcd")
         self.nats = Nats(directory / "nats", sync_always=False)
+        self.swift = Swift(directory / "s3")
         self._directory = directory
         self.cluster: Cluster
         self.load: ClusterLoad
@@ -87,12 +91,14 @@ class Stage:
         """``seed``: of the load."""
         self.etcd.start()
         self.nats.start()
+        self.swift.start()
+        prefix = uuid.uuid4().hex
         self.cluster = Cluster(
             self._directory / "roles",
             etcd=self.etcd.endpoint,
             nats=self.nats.url,
-            store_url=f"file://{self._directory}/objects",
-            prefix=uuid.uuid4().hex,
+            store_url=self.swift.store_url(prefix),
+            prefix=prefix,
             more=QUICK,
         )
         self.cluster.start(proxies=len(PROXIES), query_nodes=QUERY_NODES)
@@ -107,6 +113,7 @@ class Stage:
             self.load.close()
         if hasattr(self, "cluster"):
             self.cluster.close()
+        self.swift.stop()
         self.nats.stop()
         self.etcd.stop()
 
@@ -150,7 +157,7 @@ class Stage:
         return {s.node_id for s in self.sessions() if s.address == self.address(name)}
 
     def process(self, name: str) -> ServiceProcess:
-        services: dict[str, ServiceProcess] = {"etcd": self.etcd, "nats": self.nats}
+        services: dict[str, ServiceProcess] = {"etcd": self.etcd, "nats": self.nats, "swift": self.swift}
         return services.get(name) or self.cluster.processes[name]
 
     def strike(self, strike: Strike, requests: int = 20) -> Result:
@@ -202,6 +209,14 @@ def pause(stage: Stage, name: str) -> Callable[[], None]:
     return resume
 
 
+def outage(stage: Stage, name: str) -> Callable[[], None]:
+    """A service that does not answer for a while."""
+    process = stage.process(name)
+    process.pause()
+    time.sleep(OUTAGE_S)
+    return process.resume
+
+
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -224,6 +239,7 @@ STRIKES = (
     *(Strike(f"kill {role}", role, kill, reads_s=10, writes_s=10) for role in COORDINATORS),
     Strike("restart NATS", "nats", restart),
     Strike("restart etcd", "etcd", restart),
+    Strike(f"object store away for {OUTAGE_S:g} s", "swift", outage),
     *(
         Strike(f"pause {what}", victim, pause)
         for what, victim in (
