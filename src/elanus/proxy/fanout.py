@@ -110,6 +110,7 @@ class FanOut:
         self._nodes: Nodes[QueryNodeApi] | None = nodes
         self._alive: frozenset[NodeID] = frozenset()
         self._end_watching: Callable[[], None] = lambda: None
+        self._is_stopped = False
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -120,6 +121,8 @@ class FanOut:
         self._task = asyncio.create_task(self._receive(), name="read results")
 
     async def stop(self) -> None:
+        """Reads under way fail, and those that come later: a proxy whose lease is over may still be asked."""
+        self._is_stopped = True
         self._end_watching()
         if self._task is not None:
             self._task.cancel()
@@ -127,7 +130,7 @@ class FanOut:
         with contextlib.suppress(Unavailable):  # a channel of answers without its proxy is only in the way
             await self._channels.remove(self._results)
         for gathering in tuple(self._gatherings.values()):
-            gathering.fail(Unavailable("the proxy is stopping; use another"))
+            gathering.fail(_stopped())
 
     # what others tell
 
@@ -285,6 +288,8 @@ class FanOut:
             )
         )
         try:
+            if self._is_stopped:  # looked at when `stop` can see the read: one of the two ends it
+                raise _stopped()
             asyncio.run_coroutine_threadsafe(
                 self._hand_over(info.channel, message, gathering), self._running_loop()
             )
@@ -340,6 +345,10 @@ class FanOut:
         if self._loop is None:
             raise Internal("the proxy's fan-out has not been started")
         return self._loop
+
+
+def _stopped() -> Unavailable:
+    return Unavailable("the proxy is stopping; use another")
 
 
 def _as(kind: type[T], answer: Answer) -> T:

@@ -314,6 +314,15 @@ async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: 
 
 
 @scenario
+async def test_a_read_that_comes_to_a_stopped_proxy_fails_at_once(cluster: Cluster) -> None:
+    """As one does that was on its way when the proxy's lease was over: nobody would answer it."""
+    await cluster.check()
+    await cluster.proxy.stop()
+    with pytest.raises(Unavailable, match="stopping"):
+        await cluster.seen()
+
+
+@scenario
 async def test_the_loss_of_a_node_elsewhere_ends_no_read(cluster: Cluster) -> None:
     """Unless it may have joined the replica since the proxy asked last who is in it."""
     with patch.object(fanout, "_LOOK_S", 0.01):
