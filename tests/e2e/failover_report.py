@@ -21,17 +21,16 @@ INTRODUCTION = f"""# Failover
 
 What happens when a part of a cluster is killed, paused or restarted while clients write, delete, read and
 flush through two proxies. Written by `make failover`, which does it: two proxies, three query nodes that hold
-one replica, a data node, each coordinator with a standby, etcd, NATS JetStream, S3 (OpenStack Swift) and Spark,
-all on one machine;
-`session.ttl_s` is {TTL_S}. After each strike all rows are compared with what was acknowledged: none lost,
+one replica, a data node, each coordinator with a standby, etcd, NATS JetStream, OpenStack Swift with its S3
+interface, and Spark, all on one machine; `session.ttl_s` is {TTL_S}. After each strike all rows are compared with what was acknowledged: none lost,
 none doubled, nothing deleted back, `count(*)` exact. While it lasts, each strong read is checked.
 
 *Reads stood still* and *writes stood still*: the longest time from the strike on in which no strong read, or
 no write, succeeded at a proxy that was not struck itself. *Repeated*: reads and writes that ended in an error
 that says to try again, and were tried again, those at a struck proxy included. Kills are `kill -9`, without
 warning; what was killed is started again after the others serve. A pause is SIGSTOP until the others have
-counted the process out, then SIGCONT: it joins again under a new id, in the same process. A roll is an
-orderly stop and a start.
+counted the process out, then SIGCONT: it joins again under a new id, in the same process. The object store is
+away while its processes stand still. A roll is an orderly stop and a start.
 
 A query node's share moves to the others when its session has ended; that is most of the time that reads take.
 With two replicas, a read that waits for a lost node is answered by the other one. Writes stand still with
