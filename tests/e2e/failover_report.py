@@ -22,8 +22,9 @@ INTRODUCTION = f"""# Failover
 What happens when a part of a cluster is killed, paused or restarted while clients write, delete, read and
 flush through two proxies. Written by `make failover`, which does it: two proxies, three query nodes that hold
 one replica, a data node, each coordinator with a standby, etcd, NATS JetStream, OpenStack Swift with its S3
-interface, and Spark, all on one machine; `session.ttl_s` is {TTL_S}. After each strike all rows are compared with what was acknowledged: none lost,
-none doubled, nothing deleted back, `count(*)` exact. While it lasts, each strong read is checked.
+interface, and Spark, all on one machine; `session.ttl_s` is {TTL_S}. After each strike all rows are compared
+with what was acknowledged: none lost, none doubled, nothing deleted back, `count(*)` exact. While it lasts,
+each strong read is checked.
 
 *Reads stood still* and *writes stood still*: the longest time from the strike on in which no strong read, or
 no write, succeeded at a proxy that was not struck itself. *Repeated*: reads and writes that ended in an error
