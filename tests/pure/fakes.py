@@ -21,7 +21,7 @@ from elanus.core.imports import ImportTask
 from elanus.core.nodes import Nodes
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, IndexFile, SegmentInfo, SegmentManifest
-from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, compose
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
 from elanus.rpc.datacoord import FlushOutcome, Quota, QuotaRequest, RecoveryInfo, VchannelRecovery
 from elanus.rpc.gc import IndexReferences
 from elanus.rpc.imports import ImportRequest
@@ -203,7 +203,6 @@ class FakeData:
         self.infos: dict[SegmentID, SegmentInfo] = {}
         self.imports: dict[TaskID, ImportTask] = {}
         self.recoveries: dict[CollectionID, RecoveryInfo] = {}
-        self.behind: list[Timestamp] = []
         self.expires = Timestamp(2**62)
         self.next_segment = 7000
         self.rows_granted_max = 2**31
@@ -249,13 +248,9 @@ class FakeData:
         return tuple(i for i in self.infos.values() if collection_id in (0, i.collection_id))
 
     async def recovery_info(
-        self,
-        collection_id: CollectionID,
-        held: tuple[SegmentID, ...] = (),
-        behind: Timestamp = MAX_TIMESTAMP,
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
     ) -> RecoveryInfo:
         self.calls.note("recovery_info", collection_id)
-        self.behind.append(behind)
         if collection_id not in self.recoveries:
             raise CollectionNotFound(f"collection not found[collection={collection_id}]")
         return self.recoveries[collection_id]

@@ -23,7 +23,7 @@ from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.world import Clock
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.collecting import Collector, CollectorDesks, GcPorts, GcSchedule
@@ -304,10 +304,7 @@ class DataCoord(CompactionCalls):
         return replace(info, rows=info.rows + self._desk.seen_rows(info))
 
     async def recovery_info(
-        self,
-        collection_id: CollectionID,
-        held: tuple[SegmentID, ...] = (),
-        behind: Timestamp = MAX_TIMESTAMP,
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
     ) -> RecoveryInfo:
         async with self._lock:
             vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
@@ -319,7 +316,7 @@ class DataCoord(CompactionCalls):
                 collection_id,
                 tuple([await self._recovery(v, segments) for v in vchannels]),
                 await self._manifests.of_segments(flushed),
-                self._successors((*held, *(s.segment_id for s in segments if s.dropped > behind))),
+                self._successors((*held, *(s.segment_id for s in segments))),
             )
 
     def _successors(self, asked: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:

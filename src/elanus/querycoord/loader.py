@@ -20,7 +20,7 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, balance, place
 from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
-from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Statuses
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.replica import Replica, load_request, room_of
@@ -253,8 +253,7 @@ class CollectionLoader:
         # What is served is looked up first: of all that, the target tells what has become.
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
-        behind = min((t for s in statuses.values() for t in s.service_times.values()), default=MAX_TIMESTAMP)
-        target = await self._target(load, (*held, *(self._initial or ())), behind)
+        target = await self._target(load, (*held, *(self._initial or ())))
         self._successors = target.recovery.successors
         if self._initial is None and self.load is load:  # else the next look is the first of another load
             self._initial = {s: m.partition_id for s, m in target.segments.items()}
@@ -307,11 +306,9 @@ class CollectionLoader:
                 await node.release_collection(self.collection_id)
         return is_done
 
-    async def _target(
-        self, load: Load, held: tuple[SegmentID, ...] = (), behind: Timestamp = MAX_TIMESTAMP
-    ) -> Target:
-        peers, distinct = self._peers, tuple(dict.fromkeys(held))
-        return await find_target(load, peers.root, peers.data, peers.index, distinct, behind)
+    async def _target(self, load: Load, held: tuple[SegmentID, ...] = ()) -> Target:
+        peers = self._peers
+        return await find_target(load, peers.root, peers.data, peers.index, tuple(dict.fromkeys(held)))
 
     async def _group(self) -> dict[int, tuple[NodeID, ...]]:
         """The nodes of each replica; replicas come and go with the load's number of them."""

@@ -295,8 +295,9 @@ class Replica:
     ) -> None:
         """One new version, when anything is to change, told to every node that it names.
 
-        Growing segments that retire go offline where their vchannel is led. Where a node has not read the log
-        so far, segments are still to come up whose rows compaction has brought into what goes online.
+        Growing segments that retire go offline where their vchannel is led. Not known here are those that a
+        node has taken in and serves in no version yet, or has still to meet in the log: it is told of all
+        whose rows compaction has brought into what goes online.
         """
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):

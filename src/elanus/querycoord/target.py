@@ -10,7 +10,6 @@ from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.schema import DataType
 from elanus.core.segments import IndexFile, SegmentManifest
-from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.querycoord.state import Load
 from elanus.rpc.datacoord import DataCoordApi, RecoveryInfo, VchannelRecovery
 from elanus.rpc.indexcoord import IndexCoordApi
@@ -61,13 +60,11 @@ async def find_target(
     data: DataCoordApi,
     index: IndexCoordApi,
     held: tuple[SegmentID, ...] = (),
-    behind: Timestamp = MAX_TIMESTAMP,
 ) -> Target:
-    """``held``: segments that are served, to be told what became of them, and of those dropped since
-    ``behind``. Raises `CollectionNotFound`."""
+    """``held``: segments that are served, to be told what became of them. Raises `CollectionNotFound`."""
     collection = await root.collection_by_id(load.collection_id)
     partition_ids = load.partitions_of(collection)
-    recovery = await data.recovery_info(load.collection_id, held, behind)
+    recovery = await data.recovery_info(load.collection_id, held)
     segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
     # Files last: an output that is built by now is loaded with its index at once.
     indexes = await index.indexes(load.collection_id)

@@ -13,7 +13,7 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
-from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.repeat import repeatable
@@ -65,8 +65,8 @@ class VchannelRecovery:
 class RecoveryInfo:
     """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
 
-    ``successors``: of the segments asked about, those that are dropped; each with the flushed segment that
-    compaction has brought its rows to, or 0 when there is none.
+    ``successors``: the dropped segments on record, and those asked about of which no record is left; each
+    with the flushed segment that compaction has brought its rows to, or 0 when there is none.
     """
 
     collection_id: CollectionID
@@ -210,13 +210,9 @@ class DataCoordApi(Protocol):
 
     @repeatable
     async def recovery_info(
-        self,
-        collection_id: CollectionID,
-        held: tuple[SegmentID, ...] = (),
-        behind: Timestamp = MAX_TIMESTAMP,
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
     ) -> RecoveryInfo:
-        """To be told what became of them: ``held``, segments that a reader serves, and those dropped after
-        ``behind``, up to where it has followed the log."""
+        """``held``: segments a reader serves, to be told which of them are dropped."""
         ...
 
     async def compact(self, collection_id: CollectionID) -> int:

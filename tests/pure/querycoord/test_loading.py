@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from fakes import CID, DEFAULT, OTHER, collection, index, manifest, recovery, schema, settle
 from query_bench import NODE, Bench
 
 from elanus.core.errors import CollectionNotFound, Unavailable
-from elanus.core.ids import CollectionID, IndexID, PartitionID
+from elanus.core.ids import CollectionID, IndexID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.storage.port import ObjectMissing
 
@@ -142,11 +141,11 @@ async def test_partitions_asked_for_during_a_look_are_not_taken_for_loaded() -> 
     recovery_info = bench.data.recovery_info
     accepted, looking, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def slow_look(collection_id: CollectionID, *of: Any):  # type: ignore[no-untyped-def]
+    async def slow_look(collection_id: CollectionID, held: tuple[SegmentID, ...]):  # type: ignore[no-untyped-def]
         if accepted.is_set():
             looking.set()
             await go_on.wait()
-        return await recovery_info(collection_id, *of)
+        return await recovery_info(collection_id, held)
 
     bench.data.recovery_info = slow_look  # type: ignore[method-assign]
     coord = await bench.start()
