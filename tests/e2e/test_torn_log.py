@@ -11,11 +11,15 @@ from crash_load import Load, create
 from harness import Server, until
 from pymilvus.exceptions import MilvusException
 
+from elanus.log.layout import list_files
+from elanus.log.reading import OpenFile, walk_headers
+
 pytestmark = [pytest.mark.e2e, pytest.mark.kills]
 
 COLLECTIONS = {"one_shard": 1, "two_shards": 2}
 REQUESTS = 40
 TICK_DEADLINE_S = 10.0
+DAMAGE = b"damaged since"
 
 Damage = Callable[[Path, random.Random], None]
 
@@ -49,6 +53,18 @@ def append_half_a_record(file: Path, chance: random.Random) -> None:
 def newest_files(server: Server) -> list[Path]:
     """The file that is being written, of each pchannel."""
     return [max(d.glob("*.log")) for d in (server.data_dir / "log").iterdir() if d.is_dir()]
+
+
+def inside_a_payload(file: Path) -> int:
+    """A byte in the payload of the middle record. Damage to a header has the start refused."""
+    span = next(span for span in list_files(file.parent) if span.path == file)
+    frames = walk_headers(OpenFile(span), span.first, span.end)
+    payloads = [
+        frame.position + frame.header_bytes - span.base
+        for frame in frames
+        if frame.payload_bytes > len(DAMAGE)
+    ]
+    return payloads[len(payloads) // 2]
 
 
 def wait_for_ticks(server: Server) -> None:
@@ -89,8 +105,8 @@ def test_damage_to_acknowledged_rows_is_never_answered_with_a_part(new_server: C
     file = max(newest_files(server), key=lambda file: file.stat().st_size)
     intact = file.read_bytes()
     with file.open("rb+") as log:
-        log.seek(len(intact) // 2)
-        log.write(b"damaged since")
+        log.seek(inside_a_payload(file))
+        log.write(DAMAGE)
     client = server.start().client()
     until(lambda: "damaged" in server.output(), TICK_DEADLINE_S, "the damage is reported")
     assert str(file) in server.output()
