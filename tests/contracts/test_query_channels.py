@@ -137,7 +137,7 @@ def test_what_was_handed_over_is_confirmed_and_stands_there_once(with_channels: 
         first = await channels.hand_over(CHANNEL, b"1")
         second = await channels.hand_over(CHANNEL, b"1")
         assert [await channels.confirm(handed) for handed in (second, first, second)] == [2, 1, 2]
-        assert await channels.confirm(early) == 3
+        assert [await channels.confirm(early) for _ in range(2)] == [3, 3]
         assert await channels.end(CHANNEL) == 4
 
     with_channels(use)

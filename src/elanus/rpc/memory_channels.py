@@ -7,6 +7,8 @@ lost to all its readers. A bounded number of messages is kept; whoever asks for 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections import deque
 
 from elanus.core.errors import ChannelLost
@@ -20,6 +22,8 @@ class _Channel:
         self.name = name
         self.messages: deque[bytes] = deque(maxlen=KEPT_MAX_MESSAGES)
         self.published = 0
+        self.taken: dict[str, int] = {}
+        """Positions of what was handed over, by its mark."""
         self.lost = False
         self.news = asyncio.Event()
 
@@ -37,6 +41,7 @@ class MemoryChannels:
 
     def __init__(self) -> None:
         self._channels: dict[str, _Channel] = {}
+        self._marks = itertools.count()
 
     async def create(self, channel: str) -> None:
         self._channels.setdefault(channel, _Channel(channel))
@@ -55,12 +60,18 @@ class MemoryChannels:
         return found.published
 
     async def hand_over(self, channel: str, message: bytes) -> Handed:
-        mark = str(await self.publish(channel, message)) if channel in self._channels else ""
-        return Handed(channel, message, mark)
+        handed = Handed(channel, message, str(next(self._marks)))
+        with contextlib.suppress(ChannelLost):
+            await self.confirm(handed)
+        return handed
 
     async def confirm(self, handed: Handed) -> int:
-        self._found(handed.channel)
-        return int(handed.mark) if handed.mark else await self.publish(handed.channel, handed.message)
+        taken = self._found(handed.channel).taken
+        if handed.mark not in taken:
+            taken[handed.mark] = await self.publish(handed.channel, handed.message)
+            if len(taken) > KEPT_MAX_MESSAGES:
+                del taken[next(iter(taken))]
+        return taken[handed.mark]
 
     async def end(self, channel: str) -> int:
         return self._found(channel).published + 1
