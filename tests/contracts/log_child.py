@@ -16,6 +16,8 @@ from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.port import EntryHeader, NewEntry
+from elanus.server.logs import configure_logging
+from elanus.server.settings import LoggingSettings
 
 PCHANNELS = 3
 WRITERS = 4
@@ -46,6 +48,7 @@ async def write(log: FileLog, writer: int, seed: int) -> None:
 
 
 async def main() -> None:
+    configure_logging(LoggingSettings(), "writer")  # a torn tail is warned of, and not among what is told
     log = FileLog(Path(sys.argv[1]), FileLogOptions(file_bytes_max=FILE_BYTES_MAX, sync_delay_ms=20))
     await asyncio.gather(*(write(log, writer, int(sys.argv[2])) for writer in range(WRITERS)))
 

@@ -9,6 +9,8 @@ from elanus.core.errors import CoordinatorReplaced
 from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.datanode import DataNodeApi, FlushReason
+from elanus.server.logs import configure_logging
+from elanus.server.settings import LoggingSettings
 
 
 async def order(address: str, session: int) -> None:
@@ -21,4 +23,5 @@ async def order(address: str, session: int) -> None:
 
 
 if __name__ == "__main__":
+    configure_logging(LoggingSettings(), "coordinator")
     asyncio.run(order(sys.argv[1], int(sys.argv[2])))

@@ -152,10 +152,13 @@ from pathlib import Path
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.pipeline.worker import process_id
+from elanus.server.logs import configure_logging
+from elanus.server.settings import LoggingSettings
 
 def run():
     return session.run(process_id, [1], group="a", description="the job", pool="a")
 
+configure_logging(LoggingSettings(), "pipeline")  # what is logged is no part of what is printed
 settings = SparkSettings(master="local[1]", driver_memory_mb=512, java=sys.argv[1])
 session = PipelineSession.start(settings, Path(sys.argv[2]))
 version = session.spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
