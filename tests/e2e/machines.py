@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cables import Cable
+
 _SUBNET = "10.213.57"
 
 
@@ -26,12 +28,13 @@ LOOPBACK = Machine("", "127.0.0.1")
 class Network:
     """A bridge, which is this machine's address ``home`` in the network, and the machines on it.
 
-    Raises `OSError` or `CalledProcessError` where network namespaces cannot be made.
+    Raises `OSError` or `CalledProcessError` where network namespaces or their devices cannot be made.
     """
 
     def __init__(self) -> None:
         self._bridge = f"el{os.getpid()}"
         self._machines: list[Machine] = []
+        self._cables: dict[Machine, Cable] = {}
         self.home = Machine("home", f"{_SUBNET}.1")
         try:
             _ip("link", "add", self._bridge, "type", "bridge")
@@ -47,8 +50,10 @@ class Network:
         machine = Machine(name, f"{_SUBNET}.{number}", ("ip", "netns", "exec", name))
         self._machines.append(machine)
         _ip("netns", "add", name)
-        _ip("link", "add", _cable(machine), "type", "veth", "peer", "name", "eth0", "netns", name)
-        _ip("link", "set", _cable(machine), "master", self._bridge, "up")
+        near, far = f"{self._bridge}n{number}", f"{self._bridge}f{number}"
+        self._cables[machine] = Cable(near, far)
+        _ip("link", "set", near, "master", self._bridge, "up")
+        _ip("link", "set", far, "netns", name, "name", "eth0")
         for change in (("link", "set", "lo", "up"), ("link", "set", "eth0", "up")):
             _ip("-n", name, *change)
         _ip("-n", name, "addr", "add", f"{machine.address}/24", "dev", "eth0")
@@ -56,26 +61,26 @@ class Network:
 
     def cut(self, machine: Machine) -> None:
         """Nothing reaches it, nothing leaves it; nobody is told."""
-        _ip("link", "set", _cable(machine), "down")
+        self._cables[machine].is_cut = True
 
     def mend(self, machine: Machine) -> None:
-        _ip("link", "set", _cable(machine), "up")
+        self._cables[machine].is_cut = False
 
-    def slow_down(self, machine: Machine, *, delay_ms: int, loss_percent: int) -> None:
-        """What it sends comes late, some of it never. Raises `CalledProcessError` where the kernel cannot."""
-        netem = ["netem", "delay", f"{delay_ms}ms", "loss", f"{loss_percent}%"]
-        _run(*machine.within, "tc", "qdisc", "add", "dev", "eth0", "root", *netem)
+    def make_worse(self, machine: Machine, *, delay_ms: float, loss_percent: float) -> None:
+        """What it sends and what it gets comes late, and some of it never."""
+        cable = self._cables[machine]
+        cable.delay_ms, cable.loss_percent = delay_ms, loss_percent
+
+    def lost_frames(self, machine: Machine) -> int:
+        return self._cables[machine].lost_frames
 
     def close(self) -> None:
         """What runs on the machines must have ended."""
+        for cable in self._cables.values():
+            cable.close()
         for machine in self._machines:
-            _try("link", "del", _cable(machine))
             _try("netns", "del", machine.name)
         _try("link", "del", self._bridge)
-
-
-def _cable(machine: Machine) -> str:
-    return f"v{machine.name}"[:15]
 
 
 def _ip(*arguments: str) -> None:
