@@ -115,9 +115,10 @@ class TickBarrier:
         forward = {}
         for pchannel in pchannels:
             tick = self.passable(pchannel)
-            if tick > self._ticks.get(pchannel, NO_TIMESTAMP):
+            if tick > self.tick(pchannel):
                 self._ticks[pchannel] = forward[pchannel] = tick
         return forward
 
-    def ticks(self) -> Mapping[str, Timestamp]:
-        return dict(self._ticks)
+    def tick(self, pchannel: str) -> Timestamp:
+        """The last tick of the pchannel; 0 before its first."""
+        return self._ticks.get(pchannel, NO_TIMESTAMP)

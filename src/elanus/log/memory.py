@@ -19,12 +19,33 @@ _HEADER_SIZE = 8
 
 @dataclass(slots=True)
 class _Stream:
-    """``entries`` in order; everything before ``begin`` is trimmed."""
+    """``entries`` in order, and their ``positions``; everything before ``begin`` is trimmed."""
 
     entries: list[LogEntry] = field(default_factory=list)
+    positions: list[Position] = field(default_factory=list)
     begin: Position = START
     end: Position = START
     bells: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def add(self, new: NewEntry) -> Position:
+        payload = b"".join(new.payload)
+        position = Position(self.end + _HEADER_SIZE)
+        self.end = Position(position + _HEADER_SIZE + len(payload))
+        self.entries.append(LogEntry(position, self.end, new.header, memoryview(payload), len(payload)))
+        self.positions.append(position)
+        return position
+
+    def trim(self, before: Position) -> None:
+        """Forget everything before the position."""
+        self.begin = min(before, self.end)
+        gone = self.index(self.begin)
+        del self.entries[:gone], self.positions[:gone]
+
+    def cut(self, end: Position) -> None:
+        """Forget everything from the position on, as if it had never been written."""
+        kept = bisect_left(self.positions, end)
+        del self.entries[kept:], self.positions[kept:]
+        self.end = max(end, self.begin)
 
     def wake(self) -> None:
         for bell in self.bells:
@@ -35,7 +56,7 @@ class _Stream:
         """Of the first entry at or after the position. Raises `TrimmedLog`."""
         if position < self.begin:
             raise TrimmedLog(f"position {position} is trimmed; the log begins at {self.begin}")
-        return bisect_left(self.entries, position, key=lambda entry: entry.position)
+        return bisect_left(self.positions, position)
 
 
 class MemoryLog:
@@ -51,15 +72,7 @@ class MemoryLog:
         """As the port says. ``durable`` makes no difference: nothing here outlasts the process."""
         self._check_open()
         stream = self._stream(pchannel)
-        positions = []
-        for new in entries:
-            payload = b"".join(new.payload)
-            position = Position(stream.end + _HEADER_SIZE)
-            stream.end = Position(position + _HEADER_SIZE + len(payload))
-            stream.entries.append(
-                LogEntry(position, stream.end, new.header, memoryview(payload), len(payload))
-            )
-            positions.append(position)
+        positions = [stream.add(new) for new in entries]
         stream.wake()
         return positions
 
@@ -82,8 +95,7 @@ class MemoryLog:
         self._check_open()
         stream = self._stream(pchannel)
         if before > stream.begin:
-            stream.begin = min(before, stream.end)
-            del stream.entries[: stream.index(stream.begin)]
+            stream.trim(before)
 
     def pchannels(self) -> Sequence[str]:
         return sorted(name for name, stream in self._streams.items() if stream.end > START)

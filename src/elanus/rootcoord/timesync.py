@@ -18,7 +18,7 @@ from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.nodes import Nodes
 from elanus.core.ticks import TickBarrier
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import TickReport
@@ -89,11 +89,10 @@ class TimeSync:
         return self._epoch
 
     def ticks(self) -> Mapping[str, Timestamp]:
-        ticks = self._barrier.ticks()
-        return {pchannel: ticks.get(pchannel, NO_TIMESTAMP) for pchannel in sorted(self._in_use)}
+        return {pchannel: self.tick_of(pchannel) for pchannel in sorted(self._in_use)}
 
     def tick_of(self, pchannel: str) -> Timestamp:
-        return self._barrier.ticks().get(pchannel, NO_TIMESTAMP)
+        return self._barrier.tick(pchannel)
 
     async def use(self, pchannels: Iterable[str], now: Timestamp) -> None:
         """Tick these pchannels from now on. The epoch goes in first: before it, no report counts there."""

@@ -23,15 +23,12 @@ class Life:
         self.role = name.partition("#")[0]
         self.is_outside = is_outside
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_over = False
+        """Nobody gets an answer from it any more."""
         self.is_held = False
         self._gate: asyncio.Future[None] | None = None
         self._passages_left: int | None = None
         self._is_killed = False
-
-    @property
-    def is_over(self) -> bool:
-        """Nobody gets an answer from it any more."""
-        return self.ended.done()
 
     @property
     def is_stopped(self) -> bool:
@@ -40,7 +37,8 @@ class Life:
 
     def retire(self) -> None:
         """It was stopped in an orderly way; what it left running goes on."""
-        if not self.ended.done():
+        if not self.is_over:
+            self.is_over = True
             self.ended.set_result(None)
 
     def kill(self) -> None:

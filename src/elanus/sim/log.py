@@ -9,7 +9,6 @@ the run is what stands in the log, read by rules of its own (`elanus.sim.truth`)
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,9 +33,7 @@ class _Tape(MemoryLog):
 
     def cut(self, pchannel: str, end: Position) -> None:
         """Remove everything from the position on."""
-        stream = self._stream(pchannel)
-        del stream.entries[bisect_left(stream.entries, end, key=lambda entry: entry.position) :]
-        stream.end = max(end, stream.begin)
+        self._stream(pchannel).cut(end)
 
 
 @dataclass(slots=True)

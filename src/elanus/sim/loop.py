@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import heapq
 import itertools
 from collections import deque
@@ -29,37 +30,24 @@ class NothingWillHappen(Exception):
     """Everything waits, and no timer is set that could end it."""
 
 
-class _Call:
-    """What asyncio calls a handle: a callback that can be called off. ``when_s`` is that of a timer."""
+class _Call(list[Any]):
+    """What asyncio calls a handle: a callback that can be called off.
 
-    __slots__ = ("arguments", "callback", "context", "is_off", "when_s")
+    It is a list, so that C makes it and compares it: [when_s, number, callback, arguments, context]. Only
+    those of timers have a time and a number, and are compared; callback None: it was called off.
+    """
 
-    def __init__(
-        self,
-        callback: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        context: contextvars.Context | None,
-        when_s: float = 0.0,
-    ) -> None:
-        self.callback = callback
-        self.arguments = arguments
-        self.context = contextvars.copy_context() if context is None else context
-        self.is_off = False
-        self.when_s = when_s
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self.is_off = True
-        self.callback, self.arguments = _nothing, ()
+        self[2] = None
 
     def cancelled(self) -> bool:
-        return self.is_off
+        return self[2] is None
 
     def when(self) -> float:
-        return self.when_s
-
-
-def _nothing() -> None:
-    """What is left of a callback that was called off."""
+        when_s: float = self[0]
+        return when_s
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -69,9 +57,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now_s = 0.0
         self._calls: deque[_Call] = deque()
-        self._timers: list[tuple[float, int, _Call]] = []
+        self._timers: list[_Call] = []
         self._timer_number = itertools.count()
+        self._is_to_stop = False
         self.made: Callable[[asyncio.Task[Any]], None] = lambda task: None
+        self.create_future = functools.partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
 
     def time(self) -> float:
         return self._now_s
@@ -79,7 +69,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override] # a handle of our own
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> _Call:
-        call = _Call(callback, args, context)
+        call = _Call((0.0, 0, callback, args, contextvars.copy_context() if context is None else context))
         self._calls.append(call)
         return call
 
@@ -96,8 +86,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> _Call:
-        call = _Call(callback, args, context, when)
-        heapq.heappush(self._timers, (when, next(self._timer_number), call))
+        if context is None:
+            context = contextvars.copy_context()
+        call = _Call((when, next(self._timer_number), callback, args, context))
+        heapq.heappush(self._timers, call)
         return call
 
     def call_later(  # type: ignore[override]
@@ -110,32 +102,37 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """What is ready now; when nothing is, what comes next in time (for `BaseEventLoop.run_forever`)."""
+        """All that is ever ready, until somebody asks for a stop (for `BaseEventLoop.run_forever`)."""
         calls = self._calls
-        if not calls:
-            self._move_on()
-        for _ in range(len(calls)):
-            call = calls.popleft()
-            if call.is_off:
+        while not self._is_to_stop:
+            if not calls:
+                self._move_on()
+            _, _, callback, arguments, context = calls.popleft()
+            if callback is None:
                 continue
             try:
-                call.context.run(call.callback, *call.arguments)
+                context.run(callback, *arguments)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001 - as asyncio's own loop: told, and gone on
-                context = {"message": f"Exception in callback {call.callback!r}", "exception": error}
-                self.call_exception_handler(context)
+                happened = {"message": f"Exception in callback {callback!r}", "exception": error}
+                self.call_exception_handler(happened)
+        self._is_to_stop = False
+
+    def stop(self) -> None:
+        super().stop()
+        self._is_to_stop = True
 
     def _move_on(self) -> None:
         """To the next timer that is still wanted, and all of the same moment."""
         timers = self._timers
-        while timers and timers[0][2].is_off:
+        while timers and timers[0].cancelled():
             heapq.heappop(timers)
         if not timers:
             raise NothingWillHappen("everything waits, and no timer is set")
-        self._now_s = max(self._now_s, timers[0][0])
-        while timers and timers[0][0] <= self._now_s:
-            self._calls.append(heapq.heappop(timers)[2])
+        self._now_s = max(self._now_s, timers[0].when())
+        while timers and timers[0].when() <= self._now_s:
+            self._calls.append(heapq.heappop(timers))
 
     def create_task(  # type: ignore[override]
         self,

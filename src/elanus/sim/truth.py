@@ -87,14 +87,14 @@ class Contents:
 
     def alive(self, ts: Timestamp) -> list[Row]:
         alive = [row for row in self.rows if row.born <= ts < row.died]
-        return [row for row in alive if not self._is_dropped(row, ts)] if self.dropped else alive
+        if not self.dropped:
+            return alive
+        drop_of = self.dropped.get
+        return [row for row in alive if drop_of((row.vchannel, row.partition_id), MAX_TIMESTAMP) > ts]
 
     def may_be_gone(self, row: Row) -> bool:
         """Its partition is being dropped: whether an earlier read still finds it is left open."""
         return any(partition_id == row.partition_id for _, partition_id in self.dropped)
-
-    def _is_dropped(self, row: Row, ts: Timestamp) -> bool:
-        return self.dropped.get((row.vchannel, row.partition_id), MAX_TIMESTAMP) <= ts
 
 
 def _apply(deletion: Deletion, row: Row) -> None:
