@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 START_WALL_MS = 1_700_000_000_000
+_WHEN, _CALLBACK, _ARGUMENTS = 0, 2, 3
 
 
 class NothingWillHappen(Exception):
@@ -34,19 +35,19 @@ class _Call(list[Any]):
     """What asyncio calls a handle: a callback that can be called off.
 
     It is a list, so that C makes it and compares it: [when_s, number, callback, arguments, context]. Only
-    those of timers have a time and a number, and are compared; callback None: it was called off.
+    those of timers have a time and a number, and are compared. Callback None: it was called off.
     """
 
     __slots__ = ()
 
     def cancel(self) -> None:
-        self[2] = None
+        self[_CALLBACK], self[_ARGUMENTS] = None, ()
 
     def cancelled(self) -> bool:
-        return self[2] is None
+        return self[_CALLBACK] is None
 
     def when(self) -> float:
-        when_s: float = self[0]
+        when_s: float = self[_WHEN]
         return when_s
 
 
@@ -126,12 +127,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _move_on(self) -> None:
         """To the next timer that is still wanted, and all of the same moment."""
         timers = self._timers
-        while timers and timers[0].cancelled():
+        while timers and timers[0][_CALLBACK] is None:
             heapq.heappop(timers)
         if not timers:
             raise NothingWillHappen("everything waits, and no timer is set")
-        self._now_s = max(self._now_s, timers[0].when())
-        while timers and timers[0].when() <= self._now_s:
+        self._now_s = max(self._now_s, timers[0][_WHEN])
+        while timers and timers[0][_WHEN] <= self._now_s:
             self._calls.append(heapq.heappop(timers))
 
     def create_task(  # type: ignore[override]
