@@ -210,11 +210,12 @@ def pause(stage: Stage, name: str) -> Callable[[], None]:
 
 
 def outage(stage: Stage, name: str) -> Callable[[], None]:
-    """A service that does not answer for a while."""
+    """A service that does not answer for a while, and then does again by itself."""
     process = stage.process(name)
     process.pause()
     time.sleep(OUTAGE_S)
-    return process.resume
+    process.resume()
+    return lambda: None
 
 
 def _base64(text: str) -> str:

@@ -30,6 +30,7 @@ from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.gathering import Gathering
 from elanus.proxy.merging import merge_hits, merge_rows
+from elanus.proxy.replicas import Replica, Replicas
 from elanus.rpc.querychannel import (
     PAYLOAD_MAX_BYTES,
     DqRequest,
@@ -50,8 +51,6 @@ _CONFIRM_S = 0.2
 """A read that is not answered for so long has the broker asked whether it has got it."""
 _LOOK_S = 1.0
 """After so long again it has its query channel looked at, and again as often."""
-_LOST_KEPT = 1024
-"""Of the nodes that went away those that had joined last: a channel that names an older one is long gone."""
 _log = structlog.get_logger("proxy")
 T = TypeVar("T")
 
@@ -60,18 +59,6 @@ T = TypeVar("T")
 class _Served:
     ts: Timestamp
     seen_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Replica:
-    """As querycoord told of it. ``nodes``: those that its version names."""
-
-    info: QueryChannelInfo
-    nodes: frozenset[NodeID]
-
-    @classmethod
-    def told(cls, info: QueryChannelInfo) -> _Replica:
-        return cls(info, frozenset({*info.sealed.values(), *info.vchannels.values()}))
 
 
 class FanOut:
@@ -95,15 +82,14 @@ class FanOut:
         self._node_id = node_id
         self._results = results
         self._channels = channels
-        self._querycoord = querycoord
         self._rootcoord = rootcoord
         self._timeout_s = timeout_s
         self._numbers = itertools.count(1)
         self._turns = itertools.count()
         self._gatherings: dict[int, Gathering] = {}
-        self._replicas: dict[CollectionID, tuple[_Replica, ...]] = {}
+        self._replicas = Replicas(querycoord)
+        self._refreshing: dict[CollectionID, asyncio.Task[object]] = {}
         self._served: dict[CollectionID, _Served] = {}
-        self._lost: frozenset[NodeID] = frozenset()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -124,9 +110,10 @@ class FanOut:
         """Reads under way fail, and those that come later: a proxy whose lease is over may still be asked."""
         self._is_stopped = True
         self._end_watching()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._refreshing.values(), *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(Unavailable):  # a channel of answers without its proxy is only in the way
             await self._channels.remove(self._results)
         for gathering in tuple(self._gatherings.values()):
@@ -141,17 +128,14 @@ class FanOut:
         self._alive = there
 
     def node_lost(self, node_id: NodeID) -> None:
-        """A query node's session ended. It does not come back: a node that rejoins has another id."""
-        self._lost = frozenset(sorted({*self._lost, node_id})[-_LOST_KEPT:])
-        for collection_id, replicas in tuple(self._replicas.items()):
-            if any(node_id in replica.nodes for replica in replicas):
-                self._replicas.pop(collection_id, None)  # by the next read it may be replaced
+        """A query node's session ended."""
+        self._replicas.lose(node_id)
         for gathering in tuple(self._gatherings.values()):
             gathering.lost(node_id)
 
     def forget(self, collection_id: CollectionID) -> None:
         """The collection was released, or its channels are others now."""
-        self._replicas.pop(collection_id, None)
+        self._replicas.forget(collection_id)
         self._served.pop(collection_id, None)
 
     async def fetch_read(self, request_id: int) -> bytes:
@@ -178,11 +162,31 @@ class FanOut:
                     gathering = self._gatherings.get(result.request_id)
                     if gathering is not None:  # else it comes late: its read was given up
                         gathering.take(result)
+                        if self._replicas.is_old(gathering.info, result.version):
+                            self._refresh_soon(gathering.info.collection_id)
             except ElanusError as error:
                 _log.warning("channel of answers lost", error=error.message)
                 self._fail_reads()
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 await self._recreate()
+
+    def _refresh_soon(self, collection_id: CollectionID) -> None:
+        """Hear of the nodes that a version has come to, so that the loss of one ends its reads at once."""
+        if collection_id not in self._refreshing:
+            task = self._refreshing[collection_id] = asyncio.create_task(self._refresh(collection_id))
+            task.add_done_callback(lambda _: self._refreshing.pop(collection_id))
+
+    async def _refresh(self, collection_id: CollectionID) -> Mapping[str, int] | None:
+        """The versions of the replicas, by their channels; None: querycoord does not tell."""
+        try:
+            replicas = await self._replicas.ask(collection_id)
+        except ElanusError as error:  # it may be about to be replaced itself
+            _log.info("query channel not looked up", collection=collection_id, error=error.message)
+            return None
+        nodes = {replica.info.channel: replica.nodes for replica in replicas}
+        for gathering in tuple(self._gatherings.values()):
+            gathering.learn(nodes.get(gathering.info.channel, ()), self._replicas.lost)
+        return {replica.info.channel: replica.info.version for replica in replicas}
 
     def _fail_reads(self) -> None:
         """All that are under way: what answers them may have found no channel."""
@@ -210,18 +214,15 @@ class FanOut:
                 return
         while True:
             await asyncio.sleep(_LOOK_S)
-            try:
-                replicas = await self._querycoord.query_channels(info.collection_id)
-            except ElanusError as error:  # it may be about to be replaced itself
-                _log.info("query channel not looked up", collection=info.collection_id, error=error.message)
-            else:
-                versions = {replica.channel: replica.version for replica in replicas}
-                if info.channel not in versions:
-                    gathering.fail(ChannelLost(f"query channel {info.channel} has been replaced; retry"))
-                    return
-                if gathering.lost_strangers and versions[info.channel] != info.version:
-                    gathering.fail(Unavailable("a query node that may have been asked went away; retry"))
-                    return
+            versions = await self._refresh(info.collection_id)
+            if versions is None:
+                continue
+            if info.channel not in versions:
+                gathering.fail(ChannelLost(f"query channel {info.channel} has been replaced; retry"))
+                return
+            if gathering.lost_strangers and versions[info.channel] != info.version:
+                gathering.fail(Unavailable("a query node that may have been asked went away; retry"))
+                return
 
     # reads, from any thread
 
@@ -263,19 +264,16 @@ class FanOut:
             try:
                 return self._ask(replica, data, deadline_s)
             except Unavailable as error:
-                self._replicas.pop(collection_id, None)
+                self._replicas.forget(collection_id)
                 if attempt == len(replicas) - 1 and not isinstance(error, ChannelLost):
                     raise
         # The channels this proxy knew are gone: ask once more, for those that replaced them.
         return self._ask(self._replicas_of(collection_id)[0], data, deadline_s)
 
-    def _ask(self, replica: _Replica, data: bytes, deadline_s: float) -> list[Answer]:
+    def _ask(self, replica: Replica, data: bytes, deadline_s: float) -> list[Answer]:
         info = replica.info
-        if lost := self._lost & replica.nodes:
-            names = ", ".join(map(str, sorted(lost)))
-            raise Unavailable(f"query node {names} went away, and is not replaced yet; retry")
         request_id = next(self._numbers)
-        gathering = self._gatherings[request_id] = Gathering(data, info.vchannels, replica.nodes)
+        gathering = self._gatherings[request_id] = Gathering(data, replica)
         left_s = max(0.0, deadline_s - time.monotonic())
         message = encode_message(
             DqRequest(
@@ -288,8 +286,10 @@ class FanOut:
             )
         )
         try:
-            if self._is_stopped:  # looked at when `stop` can see the read: one of the two ends it
+            # Looked at when those who end reads can see this one: one of the two ends it.
+            if self._is_stopped:
                 raise _stopped()
+            self._replicas.check(replica)
             asyncio.run_coroutine_threadsafe(
                 self._hand_over(info.channel, message, gathering), self._running_loop()
             )
@@ -329,14 +329,10 @@ class FanOut:
             if known is None or ts > known.ts:
                 self._served[collection_id] = _Served(ts, time.monotonic())
 
-    def _replicas_of(self, collection_id: CollectionID) -> tuple[_Replica, ...]:
+    def _replicas_of(self, collection_id: CollectionID) -> tuple[Replica, ...]:
         """Raises `CollectionNotLoaded`."""
-        replicas = self._replicas.get(collection_id)
-        if replicas is None:
-            told = self._on_loop(self._querycoord.query_channels(collection_id))
-            replicas = tuple(map(_Replica.told, told))
-            self._replicas[collection_id] = replicas
-        return replicas
+        replicas = self._replicas.known(collection_id)
+        return self._on_loop(self._replicas.ask(collection_id)) if replicas is None else replicas
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(self._timeout_s)

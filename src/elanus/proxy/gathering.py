@@ -9,10 +9,11 @@ lost before it has answered ends the read at once, with its name.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from elanus.core.errors import ElanusError, Internal, Unavailable, all_error_types
 from elanus.core.ids import NodeID, SegmentID
+from elanus.proxy.replicas import Replica
 from elanus.rpc.querychannel import DqResult, Handed
 from elanus.rpc.reads import Answer, decode_answer
 
@@ -20,12 +21,12 @@ from elanus.rpc.reads import Answer, decode_answer
 class Gathering:
     """One read under way. Results come in on the event loop, one thread waits.
 
-    ``read``: its bytes, for nodes that fetch them. ``vchannels``: all of the collection. ``nodes``: of the
-    replica, as far as is known.
+    ``read``: its bytes, for nodes that fetch them. ``replica``: who is asked, as far as was known then.
     """
 
-    def __init__(self, read: bytes, vchannels: Collection[str], nodes: Collection[NodeID]) -> None:
+    def __init__(self, read: bytes, replica: Replica) -> None:
         self.read = read
+        self.info = replica.info
         self.lost_strangers = False
         """Whether a node was lost that was not known to belong to the replica; it may since."""
         self.handed: Handed | None = None
@@ -33,8 +34,8 @@ class Gathering:
         self.service_ts = 0
         self.given: dict[NodeID, bytes] = {}
         """Answers that came beside the channel, ahead of their results."""
-        self._vchannels = frozenset(vchannels)
-        self._nodes = frozenset(nodes)
+        self._vchannels = frozenset(replica.info.vchannels)
+        self._nodes = replica.nodes
         self._results: dict[NodeID, DqResult] = {}
         self._done = threading.Event()
         self._error: ElanusError | None = None
@@ -61,6 +62,12 @@ class Gathering:
         segments: set[SegmentID] = {s for result in results for s in result.segments}
         wanted = next(iter(results)).sealed
         return self._vchannels <= vchannels and segments.issuperset(wanted)
+
+    def learn(self, nodes: Iterable[NodeID], lost: Collection[NodeID]) -> None:
+        """Of nodes that belong to the replica by now, and of those that are gone."""
+        self._nodes = self._nodes.union(nodes)
+        for node_id in self._nodes.intersection(lost):
+            self.lost(node_id)
 
     def lost(self, node_id: NodeID) -> None:
         """A node is gone."""

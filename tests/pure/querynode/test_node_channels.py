@@ -7,169 +7,21 @@ counts are compared, which no de-duplication can mend.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import pytest
-from node_world import COLLECTION, VCHANNEL, World, breathe, inline
+from channel_world import A, B, Cluster, finished, scenario, waiting
+from node_world import COLLECTION, VCHANNEL, breathe, inline
 
-from elanus.core.errors import ChannelLost, CollectionNotLoaded, NotReady, Unavailable
-from elanus.core.ids import CollectionID, NodeID, SegmentID
-from elanus.core.timestamps import Timestamp
+from elanus.core.errors import ChannelLost, NotReady, Unavailable
+from elanus.core.ids import NodeID, SegmentID
 from elanus.proxy import fanout
-from elanus.proxy.fanout import FanOut
 from elanus.querynode import effort, serving
-from elanus.querynode.node import QueryNode
-from elanus.rpc.memory_channels import MemoryChannels
-from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.rootcoord import RootCoordApi
-
-A, B = NodeID(11), NodeID(12)
-
-
-class Cluster(World):
-    """Two nodes, a proxy's fan-out, and what querycoord does: it says who serves what."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.channels = MemoryChannels()
-        self.nodes = {n: self._cluster_node(n) for n in (A, B)}
-        self.sealed: dict[SegmentID, NodeID] = {}
-        self.lead = A
-        self.channel = "query-1"
-        self.proxy = FanOut(
-            NodeID(1), "results-1", self.channels, cast(QueryCoordApi, self), cast(RootCoordApi, self), 5.0
-        )
-
-    def _cluster_node(self, node_id: NodeID) -> QueryNode:
-        return QueryNode(
-            node_id,
-            self.log,
-            self.store,
-            inline,
-            scratch=self.scratch,
-            channels=self.channels,
-            proxies=lambda _: self.proxy,
-        )
-
-    # what the coordinators answer
-
-    async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
-        if not self.version:
-            raise CollectionNotLoaded("collection not loaded[collection=7]")
-        return (self.info(),)
-
-    async def ticks(self) -> Mapping[str, Timestamp]:
-        return {VCHANNEL.rsplit("_", 1)[0]: Timestamp(self.tick_ts)}
-
-    def info(self) -> QueryChannelInfo:
-        return QueryChannelInfo(
-            COLLECTION, 0, self.channel, self.version, dict(self.sealed), {VCHANNEL: self.lead}
-        )
-
-    # what querycoord does
-
-    async def begin(self) -> None:
-        await self.channels.create(self.channel)
-        await self.proxy.start()
-        self.version = 1
-        self.sealed = dict.fromkeys(self.finished(), A)
-        for node_id, node in self.nodes.items():
-            await node.start()
-            await node.load_collection(self.load_request())
-            await self.watch(node_id, rows=node_id == self.lead)
-        await self.load(A, list(self.sealed))
-        for node in self.nodes.values():
-            await node.add_query_channel(self.info())
-        await self.tick()
-
-    async def watch(self, node_id: NodeID, *, rows: bool) -> None:
-        request = self.watch_request()
-        object.__setattr__(request, "rows", rows)
-        await self.nodes[node_id].watch_vchannel(request)
-
-    async def load(self, node_id: NodeID, segment_ids: list[SegmentID]) -> None:
-        for segment_id in segment_ids:
-            await self.nodes[node_id].load_segment(self.segment_request(segment_id))
-
-    async def place(
-        self,
-        online: Mapping[SegmentID, NodeID],
-        *,
-        offline: tuple[SegmentID, ...] = (),
-        replaced: tuple[SegmentID, ...] = (),
-    ) -> None:
-        """A new version on the channel, in order with the reads."""
-        self.version += 1
-        leaving = {s: self.sealed[s] for s in (*online, *offline) if s in self.sealed}
-        self.sealed = {s: n for s, n in (self.sealed | dict(online)).items() if s not in offline}
-        change = SealedSegmentsChangeInfo(
-            COLLECTION, self.version, dict(online), leaving, {VCHANNEL: self.lead}, replaced
-        )
-        await self.channels.publish(self.channel, encode_message(change))
-        await breathe()
-
-    async def end(self) -> None:
-        await self.proxy.stop()
-        for node in self.nodes.values():
-            await node.stop()
-
-    # what a client sees
-
-    async def seen(self, text: str = "") -> list[Any]:
-        rows = await asyncio.to_thread(self.proxy.query, self.node_query(text))
-        return cast(list[Any], rows["id"].to_pylist())
-
-    async def counted(self) -> int:
-        return await asyncio.to_thread(self.proxy.count, self.node_query())
-
-    async def check(self) -> None:
-        visible = self.model.visible(self.tick_ts)
-        assert await self.counted() == len(visible)
-        assert await self.seen() == sorted(row.key for row in visible)
-        for node in self.nodes.values():
-            node.invariants()
-
-
-def scenario(test: Callable[[Cluster], Awaitable[None]]) -> Callable[[Path], None]:
-    """Makes a test of a coroutine over a cluster that serves an empty collection."""
-
-    async def play(directory: Path) -> None:
-        cluster = Cluster(directory)
-        await cluster.begin()
-        await test(cluster)
-        for node in cluster.nodes.values():
-            node.invariants()
-        await cluster.end()
-
-    def run(tmp_path: Path) -> None:
-        asyncio.run(play(tmp_path))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
-
-async def waiting(node: QueryNode) -> None:
-    """Until a read has come to the node, and waits for its timestamp."""
-    for _ in range(5000):
-        if node._serving[COLLECTION]._waiting:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("the read has not come to the node")
-
-
-async def finished(world: Cluster, *keys: int) -> SegmentID:
-    """A segment with these keys whose files are complete; it is served as growing still."""
-    await world.insert([(key, key) for key in keys])
-    await world.tick()
-    world.seal()
-    (segment_id,) = world.flush()
-    return segment_id
+from elanus.rpc.querychannel import SealedSegmentsChangeInfo, encode_message
 
 
 @scenario
@@ -297,79 +149,6 @@ async def test_a_node_that_lacks_its_segment_fails_the_read_and_never_answers_wi
     await cluster.load(B, [segment_id])
     await cluster.place({segment_id: B})
     await cluster.check()
-
-
-@scenario
-async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: Cluster) -> None:
-    segment_id = await finished(cluster, 1, 2)
-    await cluster.load(B, [segment_id])
-    await cluster.place({segment_id: B})
-    await cluster.nodes[B].stop()
-    ahead = cluster.node_query(ts=cluster.now + 100)
-    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
-    await waiting(cluster.nodes[A])
-    cluster.proxy.node_lost(B)
-    with pytest.raises(Unavailable, match="query node 12 went away"):
-        await reading
-
-
-@scenario
-async def test_a_read_that_comes_to_a_stopped_proxy_fails_at_once(cluster: Cluster) -> None:
-    """As one does that was on its way when the proxy's lease was over: nobody would answer it."""
-    await cluster.check()
-    await cluster.proxy.stop()
-    with pytest.raises(Unavailable, match="stopping"):
-        await cluster.seen()
-
-
-@scenario
-async def test_the_loss_of_a_node_elsewhere_ends_no_read(cluster: Cluster) -> None:
-    """Unless it may have joined the replica since the proxy asked last who is in it."""
-    with patch.object(fanout, "_LOOK_S", 0.01):
-        await cluster.check()
-        for joined in (False, True):
-            ahead = cluster.node_query(ts=cluster.now + 100)
-            reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
-            await waiting(cluster.nodes[A])
-            cluster.proxy.node_lost(NodeID(13 + joined))
-            cluster.version += joined
-            if joined:
-                with pytest.raises(Unavailable, match="may have been asked"):
-                    await reading
-            cluster.now += 100
-            await cluster.tick()
-            if not joined:
-                assert await reading == 0
-
-
-@scenario
-async def test_a_node_that_was_replaced_before_anybody_read_fails_no_read(cluster: Cluster) -> None:
-    segment_id = await finished(cluster, 1, 2)
-    await cluster.load(B, [segment_id])
-    await cluster.place({segment_id: B})
-    await cluster.check()
-    await cluster.nodes[B].stop()
-    cluster.proxy.node_lost(B)
-    with pytest.raises(Unavailable, match="query node 12 went away, and is not replaced yet"):
-        await cluster.counted()
-    await cluster.load(A, [segment_id])
-    await cluster.place({segment_id: A})
-    assert await cluster.counted() == 2
-    cluster.proxy.node_lost(NodeID(13))
-    assert await cluster.counted() == 2
-
-
-@scenario
-async def test_the_places_of_a_lost_node_are_looked_up_anew(cluster: Cluster) -> None:
-    segment_id = await finished(cluster, 1, 2)
-    await cluster.load(B, [segment_id])
-    await cluster.place({segment_id: B})
-    await cluster.check()
-    await cluster.load(A, [segment_id])
-    await cluster.place({segment_id: A})
-    await cluster.nodes[B].stop()
-    cluster.proxy.node_lost(B)
-    assert await cluster.counted() == 2, "what the proxy knew named the lost node, and what is true does not"
 
 
 @scenario

@@ -158,7 +158,7 @@ async def test_groups_outlive_the_coordinator_and_its_nodes(fleet: Fleet) -> Non
     await load(fleet, "rg")
     await fleet.coord.stop()
     await fleet.start_coordinator()
-    fleet.proxy._querycoord = fleet.coord
+    fleet.proxy._replicas._querycoord = fleet.coord
     assert await members(fleet, "rg") == (2,)
     await fleet.loaded()
     await fleet.kill(2)
