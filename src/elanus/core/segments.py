@@ -86,6 +86,14 @@ class SegmentManifest:
     def size_bytes(self) -> int:
         return sum(f.size_bytes for f in self.insert_logs)
 
+    @property
+    def folded_until(self) -> Timestamp:
+        """Rows that were deleted up to then are gone from the files; 0 where nothing was folded in.
+
+        So it is with what an import wrote: deletes up to its commit never concerned the rows.
+        """
+        return self.deletes_from if self.deletes_from > self.commit_ts else NO_TIMESTAMP
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaLog:

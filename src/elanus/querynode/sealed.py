@@ -104,7 +104,7 @@ def load_sealed(
         files=files_of(request),
         blocks=blocks,
         imported=manifest.commit_ts != NO_TIMESTAMP,
-        complete_from=manifest.deletes_from,
+        complete_from=manifest.folded_until,
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
     tables = [delta_logs.read(file) for file in later]

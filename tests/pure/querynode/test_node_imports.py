@@ -10,7 +10,7 @@ from node_world import COLLECTION, VCHANNEL, Segment, World, scenario
 
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 
 WRITTEN = Timestamp(2)
@@ -27,7 +27,14 @@ def imported(world: World, number: int, keys: Sequence[int], commit_ts: int) -> 
     file = write_insert_log(world.store, path, world.schema, key, [rows], world.scratch)
     file = replace(file, ts_min=Timestamp(commit_ts), ts_max=Timestamp(commit_ts))
     manifest = SegmentManifest(
-        segment_id, COLLECTION, PartitionID(1), VCHANNEL, (file,), (), NO_TIMESTAMP, (), Timestamp(commit_ts)
+        segment_id,
+        COLLECTION,
+        PartitionID(1),
+        VCHANNEL,
+        (file,),
+        (),
+        deletes_from=Timestamp(commit_ts),
+        commit_ts=Timestamp(commit_ts),
     )
     world.segments[segment_id] = Segment(manifest, flushed=True)
     return segment_id
@@ -71,6 +78,18 @@ async def test_a_read_at_an_earlier_moment_never_sees_them(world: World) -> None
     assert world.keys(ts=before) == [9]
     assert world.keys(ts=between) == [9], "a read that was answered without them is answered so again"
     assert world.keys(ts=after) == [1, 2, 3, 9]
+
+
+@scenario()
+async def test_reads_that_began_before_an_import_go_on(world: World) -> None:
+    """An iterator's later pages, a read of the past, a weak read before the next tick."""
+    await world.insert([(9, 9)])
+    before = await world.tick()
+    await world.hand_off([imported(world, 50, [1, 2], world.stamp())])
+    assert world.keys(ts=before) == [9]
+    assert world.keys(ts=world.node.service_time(COLLECTION)) == [9]
+    await world.stamp_and_tick()
+    assert world.keys(ts=before) == [9]
 
 
 @scenario()
