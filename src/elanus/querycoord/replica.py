@@ -38,6 +38,8 @@ from elanus.rpc.querynode import (
 
 _SWITCH_WAIT_S = 30.0
 _SWITCH_LOOK_S = 0.02
+_FRESH_S = 1.0
+"""How long loads may take for the nodes to be taken for having what was loaded still."""
 _UNBOUNDED_BYTES = 2**62
 _log = structlog.get_logger("querycoord")
 
@@ -174,9 +176,12 @@ class Replica:
         unnamed = {s: layout.segments[s] for s in layout.kept if s not in self.info.sealed}
         await self._remember(replace(self.record, nodes=tuple(statuses), plan={**online, **unnamed}))
         await asyncio.gather(*(self._prepare(n, layout, target, whole) for n in layout.nodes()))
+        began_s = asyncio.get_running_loop().time()
         await asyncio.gather(
             *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
         )
+        if asyncio.get_running_loop().time() > began_s + _FRESH_S:
+            await self._check_ready(online)
         await self._switch(layout, {**online, **unnamed}, handover.retired, target, statuses)
         await self._settle(layout, target, statuses)
         return bool(handover.late)
@@ -283,6 +288,18 @@ class Replica:
                 )
             )
 
+    async def _check_ready(self, online: Mapping[SegmentID, NodeID]) -> None:
+        """Raises `NotReady` where a node has let a segment go since that was loaded.
+
+        It does when the partition is dropped or released. A version that named the segment would keep all
+        reads waiting for the next one.
+        """
+        for node_id in sorted(set(online.values())):
+            status = await self._fleet.node(node_id).status()
+            ready = {*status.loaded, *(s.segment_id for s in status.segments if s.sealed)}
+            if gone := sorted(s for s, at in online.items() if at == node_id and s not in ready):
+                raise NotReady(f"query node {node_id} has let go of segments {gone} since they were loaded")
+
     # the version
 
     async def _switch(
@@ -361,10 +378,18 @@ class Replica:
         return status.versions.get(self.collection_id, 0) >= self.info.version
 
     async def _switched(self, nodes: Sequence[NodeID]) -> None:
-        """Wait until these serve the version. Raises `NotReady`."""
+        """Wait until these serve the version.
+
+        Raises `NotReady`, at once where a node cannot serve it. The next look makes a version that it can.
+        """
         deadline_s = asyncio.get_running_loop().time() + _SWITCH_WAIT_S
         for node_id in nodes:
-            while not self._serves(await self._fleet.node(node_id).status()):
+            while not self._serves(status := await self._fleet.node(node_id).status()):
+                if status.refused.get(self.collection_id, 0) >= self.info.version:
+                    raise NotReady(
+                        f"query node {node_id} cannot serve version {self.info.version} of collection "
+                        f"{self.collection_id}"
+                    )
                 if asyncio.get_running_loop().time() > deadline_s:
                     raise NotReady(
                         f"query node {node_id} does not serve version {self.info.version} of collection "

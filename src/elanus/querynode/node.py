@@ -244,9 +244,11 @@ class QueryNode:
 
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
+        refused = {c: serving.refused for c, serving in self._serving.items() if serving.refused}
         status = node_status(self._node_id, self._collections, followed)
         return replace(
             status,
+            refused=refused,
             capacity_bytes=self._capacity_bytes,
             held=self._held(),
             incarnation=self._incarnation,

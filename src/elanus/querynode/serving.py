@@ -7,7 +7,8 @@ so all nodes of a replica answer one read under one version, and a node that is 
 only slower.
 
 A node that cannot take part in a version (it lacks a segment the version places here) says so in its
-answers, until a later version is one it can serve; it never answers with less.
+answers and in its status, until a later version is one it can serve; it never answers with less. What goes
+offline or elsewhere with a version that it could not take does so with the next that it takes.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class ChannelServing:
         self._version = 0
         self._part = _Part()
         self._unable: ElanusError | None = None
+        self._overdue: set[SegmentID] = set()
         self._waiting: set[asyncio.Task[None]] = set()
         self._answering: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -110,6 +112,11 @@ class ChannelServing:
     def lost(self) -> bool:
         """Whether the channel is no more: querycoord makes another."""
         return self._task is not None and self._task.done()
+
+    @property
+    def refused(self) -> int:
+        """The latest version of the channel, where this node cannot serve it; else 0."""
+        return self._version if self._unable is not None else 0
 
     async def start(self) -> None:
         """Take the version of the `QueryChannelInfo`, and follow the channel. Raises `ChannelLost`."""
@@ -159,6 +166,7 @@ class ChannelServing:
         strangers = {s for s in self._collection.serving if self._sealed.get(s) != self._node_id}
         mine = tuple(s for s, node_id in self._sealed.items() if node_id == self._node_id)
         self._part = _Part(leads, mine, tuple(self._sealed))
+        self._overdue |= {*leaving, *change.replaced}
         try:
             self._collection.announce(
                 SealedSegmentsChange(
@@ -166,7 +174,7 @@ class ChannelServing:
                     version=change.version,
                     online=here,
                     offline=tuple(sorted((leaving | strangers) - set(here))),
-                    elsewhere=(*(s for s in change.online if s not in here), *change.replaced),
+                    elsewhere=(*(s for s, n in self._sealed.items() if n != self._node_id), *self._overdue),
                     leads=leads,
                 )
             )
@@ -175,6 +183,7 @@ class ChannelServing:
             self._unable = error
         else:
             self._unable = None
+            self._overdue.clear()
 
     # reads
 

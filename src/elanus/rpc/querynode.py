@@ -113,7 +113,7 @@ class SealedSegmentsChange:
     Growing segments whose ids come online or go offline, or that a segment coming online was compacted
     from, are released. Segments that were loaded again with an index come online under the id they
     already have: the new copy replaces the old. ``online`` are ready on the node that is told;
-    ``elsewhere``: their rows are in what comes online on other nodes with the same version, or came by
+    ``elsewhere``: their rows are in what is online on other nodes under the same version, or came by
     compaction into what comes online anywhere. ``leads``: the vchannels whose growing
     rows this node serves from this version on (None: as before; at first those of the collection).
     ``incarnation``: of the node that is meant, as its status told: one that has begun anew since refuses.
@@ -154,6 +154,7 @@ class QueryNodeStatus:
     ``segments`` are those that the versions in force name; ``loaded``: ids of sealed copies that are
     ready and wait for a version. ``late_messages`` were at or below a tick before them, and ignored.
     ``leads``: the vchannels whose growing rows it serves. ``query_channels``: those it follows.
+    ``refused``: the latest version told on such a channel, where the node cannot serve it.
     ``capacity_bytes``: the memory it may fill with segments, 0 when nobody said; ``used_bytes``: what all
     copies of segments take, those that wait for a version included.
     ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
@@ -171,6 +172,7 @@ class QueryNodeStatus:
     failures: Mapping[str, str] = field(default_factory=dict)
     leads: tuple[str, ...] = ()
     query_channels: Mapping[CollectionID, str] = field(default_factory=dict)
+    refused: Mapping[CollectionID, int] = field(default_factory=dict)
     capacity_bytes: int = 0
     used_bytes: int = 0
     held: tuple[SegmentID, ...] = ()

@@ -152,6 +152,33 @@ async def test_a_node_that_lacks_its_segment_fails_the_read_and_never_answers_wi
 
 
 @scenario
+async def test_after_a_version_that_a_node_could_not_take_every_row_is_there_once(cluster: Cluster) -> None:
+    """It was to let go of growing rows, whose sealed copy another node serves from that version on."""
+    segment_id = await finished(cluster, 1, 2)
+    await cluster.load(B, [segment_id])
+    lacking = SegmentID(99)
+    await cluster.place({segment_id: B, lacking: A})
+    with pytest.raises(Unavailable, match="query node 11 cannot serve this version"):
+        await cluster.counted()
+    refused = [(await node.status()).refused for node in cluster.nodes.values()]
+    assert refused == [{COLLECTION: cluster.version}, {}]
+    await cluster.place({}, offline=(lacking,))
+    await cluster.check()
+    assert not (await cluster.nodes[A].status()).refused
+
+
+@scenario
+async def test_what_a_version_replaced_that_a_node_could_not_take_stays_replaced(cluster: Cluster) -> None:
+    behind, lacking = SegmentID(77), SegmentID(99)
+    cluster.open[1] = behind
+    await cluster.place({lacking: A}, replaced=(behind,))
+    await cluster.place({}, offline=(lacking,))
+    await cluster.insert([(1, 1), (2, 2)])
+    await cluster.tick()
+    assert await cluster.counted() == 0
+
+
+@scenario
 async def test_a_lost_channel_is_followed_by_another(cluster: Cluster) -> None:
     segment_id = await finished(cluster, 1, 2)
     await cluster.check()
