@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 from nats.aio.msg import Msg
@@ -13,6 +16,7 @@ from nats.aio.msg import Msg
 from elanus.core.errors import ChannelLost, InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.devcluster.nats import Nats
+from elanus.log.jetstream import follower
 from elanus.log.jetstream.connection import Interrupted, NatsConnection
 from elanus.log.jetstream.source import NatsSource
 from elanus.rpc import nats_channels
@@ -261,6 +265,89 @@ def test_what_is_too_old_is_lost(nats_server: Nats, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nats_channels, "KEPT_MAX_MESSAGES", 5)
     asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))
+
+
+async def aged(channels: NatsChannels, position: int) -> None:
+    """Return when the channel does not keep this position any more."""
+    while (await channels._check(CHANNEL))[0] <= position:  # noqa: ASYNC110 - NATS tells nobody
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.services
+def test_a_reader_that_was_cut_off_for_longer_than_messages_are_kept_is_told(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(near: QueryChannels) -> None:
+        await near.create(CHANNEL)
+        far = await NatsChannels.open(NatsSource((f"nats://{relay.address}",), prefix=prefix))
+        try:
+            behind, ahead = [await far.open_reader(CHANNEL, start) for start in (1, 3)]
+            await near.publish(CHANNEL, b"1")
+            assert await behind.next() == (1, b"1")
+            relay.stall()
+            await near.publish(CHANNEL, b"a version that it misses")
+            await aged(cast(NatsChannels, near), 2)
+            relay.cut()
+            relay.mend()
+            with pytest.raises(ChannelLost, match="position 2 is trimmed"):
+                await behind.next()
+            await near.publish(CHANNEL, b"3")
+            assert await ahead.next() == (3, b"3")  # it has missed nothing
+            for reader in (behind, ahead):
+                await reader.close()
+        finally:
+            await far.close()
+
+    monkeypatch.setattr(nats_channels, "KEPT_S", 1.0)
+    prefix = f"channels-{uuid.uuid4().hex}"
+    relay = Relay(nats_server.url.removeprefix("nats://"))
+    try:
+        asyncio.run(on_nats(nats_server.url, prefix, use))
+    finally:
+        relay.close()
+
+
+@pytest.mark.services
+def test_a_process_that_stood_still_for_longer_than_messages_are_kept_is_told(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection holds. What it missed is no longer there when it reads on, and nothing comes after."""
+
+    async def stand_still(channels: QueryChannels) -> None:
+        await channels.create(CHANNEL)
+        reader = await channels.open_reader(CHANNEL, 0)
+        await channels.publish(CHANNEL, b"1")
+        await reader.next()
+        standing.set()
+        assert go_on.wait(TIMEOUT_S)
+        with pytest.raises(ChannelLost, match="position 2 is trimmed"):
+            await reader.next()
+        await reader.close()
+
+    async def go_by(channels: QueryChannels) -> None:
+        nats = cast(NatsChannels, channels)
+        await asyncio.to_thread(standing.wait, TIMEOUT_S)
+        while (await nats._ask(f"STREAM.INFO.{nats._stream(CHANNEL)}"))["state"]["consumer_count"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await channels.publish(CHANNEL, b"a version that it misses")
+        await aged(nats, 2)
+        go_on.set()
+
+    monkeypatch.setattr(nats_channels, "KEPT_S", 1.5)
+    for name in ("FORGOTTEN_AFTER_S", "_PULL_EXPIRES_S"):
+        monkeypatch.setattr(follower, name, 0.5)
+    monkeypatch.setattr(nats_channels._Reader, "heartbeat_s", 0.2)
+    standing, go_on = threading.Event(), threading.Event()
+    url, prefix = nats_server.url, f"channels-{uuid.uuid4().hex}"
+    with ThreadPoolExecutor(2) as threads:
+        works = [threads.submit(asyncio.run, on_nats(url, prefix, use)) for use in (stand_still, go_by)]
+    for work in works:
+        work.result()
+
+
+def test_messages_are_kept_for_longer_than_a_server_remembers_who_reads_them() -> None:
+    """Else a version could pass, and age, between two questions to one consumer; nobody would be told."""
+    assert nats_channels.KEPT_S > follower.FORGOTTEN_AFTER_S + follower._PULL_EXPIRES_S
 
 
 @pytest.mark.services

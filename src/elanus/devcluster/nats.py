@@ -7,13 +7,14 @@ the machine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from elanus.devcluster.process import ServiceProcess, free_port, http_ok
 from elanus.devcluster.programs import find_nats
 
 _CONFIGURATION = """\
-server_name: elanus-dev
+server_name: {name}
 host: "{host}"
 port: {port}
 http: "127.0.0.1:{monitor_port}"
@@ -24,6 +25,14 @@ jetstream {{
   max_memory_store: 1GB
   max_file_store: {store_max_mb}MB
   sync_interval: {sync_interval}
+}}
+{cluster}
+"""
+_CLUSTER = """cluster {{
+  name: elanus-dev
+  host: "{host}"
+  port: {route_port}
+  routes: [{routes}]
 }}
 """
 
@@ -40,8 +49,14 @@ class Nats(ServiceProcess):
         store_max_mb: int = 1_000_000,
         password: str = "",
         host: str = "127.0.0.1",
+        name: str = "elanus-dev",
+        routes: Sequence[int] = (),
     ) -> None:
-        """``password``: of the user ``elanus``; without one, everybody on this machine may connect."""
+        """``password``: of the user ``elanus``; without one, everybody on this machine may connect.
+
+        ``routes``: for one of several servers, each with a ``name`` of its own, the ports by which they reach
+        each other, its own first. It is ready when enough of them are there to have a leader.
+        """
         port, monitor_port = free_port(), free_port()
         self.url = f"nats://{host}:{port}"
         directory.mkdir(parents=True, exist_ok=True)
@@ -56,9 +71,11 @@ class Nats(ServiceProcess):
                 store_max_mb=store_max_mb,
                 authorization=f'authorization {{ user: elanus, password: "{password}" }}' if password else "",
                 sync_interval="always" if sync_always else '"2m"',
+                name=name,
+                cluster=_cluster(host, routes) if routes else "",
             )
         )
-        health = f"http://127.0.0.1:{monitor_port}/healthz?js-enabled-only=true"
+        health = f"http://127.0.0.1:{monitor_port}/healthz{'' if routes else '?js-enabled-only=true'}"
         super().__init__(
             name="nats",
             command=[find_nats(), "--config", str(configuration)],
@@ -66,3 +83,8 @@ class Nats(ServiceProcess):
             ready=lambda: http_ok(health, "ok"),
             endpoints={"nats": self.url},
         )
+
+
+def _cluster(host: str, routes: Sequence[int]) -> str:
+    urls = ", ".join(f"nats://{host}:{port}" for port in routes)
+    return _CLUSTER.format(host=host, route_port=routes[0], routes=urls)

@@ -81,6 +81,9 @@ class FanOut:
     ) -> None:
         self._node_id = node_id
         self._results = results
+        self._names = (f"{results}-{number}" for number in itertools.count(2))
+        """For the channels of answers that take its place, one after the other."""
+        self._removing: set[asyncio.Task[None]] = set()
         self._channels = channels
         self._rootcoord = rootcoord
         self._timeout_s = timeout_s
@@ -110,12 +113,11 @@ class FanOut:
         """Reads under way fail, and those that come later: a proxy whose lease is over may still be asked."""
         self._is_stopped = True
         self._end_watching()
-        tasks = [*self._refreshing.values(), *([self._task] if self._task else [])]
+        tasks = [*self._refreshing.values(), *self._removing, *([self._task] if self._task else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        with contextlib.suppress(Unavailable):  # a channel of answers without its proxy is only in the way
-            await self._channels.remove(self._results)
+        await self._remove(self._results)
         for gathering in tuple(self._gatherings.values()):
             gathering.fail(_stopped())
 
@@ -194,12 +196,22 @@ class FanOut:
             pending.fail(ChannelLost("the proxy's channel of answers was lost; retry"))
 
     async def _recreate(self) -> None:
+        """Under a new name: the old one stays taken while the broker's server that held it is away."""
+        removing = asyncio.create_task(self._remove(self._results), name="remove results")
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
+        self._results = next(self._names)
         try:
             await self._channels.create(self._results)
         except ElanusError as error:
             _log.info("channel of answers not there yet", error=error.message)
         else:
             self._fail_reads()
+
+    async def _remove(self, results: str) -> None:
+        """A channel of answers that nobody reads (any more) is only in the way."""
+        with contextlib.suppress(Unavailable):
+            await self._channels.remove(results)
 
     async def _fail_when_lost(self, gathering: Gathering, info: QueryChannelInfo) -> None:
         """For a read that waits long: nobody answers what was written to a channel that is no more.

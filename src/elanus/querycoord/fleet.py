@@ -137,13 +137,20 @@ class ChannelFleet:
         return max(latest + 1, self._first_version)
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
-        """The seek position is the channel's end: only reads stand between the last version and it."""
+        """The seek position is the channel's end: only reads stand between the last version and it.
+
+        It is a position, never "from what is kept": so a node that comes to it late, when a version behind it
+        is no longer kept, is told that the channel is lost to it.
+        """
         if info.channel:
             with contextlib.suppress(ChannelLost):
                 return replace(info, seek_position=await self._channels.end(info.channel))
         name = f"query-{info.collection_id}-{info.replica}-{uuid.uuid4().hex[:8]}"
         await self._channels.create(name)
-        return replace(info, channel=name, seek_position=0)
+        if info.channel:  # it may be there still, on a broker's server that is away
+            with contextlib.suppress(Unavailable):
+                await self._channels.remove(info.channel)
+        return replace(info, channel=name, seek_position=1)
 
     async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
         if status.query_channels.get(info.collection_id) != info.channel:

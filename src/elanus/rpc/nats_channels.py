@@ -1,9 +1,12 @@
 """Query channels on NATS: each a JetStream stream in memory, volatile as its port says.
 
-A channel lives as long as the server that holds it, or until it is removed. What is published carries an
-id of its own, so that it can be sent again when its answer was lost and stands in the channel once. The
-last `elanus.rpc.memory_channels.KEPT_MAX_MESSAGES` messages are kept; no space is set aside for them, for
-most channels are idle.
+A channel lives as long as the server that holds it, or until it is removed; of several servers one holds
+it, and a channel whose server is away is lost. What is published carries an id of its own, so that it can
+be sent again when its answer was lost and stands in the channel once.
+
+Messages are kept for `KEPT_S`, and of each channel the last `KEPT_MAX_MESSAGES`; no space is set aside for
+them, for most channels are idle. A reader that was away for longer than what it needs is kept is told so: the
+channel is lost to it, and it asks querycoord for the version in force.
 """
 
 from __future__ import annotations
@@ -26,17 +29,22 @@ from elanus.log.jetstream.connection import (
     client_error,
     decoded,
 )
-from elanus.log.jetstream.follower import PULL_MESSAGES_MAX, Loss, StreamFollower
+from elanus.log.jetstream.follower import FORGOTTEN_AFTER_S, PULL_MESSAGES_MAX, Done, Loss, StreamFollower
 from elanus.log.jetstream.messages import HEADERS_MAX_BYTES, IncomingMessage
 from elanus.log.jetstream.source import NatsSource
 from elanus.rpc.memory_channels import KEPT_MAX_MESSAGES
+from elanus.rpc.nats_streams import LOOK_S, Gone, stream_bounds
 from elanus.rpc.querychannel import ChannelReader, Handed
 
+KEPT_S = 2 * FORGOTTEN_AFTER_S
+"""Longer than a server remembers a reader's consumer: a consumer passes over what is no longer kept without
+a word, and one that is made anew begins with a look at what is."""
 _RETRY_S = 0.1
 _HANDED_KEPT_S = 5.0
 _HANDED_KEPT_BYTES = 16 * 1024 * 1024
 """What was handed over is kept so long, and no more than this of it, for a connection that breaks."""
 _NAME_IN_USE = 10058
+_NS_PER_S = 1_000_000_000
 
 
 class NatsChannels:
@@ -69,6 +77,7 @@ class NatsChannels:
             "num_replicas": 1,
             "discard": "old",
             "max_msgs": KEPT_MAX_MESSAGES,
+            "max_age": int(KEPT_S * _NS_PER_S),
         }
         try:
             await self._ask(f"STREAM.CREATE.{stream}", config)
@@ -101,7 +110,7 @@ class NatsChannels:
         stream, headers = self._stream(handed.channel), _once(handed)
         while True:
             try:
-                answer = await self._connection.request(stream, handed.message, headers, self._timeout_s)
+                answer = await self._connection.request(stream, handed.message, headers, LOOK_S)
                 return int(decoded(answer.data)["seq"])
             except Refused as refusal:
                 raise client_error(refusal, f"a message on query channel {handed.channel}") from None
@@ -129,8 +138,8 @@ class NatsChannels:
         return last + 1
 
     async def open_reader(self, channel: str, start: int) -> ChannelReader:
-        first, _ = await self._check(channel)
-        reader = _Reader(self._connection, self._stream(channel), start or max(1, first), channel)
+        first, last = await self._check(channel)
+        reader = _Reader(self._connection, self._stream(channel), start or max(1, first), channel, last)
         reader.begin()
         return reader
 
@@ -140,13 +149,17 @@ class NatsChannels:
 
     async def _check(self, channel: str) -> tuple[int, int]:
         """The channel's first and last position. Raises `ChannelLost`, `Unavailable`."""
-        try:
-            state = (await self._ask(f"STREAM.INFO.{self._stream(channel)}"))["state"]
-        except Refused as refusal:
-            if refusal.code == NO_STREAM:
-                raise _lost(channel, "it does not exist") from None
-            raise client_error(refusal, f"a look at query channel {channel}") from None
-        return state["first_seq"], state["last_seq"]
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                await self._connection.ready(max(0.0, deadline_s - time.monotonic()))
+                return await stream_bounds(self._connection, self._stream(channel))
+            except Gone as gone:
+                raise _lost(channel, str(gone)) from None
+            except Refused as refusal:
+                raise client_error(refusal, f"a look at query channel {channel}") from None
+            except Interrupted as interruption:
+                await self._wait(deadline_s, interruption)
 
     def _marked(self, channel: str, message: bytes) -> Handed:
         if len(message) > self._connection.payload_max_bytes - HEADERS_MAX_BYTES:
@@ -156,12 +169,16 @@ class NatsChannels:
         return Handed(channel, message, f"{self._marks}-{next(self._numbers)}")
 
     async def _ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Raises `Refused`, `Unavailable`."""
+        """Ask, again and again: what was done and not confirmed is told as done the next time. A stream whose
+        server is away, for one, is removed without an answer.
+
+        Raises `Refused`, `Unavailable`.
+        """
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:
                 await self._connection.ready(max(0.0, deadline_s - time.monotonic()))
-                return await self._connection.api(subject, body)
+                return await self._connection.api(subject, body, LOOK_S)
             except Interrupted as interruption:
                 await self._wait(deadline_s, interruption)
 
@@ -178,9 +195,15 @@ class NatsChannels:
 
 
 class _Reader(StreamFollower):
-    def __init__(self, connection: NatsConnection, stream: str, start: int, channel: str) -> None:
+    """``last``: the last position that the channel had."""
+
+    heartbeat_s = 1.0
+    silence_s_max = 3.0
+
+    def __init__(self, connection: NatsConnection, stream: str, start: int, channel: str, last: int) -> None:
         super().__init__(connection, stream, start)
         self._channel = channel
+        self._last = last
         self._messages: deque[tuple[int, bytes]] = deque()
 
     async def next(self) -> tuple[int, bytes]:
@@ -204,6 +227,16 @@ class _Reader(StreamFollower):
 
     def due(self) -> int:
         return PULL_MESSAGES_MAX
+
+    async def _look(self) -> tuple[int, int]:
+        try:
+            first, last = await stream_bounds(self._connection, self.stream)
+        except Gone as gone:
+            raise Done(self.loss(Loss.GONE, str(gone))) from None
+        if last < self._last:  # a server that is started again, beside others, makes its streams anew
+            raise Done(self.loss(Loss.SHRUNK, f"its server lost all messages up to {self._last}"))
+        self._last = last
+        return first, last
 
     def loss(self, loss: Loss, text: str) -> ChannelLost:
         return _lost(self._channel, text)

@@ -227,6 +227,19 @@ async def test_a_read_whose_answers_found_no_channel_is_asked_again(cluster: Clu
 
 
 @scenario
+async def test_a_channel_of_answers_that_is_lost_is_replaced_under_another_name(cluster: Cluster) -> None:
+    """A broker keeps the name while it does not reach what had it."""
+    with patch.object(fanout, "_RETRY_PAUSE_S", 0.0):
+        for name, successor in (("results-1", "results-1-2"), ("results-1-2", "results-1-3")):
+            await cluster.channels.remove(name)
+            await breathe()
+            assert await cluster.channels.end(successor) == 1
+            await cluster.check()
+            with pytest.raises(ChannelLost):
+                await cluster.channels.end(name)
+
+
+@scenario
 async def test_a_channel_without_a_successor_is_an_error(cluster: Cluster) -> None:
     await cluster.channels.remove(cluster.channel)
     with pytest.raises(ChannelLost, match="query-1 does not exist"):

@@ -16,11 +16,17 @@ from unittest.mock import patch
 
 import pytest
 from fakes import collection as fake_collection
-from node_world import COLLECTION, VCHANNEL, World, inline
+from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 
 from elanus.core.catalog import Collection, Index, Partition
 from elanus.core.change import Changes
-from elanus.core.errors import CollectionNotLoaded, InsufficientMemory, InvalidParameter, NodesNotEnough
+from elanus.core.errors import (
+    ChannelLost,
+    CollectionNotLoaded,
+    InsufficientMemory,
+    InvalidParameter,
+    NodesNotEnough,
+)
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import Timestamp
@@ -32,8 +38,10 @@ from elanus.querycoord.fleet import ChannelFleet
 from elanus.querycoord.loader import Peers
 from elanus.querycoord.state import LoadState
 from elanus.querynode.node import QueryNode
+from elanus.rpc import memory_channels
 from elanus.rpc.datacoord import RecoveryInfo, VchannelRecovery
 from elanus.rpc.memory_channels import MemoryChannels
+from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
 
@@ -191,6 +199,22 @@ def scenario(test: Callable[[Fleet], Awaitable[None]]) -> Callable[[Path], None]
     return run
 
 
+def test_a_channel_whose_holder_is_away_is_replaced_and_does_not_come_back() -> None:
+    class Channels(MemoryChannels):
+        async def end(self, channel: str) -> int:
+            raise ChannelLost("its server is away")
+
+    async def work() -> None:
+        fleet = ChannelFleet(dict, channels, NodeID(3))
+        first = await fleet.open_channel(QueryChannelInfo(COLLECTION, 0, "", 0, {}, {}))
+        second = await fleet.open_channel(first)
+        assert set(channels._channels) == {second.channel} != {first.channel}
+        assert (first.seek_position, second.seek_position) == (1, 1)
+
+    channels = Channels()
+    asyncio.run(work())
+
+
 def test_a_later_coordinator_numbers_its_versions_higher() -> None:
     """Whatever the former one, which does not know that it was replaced, still announces."""
     former, later = (ChannelFleet(dict, MemoryChannels(), NodeID(n)) for n in (20, 21))
@@ -316,6 +340,31 @@ async def test_a_move_that_was_planned_goes_on_under_the_next_coordinator(fleet:
     with patch("elanus.querycoord.loader.balance", lambda *_: []):
         await fleet.until(moved)
         await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_node_that_missed_messages_takes_the_version_from_querycoord(fleet: Fleet) -> None:
+    """So much passes on the channel at once that what they had still to read is not kept."""
+    await fleet.finish(1, 2)
+    await fleet.finish(3, 4)
+    with patch.object(memory_channels, "KEPT_MAX_MESSAGES", 3):
+        await fleet.begin(1, 2)
+    (info,) = await fleet.coord.query_channels(COLLECTION)
+    missed = SealedSegmentsChangeInfo(COLLECTION, info.version + 1, {}, info.sealed, info.vchannels)
+    for _ in range(4):
+        await fleet.channels.publish(info.channel, encode_message(missed))
+
+    async def all_are_on_it_again() -> bool:
+        statuses = [await node.status() for node in fleet.nodes.values()]
+        return all(s.query_channels.get(COLLECTION) == info.channel for s in statuses)
+
+    assert await all_are_on_it_again()
+    await breathe()
+    assert not await all_are_on_it_again()
+    await fleet.until(all_are_on_it_again)
+    await fleet.loaded()
+    await fleet.check()
     await fleet.end()
 
 

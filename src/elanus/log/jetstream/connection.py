@@ -47,6 +47,10 @@ class Interrupted(Exception):
     """No answer came: the connection broke, or time was up. What was asked may have been done or not."""
 
 
+class Unanswered(Interrupted):
+    """It was asked on a connection that held all the time, and time was up."""
+
+
 class Refused(Exception):
     """The server answered with an error. ``code`` is JetStream's own (``err_code``)."""
 
@@ -103,10 +107,12 @@ class NatsConnection:
         except TimeoutError:
             raise Interrupted(f"not connected for {timeout_s:g} s") from None
 
-    async def api(self, subject: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def api(
+        self, subject: str, body: Mapping[str, Any] | None = None, timeout_s: float = _REQUEST_TIMEOUT_S
+    ) -> dict[str, Any]:
         """Ask JetStream's interface; ``subject`` without its prefix. Raises `Interrupted`, `Refused`."""
         payload = msgspec.json.encode(body) if body else b""
-        answer = await self.request(f"$JS.API.{subject}", payload, None)
+        answer = await self.request(f"$JS.API.{subject}", payload, None, timeout_s)
         return decoded(answer.data)
 
     async def request(
@@ -116,7 +122,7 @@ class NatsConnection:
         headers: dict[str, str] | None,
         timeout_s: float = _REQUEST_TIMEOUT_S,
     ) -> Msg:
-        """Raises `Interrupted`.
+        """Raises `Interrupted`; `Unanswered` when only time was up.
 
         The client's own way to ask takes two tasks more, and waits on when the connection has broken.
         """
@@ -130,7 +136,7 @@ class NatsConnection:
                 await self._client.publish(subject, payload, f"{self._answers}.{token}", headers)
                 message = await answer
         except TimeoutError:
-            raise Interrupted(f"no answer on {subject} within {timeout_s:g} s") from None
+            raise Unanswered(f"no answer on {subject} within {timeout_s:g} s") from None
         except Error as error:
             raise Interrupted(f"no answer on {subject}: {error!r}") from None
         finally:

@@ -31,9 +31,8 @@ _PULL_BYTES = 8 * 1024 * 1024
 _HELD_BYTES_MAX = 16 * 1024 * 1024
 """Read ahead of whoever reads; beyond it nothing more is asked for."""
 _PULL_EXPIRES_S = 30.0
-_HEARTBEAT_S = 5.0
-_SILENCE_S_MAX = 12.0
-_FORGOTTEN_AFTER_S = 60.0
+FORGOTTEN_AFTER_S = 60.0
+"""A consumer that is asked nothing for so long is removed by its server."""
 _RETRY_S = 0.2
 _NS_PER_S = 1_000_000_000
 _HEARTBEAT, _PULL_ENDS, _CONFLICT = "100", frozenset({"404", "408"}), "409"
@@ -74,7 +73,14 @@ class _Pull:
 
 
 class StreamFollower(ABC):
-    """Subclasses say what becomes of messages and of losses. The server is asked nothing before `begin`."""
+    """Subclasses say what becomes of messages and of losses. The server is asked nothing before `begin`.
+
+    ``heartbeat_s``: how often a server gives a sign of life. After ``silence_s_max`` without one its
+    consumer counts as lost.
+    """
+
+    heartbeat_s = 5.0
+    silence_s_max = 12.0
 
     def __init__(
         self,
@@ -154,19 +160,22 @@ class StreamFollower(ABC):
         """The first and the last sequence that the stream holds. Raises `Interrupted`, `Done`."""
         while True:
             try:
-                info = await self._connection.api(f"STREAM.INFO.{self.stream}")
+                return await self._look()
             except Refused as refusal:
                 if refusal.code != NO_STREAM or self._make_stream is None or self._has_read:
                     raise Done(self.loss(Loss.GONE, str(refusal))) from None
                 await self._make_stream()
-            else:
-                return info["state"]["first_seq"], info["state"]["last_seq"]
+
+    async def _look(self) -> tuple[int, int]:
+        """Ask the stream for its bounds. Raises `Interrupted`, `Refused`, `Done`."""
+        state = (await self._connection.api(f"STREAM.INFO.{self.stream}"))["state"]
+        return state["first_seq"], state["last_seq"]
 
     async def _follow(self) -> None:
         try:
             while True:
                 try:
-                    await self._connection.ready(_SILENCE_S_MAX)
+                    await self._connection.ready(self.silence_s_max)
                     await self._consume()
                 except Interrupted as interruption:
                     _logger.info("reading again", stream=self.stream, reason=str(interruption))
@@ -223,7 +232,7 @@ class StreamFollower(ABC):
             "ack_policy": "none",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": int(_FORGOTTEN_AFTER_S * _NS_PER_S),
+            "inactive_threshold": int(FORGOTTEN_AFTER_S * _NS_PER_S),
             "headers_only": self._headers_only,
         }
         await self._connection.api(
@@ -254,7 +263,7 @@ class StreamFollower(ABC):
             "batch": pull.left,
             "max_bytes": _PULL_BYTES + self._connection.payload_max_bytes,
             "expires": int(_PULL_EXPIRES_S * _NS_PER_S),
-            "idle_heartbeat": int(_HEARTBEAT_S * _NS_PER_S),
+            "idle_heartbeat": int(self.heartbeat_s * _NS_PER_S),
         }
         if self._broke:
             raise Interrupted(_BROKEN)
@@ -263,9 +272,9 @@ class StreamFollower(ABC):
             next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
             await self._connection.publish(next_subject, msgspec.json.encode(asked), reply=subject)
             while not pull.over.done():
-                left_s = self._heard_s + _SILENCE_S_MAX - loop.time()
+                left_s = self._heard_s + self.silence_s_max - loop.time()
                 if left_s <= 0:
-                    raise Interrupted(f"no sign of life for {_SILENCE_S_MAX:g} s")
+                    raise Interrupted(f"no sign of life for {self.silence_s_max:g} s")
                 await asyncio.wait((pull.over,), timeout=left_s)
             pull.over.result()
         finally:
