@@ -207,6 +207,7 @@ class FakeData:
         self.next_segment = 7000
         self.rows_granted_max = 2**31
         self.before_answer: Callable[[], None] = lambda: None
+        self.when_flushed: Callable[[], object] = lambda: None
 
     async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]:
         self.calls.note("assign_quota", requests)
@@ -235,6 +236,7 @@ class FakeData:
 
     async def flush(self, collection_id: CollectionID) -> FlushOutcome:
         self.calls.note("flush", collection_id)
+        self.when_flushed()
         return FlushOutcome((SegmentID(7),), (SegmentID(5), SegmentID(6)), compose(5000 + collection_id))
 
     async def flush_finished(

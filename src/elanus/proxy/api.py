@@ -412,10 +412,15 @@ class Front(Protocol):
         ...
 
     def flush_all(self, database: str) -> Timestamp:
-        """Flush every collection (of the database; of all databases when empty)."""
+        """Flush every collection (of the database; of all databases when empty).
+
+        Returns, for `flush_all_state`, a moment before the first flush began.
+        """
         ...
 
-    def flush_all_state(self, flush_ts: Timestamp) -> bool: ...
+    def flush_all_state(self, database: str, flush_ts: Timestamp) -> bool:
+        """Whether every row up to ``flush_ts`` is flushed, in the same collections."""
+        ...
 
     # imports
     def start_import(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.errors import InvalidFilter, InvalidParameter
+from elanus.core.errors import CollectionNotFound, InvalidFilter, InvalidParameter
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.verbs import Verbs
@@ -89,19 +90,32 @@ class Mutations(Verbs):
         return self._proxy.call(data.flush_finished(collection_id, wanted, flush_ts))
 
     def flush_all(self, database: str) -> Timestamp:
+        """The moment is one before the first collection is flushed: nothing of that moment stays open, and
+        what is written into the first while the last is flushed is not waited for."""
         coordinators = self._proxy.coordinators
 
         async def everything() -> Timestamp:
-            flush_ts = NO_TIMESTAMP
+            flush_ts = await coordinators.root.alloc_timestamp(1)
             for collection in await coordinators.root.list_collections(database):
-                outcome = await coordinators.data.flush(collection.collection_id)
-                flush_ts = max(flush_ts, outcome.flush_ts)
-            return flush_ts or await coordinators.root.alloc_timestamp(1)
+                with contextlib.suppress(CollectionNotFound):  # dropped since it was listed
+                    await coordinators.data.flush(collection.collection_id)
+            return flush_ts
 
         return self._proxy.define("flush all", everything)
 
-    def flush_all_state(self, flush_ts: Timestamp) -> bool:
-        return self.flush_state((), "", "", flush_ts)
+    def flush_all_state(self, database: str, flush_ts: Timestamp) -> bool:
+        """Of the database's collections that there are now; of all without a name."""
+        coordinators = self._proxy.coordinators
+
+        async def finished() -> bool:
+            if not database:
+                return await coordinators.data.flush_finished(CollectionID(0), (), flush_ts)
+            for collection in await coordinators.root.list_collections(database):
+                if not await coordinators.data.flush_finished(collection.collection_id, (), flush_ts):
+                    return False
+            return True
+
+        return self._proxy.call(finished())
 
 
 def row_write(

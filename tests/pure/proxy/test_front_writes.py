@@ -23,6 +23,7 @@ from elanus.core.errors import (
 from elanus.core.ids import ALL_PARTITIONS, CollectionID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
 from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import Delete, Insert, MutationResult
 
 PLAIN = collection(shards=2, partitions=(DEFAULT, OTHER))
@@ -215,19 +216,44 @@ def test_a_flush_tells_what_it_sealed_and_what_was_flushed_before() -> None:
     assert flush_ts > 0
 
 
-def test_flushing_all_returns_the_latest_of_all_seals() -> None:
+def test_flushing_all_waits_for_nothing_that_was_written_since_it_began() -> None:
     def work(bench: Bench) -> None:
         other = CollectionID(CID + 50)
         bench.root.collections[other] = collection(schema("d"), other)
+        before = bench.root.stamp()
+        moments: list[Timestamp] = []
+        bench.data.when_flushed = lambda: moments.append(bench.root.stamp())
         flush_ts = bench.front.flush_all("")
-        assert bench.front.flush_all_state(flush_ts)
+        assert before < flush_ts < min(moments)
+        assert bench.front.flush_all_state("", flush_ts)
         bench.root.collections.clear()
-        assert bench.front.flush_all("") > 0, "without any collection it is just now"
+        assert bench.front.flush_all("") > flush_ts, "without any collection it is just now"
 
     bench = in_a_thread(PLAIN, work)
     assert bench.data.calls.of("flush") == [CID, CID + 50]
-    ((_, _, flush_ts),) = bench.data.calls.of("flush_finished")
-    assert flush_ts >> 18 == 5000 + CID + 50
+    ((collection_id, segment_ids, _),) = bench.data.calls.of("flush_finished")
+    assert (collection_id, segment_ids) == (0, ())
+
+
+def test_of_a_database_that_was_flushed_the_state_is_asked_for_its_collections_alone() -> None:
+    def work(bench: Bench) -> None:
+        assert bench.front.flush_all_state("books", bench.front.flush_all("books"))
+
+    bench = in_a_thread(PLAIN, work)
+    assert bench.root.calls.of("list_collections") == ["books", "books"]
+    ((collection_id, _, _),) = bench.data.calls.of("flush_finished")
+    assert collection_id == CID
+
+
+def test_a_collection_that_is_dropped_while_all_are_flushed_is_no_error() -> None:
+    def work(bench: Bench) -> None:
+        def gone() -> None:
+            raise CollectionNotFound("collection not found")
+
+        bench.data.when_flushed = gone
+        assert bench.front.flush_all("") > 0
+
+    assert in_a_thread(PLAIN, work).data.calls.of("flush") == [CID]
 
 
 # the thread and the loop

@@ -84,6 +84,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
         super().__init__()
         self.queries: list[Query] = []
         self.writes: list[Insert] = []
+        self.flush_states: list[str] = []
         self.deletes: list[Delete] = []
         self.created: list[CreateCollection] = []
         self.balances: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
@@ -381,7 +382,8 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
     def flush_all(self, database: str) -> Timestamp:
         return self.allocate_timestamp()
 
-    def flush_all_state(self, flush_ts: Timestamp) -> bool:
+    def flush_all_state(self, database: str, flush_ts: Timestamp) -> bool:
+        self.flush_states.append(database)
         return True
 
     # reads

@@ -395,7 +395,7 @@ def test_a_refused_insert_leaves_no_trace(call: Call, front: FakeFront) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_a_flush_names_segments_and_times(call: Call) -> None:
+def test_a_flush_names_segments_and_times(call: Call, front: FakeFront) -> None:
     answer = call("Flush", collection_names=["books"])
     assert list(answer.coll_segIDs["books"].data) == [7]
     assert list(answer.flush_coll_segIDs["books"].data) == [6]
@@ -403,7 +403,8 @@ def test_a_flush_names_segments_and_times(call: Call) -> None:
     assert answer.coll_seal_times["books"] == physical_ms(flush_ts) // 1000
     state = call("GetFlushState", segmentIDs=[7], collection_name="books", flush_ts=flush_ts)
     assert state.flushed
-    assert call("GetFlushAllState", flush_all_ts=call("FlushAll").flush_all_ts).flushed
+    assert call("GetFlushAllState", flush_all_ts=call("FlushAll").flush_all_ts, db_name="of books").flushed
+    assert front.flush_states == ["of books"]
 
 
 @pytest.mark.usefixtures("books")

@@ -98,7 +98,8 @@ class Writes:
 
     @rpc("flush_all_ts")
     def GetFlushAllState(self, request: Message, context: Context) -> Message:
-        flushed = self._front.flush_all_state(Timestamp(request.flush_all_ts))
+        """As `FlushAll`: of the named database, or of all."""
+        flushed = self._front.flush_all_state(request.db_name, Timestamp(request.flush_all_ts))
         return milvus_pb2.GetFlushAllStateResponse(flushed=flushed)
 
 
