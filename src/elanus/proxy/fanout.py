@@ -23,13 +23,21 @@ import pyarrow as pa
 import structlog
 
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import ChannelLost, DeadlineExceeded, ElanusError, Internal, Unavailable
+from elanus.core.errors import (
+    ChannelLost,
+    CollectionNotLoaded,
+    DeadlineExceeded,
+    ElanusError,
+    Internal,
+    Unavailable,
+)
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.nodes import Nodes
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.gathering import Gathering
 from elanus.proxy.merging import merge_hits, merge_rows
+from elanus.proxy.patience import Patience
 from elanus.proxy.replicas import Replica, Replicas
 from elanus.rpc.querychannel import (
     PAYLOAD_MAX_BYTES,
@@ -51,6 +59,8 @@ _CONFIRM_S = 0.2
 """A read that is not answered for so long has the broker asked whether it has got it."""
 _LOOK_S = 1.0
 """After so long again it has its query channel looked at, and again as often."""
+_TICK_LOOK_S = 0.02
+"""How often the ticks are looked at while there is none yet."""
 _log = structlog.get_logger("proxy")
 T = TypeVar("T")
 
@@ -64,7 +74,7 @@ class _Served:
 class FanOut:
     """Implements `elanus.proxy.reads.Nodes` and `ReadPayloads`.
 
-    ``results`` is this proxy's own channel of answers. ``timeout_s``: the longest a read may take.
+    ``results`` is this proxy's own channel of answers. ``timeout_s``: how long coordinators are waited for.
     ``nodes``: the query nodes that are alive; without them, `node_lost` has to be called. Reads come from any
     thread; everything else happens on the loop that `start` runs on.
     """
@@ -136,9 +146,12 @@ class FanOut:
             gathering.lost(node_id)
 
     def forget(self, collection_id: CollectionID) -> None:
-        """The collection was released, or its channels are others now."""
+        """The collection was released, or its channels are others now: nobody may be left to answer."""
         self._replicas.forget(collection_id)
         self._served.pop(collection_id, None)
+        for gathering in tuple(self._gatherings.values()):
+            if gathering.info.collection_id == collection_id:
+                gathering.fail(ChannelLost(f"query channel {gathering.info.channel} was closed; retry"))
 
     async def fetch_read(self, request_id: int) -> bytes:
         return self._gathering(request_id).read
@@ -182,6 +195,8 @@ class FanOut:
         """The versions of the replicas, by their channels; None: querycoord does not tell."""
         try:
             replicas = await self._replicas.ask(collection_id)
+        except CollectionNotLoaded:
+            return {}
         except ElanusError as error:  # it may be about to be replaced itself
             _log.info("query channel not looked up", collection=collection_id, error=error.message)
             return None
@@ -216,7 +231,8 @@ class FanOut:
     async def _fail_when_lost(self, gathering: Gathering, info: QueryChannelInfo) -> None:
         """For a read that waits long: nobody answers what was written to a channel that is no more.
 
-        Nor does a node that is lost, and joined the replica after this proxy had last asked for its nodes.
+        Nor does a node that is lost, and joined the replica after this proxy had last asked for its nodes, or
+        was gone before this proxy looked for the first time.
         """
         if gathering.handed is not None:
             try:
@@ -232,6 +248,8 @@ class FanOut:
             if info.channel not in versions:
                 gathering.fail(ChannelLost(f"query channel {info.channel} has been replaced; retry"))
                 return
+            if self._nodes is not None:
+                gathering.look(self._nodes)
             if gathering.lost_strangers and versions[info.channel] != info.version:
                 gathering.fail(Unavailable("a query node that may have been asked went away; retry"))
                 return
@@ -246,54 +264,61 @@ class FanOut:
             pchannels = {pchannel_of(vchannel) for vchannel in replicas[0].info.vchannels}
             ts = min((ticks.get(p, NO_TIMESTAMP) for p in pchannels), default=NO_TIMESTAMP)
             known = _Served(max(ts, known.ts if known else NO_TIMESTAMP), time.monotonic())
-            self._served[collection_id] = known
+            if known.ts != NO_TIMESTAMP:  # else nothing is known
+                self._served[collection_id] = known
         return known.ts
 
-    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
-        """Every node waits by itself, when the read has come to it."""
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
+        """A root coordinator that has only begun has written no ticks, while the nodes serve all there is."""
+        while self.service_time(collection_id) == NO_TIMESTAMP:
+            if not patience.left_s():
+                raise DeadlineExceeded(
+                    f"collection {collection_id} got no time tick within {patience.timeout_s:g} s; retry"
+                )
+            with patience.waiting():
+                time.sleep(_TICK_LOOK_S)
 
-    def search(self, request: NodeSearch) -> NodeHits:
-        parts = self._read(request.collection_id, request)
+    def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
+        parts = self._read(request.collection_id, request, patience)
         return merge_hits([_as(NodeHits, part) for part in parts], request.k)
 
-    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
+    def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
         wanted = replace(request, output_fields=(*request.output_fields, TIMESTAMP_FIELD))
-        parts = [_as(dict, part) for part in self._read(request.collection_id, wanted)]
+        parts = [_as(dict, part) for part in self._read(request.collection_id, wanted, patience)]
         key = next(iter(parts[0]))  # a node names the primary key first
         return merge_rows(parts, key, request.limit)
 
-    def count(self, request: NodeQuery) -> int:
-        return sum(_as(int, part) for part in self._read(request.collection_id, NodeCount(request)))
+    def count(self, request: NodeQuery, patience: Patience) -> int:
+        parts = self._read(request.collection_id, NodeCount(request), patience)
+        return sum(_as(int, part) for part in parts)
 
-    def _read(self, collection_id: CollectionID, read: Read) -> list[Answer]:
+    def _read(self, collection_id: CollectionID, read: Read, patience: Patience) -> list[Answer]:
         """Ask the replicas in turn until one answers."""
-        deadline_s = time.monotonic() + self._timeout_s
         data = encode_read(read)
         replicas = self._replicas_of(collection_id)
         first = next(self._turns)
         for attempt in range(len(replicas)):
             replica = replicas[(first + attempt) % len(replicas)]
             try:
-                return self._ask(replica, data, deadline_s)
+                return self._ask(replica, data, patience)
             except Unavailable as error:
                 self._replicas.forget(collection_id)
                 if attempt == len(replicas) - 1 and not isinstance(error, ChannelLost):
                     raise
         # The channels this proxy knew are gone: ask once more, for those that replaced them.
-        return self._ask(self._replicas_of(collection_id)[0], data, deadline_s)
+        return self._ask(self._replicas_of(collection_id)[0], data, patience)
 
-    def _ask(self, replica: Replica, data: bytes, deadline_s: float) -> list[Answer]:
+    def _ask(self, replica: Replica, data: bytes, patience: Patience) -> list[Answer]:
         info = replica.info
         request_id = next(self._numbers)
         gathering = self._gatherings[request_id] = Gathering(data, replica)
-        left_s = max(0.0, deadline_s - time.monotonic())
         message = encode_message(
             DqRequest(
                 request_id,
                 self._node_id,
                 self._results,
                 info.collection_id,
-                left_s,
+                patience.left_s(),
                 data if len(data) <= PAYLOAD_MAX_BYTES else b"",
             )
         )
@@ -305,26 +330,27 @@ class FanOut:
             asyncio.run_coroutine_threadsafe(
                 self._hand_over(info.channel, message, gathering), self._running_loop()
             )
-            answers = self._wait(gathering, info, deadline_s)
+            answers = self._wait(gathering, info, patience)
         finally:
             del self._gatherings[request_id]
         if answers is None:
             raise DeadlineExceeded(
                 f"the query nodes of collection {info.collection_id} did not all answer within "
-                f"{self._timeout_s:g} s ({gathering.missing()}); retry"
+                f"{patience.timeout_s:g} s ({gathering.missing()}); retry"
             )
+        patience.waited_s += gathering.waited_s
         self._saw(info.collection_id, Timestamp(gathering.service_ts))
         return answers
 
-    def _wait(self, gathering: Gathering, info: QueryChannelInfo, deadline_s: float) -> list[Answer] | None:
-        answers = gathering.wait(min(_CONFIRM_S, max(0.0, deadline_s - time.monotonic())))
+    def _wait(self, gathering: Gathering, info: QueryChannelInfo, patience: Patience) -> list[Answer] | None:
+        answers = gathering.wait(min(_CONFIRM_S, patience.left_s()))
         if answers is not None:
             return answers
         looking = asyncio.run_coroutine_threadsafe(
             self._fail_when_lost(gathering, info), self._running_loop()
         )
         try:
-            return gathering.wait(max(0.0, deadline_s - time.monotonic()))
+            return gathering.wait(patience.left_s())
         finally:
             looking.cancel()
 
@@ -347,7 +373,12 @@ class FanOut:
         return self._on_loop(self._replicas.ask(collection_id)) if replicas is None else replicas
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(self._timeout_s)
+        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        try:
+            return future.result(self._timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise DeadlineExceeded(f"no coordinator answered within {self._timeout_s:g} s; retry") from None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

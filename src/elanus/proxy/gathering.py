@@ -32,6 +32,8 @@ class Gathering:
         self.handed: Handed | None = None
         """The request, once it is on its way."""
         self.service_ts = 0
+        self.waited_s = 0.0
+        """How long the node that waited longest has waited for the read's moment to be served."""
         self.given: dict[NodeID, bytes] = {}
         """Answers that came beside the channel, ahead of their results."""
         self._vchannels = frozenset(replica.info.vchannels)
@@ -51,6 +53,7 @@ class Gathering:
         self._results[result.node_id] = result
         if self._is_complete():
             self.service_ts = min(r.service_ts for r in self._results.values() if r.vchannels)
+            self.waited_s = max(r.waited_s for r in self._results.values())
             self._done.set()
 
     def _is_complete(self) -> bool:
@@ -67,6 +70,11 @@ class Gathering:
         """Of nodes that belong to the replica by now, and of those that are gone."""
         self._nodes = self._nodes.union(nodes)
         for node_id in self._nodes.intersection(lost):
+            self.lost(node_id)
+
+    def look(self, alive: Collection[NodeID]) -> None:
+        """Who of its nodes is not among these is gone, whether anybody has told of it or not."""
+        for node_id in self._nodes.difference(alive):
             self.lost(node_id)
 
     def lost(self, node_id: NodeID) -> None:

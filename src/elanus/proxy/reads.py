@@ -7,8 +7,8 @@ asks for a tick instead of waiting for one.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -32,13 +32,18 @@ from elanus.proxy.api import Query, QueryResult, Search, SearchResult
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.measures import Measures
 from elanus.proxy.outputs import COUNT, asks_for_count
+from elanus.proxy.patience import Patience
 from elanus.proxy.queues import DqQueue
 from elanus.proxy.stamps import Stamps
-from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch
 
 
-class Nodes(QueryNodeReads, Protocol):
-    """The query nodes as one: a node in this process, or many over query channels. Lives with its proxy."""
+class Nodes(Protocol):
+    """The query nodes as one: a node in this process, or many over query channels. Lives with its proxy.
+
+    Its reads are those of `elanus.rpc.querynode.QueryNodeReads`, and raise what they do; besides
+    `DeadlineExceeded` when the ``patience`` is over.
+    """
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -46,13 +51,26 @@ class Nodes(QueryNodeReads, Protocol):
         """What was known of where the collection is read is no longer so."""
         ...
 
+    def service_time(self, collection_id: CollectionID) -> Timestamp:
+        """What is known to be served; 0: nothing yet."""
+        ...
+
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
+        """Returns when a read as of ``ts`` may be asked for, and `service_time` is known. Nodes over channels
+        wait for ``ts`` by themselves, when the read has come to them."""
+        ...
+
+    def search(self, request: NodeSearch, patience: Patience) -> NodeHits: ...
+    def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]: ...
+    def count(self, request: NodeQuery, patience: Patience) -> int: ...
+
 
 class Reader:
     """``ask_tick`` asks for ticks without waiting."""
 
     def __init__(
         self,
-        nodes: QueryNodeReads,
+        nodes: Nodes,
         queue: DqQueue,
         stamps: Stamps,
         ask_tick: Callable[[tuple[str, ...], Timestamp], None],
@@ -72,14 +90,14 @@ class Reader:
         self._timeout_s = timeout_s
 
     def search(self, cached: CachedCollection, request: Search) -> SearchResult:
-        with self._queue.slot():
+        with self._queue.slot(), self._patience(request.timeout_s) as patience:
             _check_collection(cached, request.collection_id)
             schema = cached.view.schema
             field = _vector_field(schema, request.vector_field)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             partitions = _partition_ids(cached, request.partitions)
             bound = _planned(cached, request.filter, request.filter_values)
-            read_ts = self._read_timestamp(cached, request.consistency, request.timeout_s)
+            read_ts = self._read_timestamp(cached, request.consistency, patience)
             metric = _checked_metric(cached, field, request.metric_type)
             hits = self._nodes.search(
                 NodeSearch(
@@ -94,7 +112,8 @@ class Reader:
                     output_fields=outputs.columns,
                     read_ts=read_ts,
                     ignore_growing=request.ignore_growing,
-                )
+                ),
+                patience,
             )
         self._measures.searched(len(request.queries))
         offsets, ids, scores, fields = _without_first(hits, request.offset)
@@ -103,7 +122,7 @@ class Reader:
         return SearchResult(offsets, ids, scores, fields, outputs.names, outputs.dynamic, schema, read_ts)
 
     def query(self, cached: CachedCollection, request: Query) -> QueryResult:
-        with self._queue.slot():
+        with self._queue.slot(), self._patience(request.timeout_s) as patience:
             _check_collection(cached, request.collection_id)
             schema = cached.view.schema
             counting = asks_for_count(request.output_fields)
@@ -127,13 +146,13 @@ class Reader:
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
                 output_fields=outputs.columns,
                 limit=None if request.limit is None else request.offset + request.limit,
-                read_ts=self._read_timestamp(cached, request.consistency, request.timeout_s),
+                read_ts=self._read_timestamp(cached, request.consistency, patience),
                 ignore_growing=request.ignore_growing,
             )
             if counting:
-                count = pa.array([self._nodes.count(wanted)], pa.int64())
+                count = pa.array([self._nodes.count(wanted, patience)], pa.int64())
                 return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
-            rows = self._nodes.query(wanted)
+            rows = self._nodes.query(wanted, patience)
         fields = {name: column.slice(request.offset) for name, column in rows.items()}
         return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts)
 
@@ -143,7 +162,7 @@ class Reader:
         """Primary keys of the rows a filter matches now, with every acknowledged write seen."""
         key = cached.view.schema.primary_field.name
         consistency = ReadConsistency(ConsistencyLevel.STRONG)
-        with self._queue.slot():
+        with self._queue.slot(), self._patience(None) as patience:
             rows = self._nodes.query(
                 NodeQuery(
                     collection_id=cached.collection_id,
@@ -152,15 +171,26 @@ class Reader:
                     primary_keys=None,
                     output_fields=(key,),
                     limit=None,
-                    read_ts=self._read_timestamp(cached, consistency, None),
-                )
+                    read_ts=self._read_timestamp(cached, consistency, patience),
+                ),
+                patience,
             )
         return rows[key]
 
+    @contextlib.contextmanager
+    def _patience(self, timeout_s: float | None) -> Iterator[Patience]:
+        """That of one read, whose client waits for ``timeout_s``. What it has waited is measured."""
+        patience = Patience(self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s))
+        try:
+            yield patience
+        finally:
+            if patience.waited_s:
+                self._measures.waited_for_guarantee(patience.waited_s)
+
     def _read_timestamp(
-        self, cached: CachedCollection, consistency: ReadConsistency, timeout_s: float | None
+        self, cached: CachedCollection, consistency: ReadConsistency, patience: Patience
     ) -> Timestamp:
-        """The one moment a read is answered at; returns when the query nodes have reached it.
+        """The one moment a read is answered at; returns when it may be asked for.
 
         Raises `CollectionNotLoaded`, `DeadlineExceeded`, and what `check_moment` raises for a pinned one.
         """
@@ -173,13 +203,8 @@ class Reader:
         guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms)
         if served >= guarantee:
             return served if consistency.moment is None else guarantee
-        began_s = time.perf_counter()
         self._ask_tick(cached.view.pchannels, guarantee)
-        patience_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        try:
-            self._nodes.wait_service_time(cached.collection_id, guarantee, patience_s)
-        finally:
-            self._measures.waited_for_guarantee(time.perf_counter() - began_s)
+        self._nodes.wait_service_time(cached.collection_id, guarantee, patience)
         if consistency.moment is not None:
             return guarantee
         # A load may have been waited for: then what is served by now is what a weak guarantee gets.

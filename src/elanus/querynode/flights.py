@@ -21,10 +21,14 @@ class Flights:
             task.add_done_callback(lambda done: self._landed(key, done))
         await asyncio.shield(task)
 
-    async def settle(self) -> None:
-        """Wait until nothing is under way."""
+    async def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until nothing is under way, or that long for what is."""
+        deadline_s = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         while self._tasks:
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            left_s = None if deadline_s is None else deadline_s - asyncio.get_running_loop().time()
+            if left_s is not None and left_s <= 0:
+                return
+            await asyncio.wait(tuple(self._tasks.values()), timeout=left_s)
 
     def _landed(self, key: Hashable, task: asyncio.Task[None]) -> None:
         del self._tasks[key]

@@ -49,6 +49,8 @@ from elanus.rpc.querynode import (
 from elanus.storage.port import ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
+_LOADS_END_S = 20.0
+"""How long a node that stops waits for what it is loading, and serves on."""
 T = TypeVar("T")
 
 
@@ -106,7 +108,12 @@ class QueryNode:
         await self._offload(lambda: self._scratch.mkdir(parents=True, exist_ok=True))
 
     async def stop(self) -> None:
-        """Releases everything; returns when nothing runs any more."""
+        """Releases everything; returns when nothing runs any more.
+
+        What is being loaded cannot be broken off, and until its session ends others count on the node: it
+        serves on meanwhile.
+        """
+        await self._flights.settle(_LOADS_END_S)
         self._loop = None
         for collection_id in tuple(self._collections):
             await self.release_collection(collection_id)

@@ -14,6 +14,8 @@ offline or elsewhere with a version that it could not take does so with the next
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,7 +23,7 @@ from typing import Any
 
 import structlog
 
-from elanus.core.errors import ElanusError, Internal, Unavailable
+from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter, compile_filter
@@ -47,6 +49,8 @@ from elanus.rpc.reads import Answer, NodeCount, Read, decode_read, encode_answer
 from elanus.rpc.tracing import untraced
 
 _FILTERS_KEPT = 512
+_REFUSALS_S = 1.0
+"""How long a node that leaves a channel tries to say so to those whose reads it has."""
 Offload = Callable[..., Awaitable[bytes]]
 _log = structlog.get_logger("querynode")
 
@@ -62,12 +66,14 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A read that has its snapshot: nothing that comes later on the channel concerns it."""
+    """A read that has its snapshot: nothing that comes later on the channel concerns it. ``waited_s``: how
+    long it has waited for that."""
 
     request: DqRequest
     read: Read
     snapshot: Snapshot
     part: _Part
+    waited_s: float
 
 
 class ChannelServing:
@@ -99,8 +105,8 @@ class ChannelServing:
         self._part = _Part()
         self._unable: ElanusError | None = None
         self._overdue: set[SegmentID] = set()
-        self._waiting: set[asyncio.Task[None]] = set()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], DqRequest] = {}
+        self._answering: dict[asyncio.Task[None], DqRequest] = {}
         self._task: asyncio.Task[None] | None = None
         self._compile = lru_cache(_FILTERS_KEPT)(lambda text: compile_filter(text, collection.schema))
 
@@ -129,10 +135,17 @@ class ChannelServing:
         self._task = untraced(self._follow(reader), f"query channel {self.channel}")
 
     async def stop(self) -> None:
-        tasks = [t for t in (self._task, *self._waiting, *self._answering) if t is not None]
+        """Reads under way are refused: nobody else would tell their proxies."""
+        under_way = self._waiting | self._answering
+        tasks = [t for t in (self._task, *under_way) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        error = ChannelLost(f"query node {self._node_id} left the query channel; retry")
+        refusals = [self._refuse(request, error) for task, request in under_way.items() if task.cancelled()]
+        with contextlib.suppress(TimeoutError):  # the broker may be away; the proxies look by themselves then
+            async with asyncio.timeout(_REFUSALS_S):
+                await asyncio.gather(*refusals, return_exceptions=True)
 
     async def _follow(self, reader: ChannelReader) -> None:
         try:
@@ -194,18 +207,18 @@ class ChannelServing:
             try:
                 read = self._decoded(request.read)
             except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
-                self._spawn(self._refuse(request, error))
+                self._spawn(request, self._refuse(request, error))
                 return
             if self._collection.clock.has_reached(_read_ts(read)):
-                self._spawn(self._answer(self._turn(request, read)))
+                self._spawn(request, self._answer(self._turn(request, read, 0.0)))
                 return
         snapped = asyncio.create_task(self._take_snapshot(request, read), name=f"read {request.request_id}")
-        self._waiting.add(snapped)
-        snapped.add_done_callback(self._waiting.discard)
+        self._waiting[snapped] = request
+        snapped.add_done_callback(self._waiting.pop)
 
     async def _take_snapshot(self, request: DqRequest, read: Read | None) -> None:
         """Until the read has its snapshot, no change may pass; the answer then takes its own time."""
-        collection = self._collection
+        collection, waited_s = self._collection, 0.0
         try:
             if self._unable is not None:
                 raise Unavailable(
@@ -214,26 +227,28 @@ class ChannelServing:
             if read is None:
                 read = await self._read_of(request)
             if self._part.leads or self._part.segments:
+                began_s = time.monotonic()
                 await collection.clock.reached(_read_ts(read), request.timeout_s)
-            work = self._answer(self._turn(request, read))
+                waited_s = time.monotonic() - began_s
+            work = self._answer(self._turn(request, read, waited_s))
         except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
             work = self._refuse(request, error)
-        self._spawn(work)
+        self._spawn(request, work)
 
-    def _turn(self, request: DqRequest, read: Read) -> _Turn:
+    def _turn(self, request: DqRequest, read: Read, waited_s: float) -> _Turn:
         snapshot = self._collection.snapshot
         if not (self._part.leads or self._part.segments):
             # a node with nothing of the collection has nothing to wait for
             snapshot = replace(snapshot, service_ts=_read_ts(read))
-        return _Turn(request, read, snapshot, self._part)
+        return _Turn(request, read, snapshot, self._part, waited_s)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, request: DqRequest, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._answering.add(task)
+        self._answering[task] = request
         task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        self._answering.discard(task)
+        del self._answering[task]
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.warning("answer not delivered", error=f"{type(error).__name__}: {error}")
@@ -256,12 +271,12 @@ class ChannelServing:
                 answer = self._work(turn.snapshot, turn.read)
             else:
                 answer = await self._offload(self._work, turn.snapshot, turn.read)
+            if len(answer) > PAYLOAD_MAX_BYTES:
+                await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
+                answer = b""
         except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
             await self._refuse(request, error)
             return
-        if len(answer) > PAYLOAD_MAX_BYTES:
-            await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
-            answer = b""
         result = DqResult(
             request_id=request.request_id,
             node_id=self._node_id,
@@ -271,6 +286,7 @@ class ChannelServing:
             sealed=part.sealed,
             service_ts=turn.snapshot.service_ts,
             answer=answer,
+            waited_s=turn.waited_s,
         )
         await self._channels.hand_over(request.results, encode_result(result))
 

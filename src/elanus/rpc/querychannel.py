@@ -83,7 +83,8 @@ class DqResult:
     ``vchannels`` and ``segments``: those this node serves, all of them searched. ``sealed``: all sealed
     segments of the version on all nodes, so that whoever collects knows when the answer is complete.
     ``service_ts``: up to where the node has served. ``error``: type and text of an error, empty when there
-    is none. ``answer``: see `elanus.rpc.reads`; empty: it was given by RPC.
+    is none. ``answer``: see `elanus.rpc.reads`; empty: it was given by RPC. ``waited_s``: how long the read
+    has waited there for its moment to be served.
     """
 
     request_id: int
@@ -95,6 +96,7 @@ class DqResult:
     service_ts: int
     error: tuple[str, str] = ("", "")
     answer: bytes = b""
+    waited_s: float = 0.0
 
 
 ChannelMessage = DqRequest | SealedSegmentsChangeInfo

@@ -9,6 +9,7 @@ import pyarrow as pa
 from elanus.core.errors import NotReady
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.patience import Patience
 from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
 
 
@@ -36,14 +37,17 @@ class CurrentReads:
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         return self._node().service_time(collection_id)
 
-    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
-        self._node().wait_service_time(collection_id, ts, timeout_s)
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
+        with patience.waiting():
+            self._node().wait_service_time(collection_id, ts, patience.left_s())
 
-    def search(self, request: NodeSearch) -> NodeHits:
+    # By then its moment is served, and the read is this thread's own work: there is nothing to wait for.
+
+    def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
         return self._node().search(request)
 
-    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
+    def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
         return self._node().query(request)
 
-    def count(self, request: NodeQuery) -> int:
+    def count(self, request: NodeQuery, patience: Patience) -> int:
         return self._node().count(request)

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp
-from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
+from elanus.proxy.patience import Patience
+from elanus.proxy.reads import Nodes
+from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch
 
 
 class NotYet(Exception):
@@ -37,9 +39,9 @@ class Moment:
 
 
 class ReadsOfMoments:
-    """`QueryNodeReads` and the oracle for a proxy: those of ``moment`` while one is set."""
+    """`elanus.proxy.reads.Nodes` and the oracle for a proxy: those of ``moment`` while one is set."""
 
-    def __init__(self, nodes: QueryNodeReads, stamp: Callable[[], Timestamp]) -> None:
+    def __init__(self, nodes: Nodes, stamp: Callable[[], Timestamp]) -> None:
         self.moment: Moment | None = None
         self._nodes = nodes
         self._stamp = stamp
@@ -64,17 +66,17 @@ class ReadsOfMoments:
             self.moment.served = served
         return self.moment.served
 
-    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
         if self._nodes.service_time(collection_id) < ts:
             raise NotYet(collection_id, ts)
         if self.moment is not None:
             self.moment.waited = True
 
-    def search(self, request: NodeSearch) -> NodeHits:
-        return self._nodes.search(request)
+    def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
+        return self._nodes.search(request, patience)
 
-    def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
-        return self._nodes.query(request)
+    def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
+        return self._nodes.query(request, patience)
 
-    def count(self, request: NodeQuery) -> int:
-        return self._nodes.count(request)
+    def count(self, request: NodeQuery, patience: Patience) -> int:
+        return self._nodes.count(request, patience)

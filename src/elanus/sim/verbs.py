@@ -20,8 +20,8 @@ from elanus.proxy.cache import CachedCollection
 from elanus.proxy.ddl import DdTask
 from elanus.proxy.mutations import row_write
 from elanus.proxy.proxy import Proxy
+from elanus.proxy.reads import Nodes
 from elanus.proxy.writes import DeleteTask, InsertTask, keys_by_shard
-from elanus.rpc.querynode import QueryNodeReads
 from elanus.sim.moment import Moment, NotYet, ReadsOfMoments
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _LAST_LOOK_S = 0.05
 class Verbs:
     """One proxy's. ``nodes`` are the proxy's reads, ``now`` those behind them."""
 
-    def __init__(self, proxy: Proxy, nodes: ReadsOfMoments, now: QueryNodeReads) -> None:
+    def __init__(self, proxy: Proxy, nodes: ReadsOfMoments, now: Nodes) -> None:
         self._proxy = proxy
         self._nodes = nodes
         self._now = now

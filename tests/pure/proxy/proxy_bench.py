@@ -14,6 +14,7 @@ from elanus.log.codec import decode
 from elanus.log.memory import MemoryLog
 from elanus.proxy.front import ProxyFront
 from elanus.proxy.measures import NoMeasures
+from elanus.proxy.patience import Patience
 from elanus.proxy.pressure import Pressure, PressureLimits
 from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.stamps import OwnStamps
@@ -47,9 +48,9 @@ class ServesAll:
     def service_time(self, _collection_id: int) -> Timestamp:
         return MAX_TIMESTAMP
 
-    def wait_service_time(self, _collection_id: int, _ts: Timestamp, _timeout_s: float) -> None: ...
+    def wait_service_time(self, _collection_id: int, _ts: Timestamp, _patience: Patience) -> None: ...
 
-    def query(self, request: NodeQuery) -> dict[str, pa.Array]:
+    def query(self, request: NodeQuery, patience: Patience) -> dict[str, pa.Array]:
         self.asked.append(request)
         return self.rows
 

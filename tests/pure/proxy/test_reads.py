@@ -30,6 +30,7 @@ from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import Query, Search
 from elanus.proxy.cache import CachedCollection, collection_view
 from elanus.proxy.measures import NoMeasures
+from elanus.proxy.patience import Patience
 from elanus.proxy.queues import DqQueue
 from elanus.proxy.reads import Reader
 from elanus.proxy.stamps import OwnStamps
@@ -58,20 +59,21 @@ class Nodes:
             raise CollectionNotLoaded("not loaded")
         return self.served
 
-    def wait_service_time(self, _collection_id: int, ts: Timestamp, timeout_s: float) -> None:
-        self.waited.append((ts, timeout_s))
-        if ts > compose(200_000):
-            raise DeadlineExceeded("too late")
+    def wait_service_time(self, _collection_id: int, ts: Timestamp, patience: Patience) -> None:
+        with patience.waiting():
+            self.waited.append((ts, patience.timeout_s))
+            if ts > compose(200_000):
+                raise DeadlineExceeded("too late")
 
-    def search(self, request: Any) -> NodeHits:
+    def search(self, request: Any, patience: Patience) -> NodeHits:
         self.asked.append(request)
         return self.hits
 
-    def query(self, request: Any) -> dict[str, pa.Array]:
+    def query(self, request: Any, patience: Patience) -> dict[str, pa.Array]:
         self.asked.append(request)
         return self.rows
 
-    def count(self, request: Any) -> int:
+    def count(self, request: Any, patience: Patience) -> int:
         self.asked.append(request)
         return 17
 

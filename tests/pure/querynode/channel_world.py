@@ -11,12 +11,15 @@ from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout import FanOut
+from elanus.proxy.patience import Patience
 from elanus.querynode.node import QueryNode
 from elanus.rpc.memory_channels import MemoryChannels
 from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.rpc.querycoord import QueryCoordApi
+from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
 
 A, B = NodeID(11), NodeID(12)
@@ -32,9 +35,12 @@ class Cluster(World):
         self.sealed: dict[SegmentID, NodeID] = {}
         self.lead = A
         self.channel = "query-1"
-        self.proxy = FanOut(
-            NodeID(1), "results-1", self.channels, cast(QueryCoordApi, self), cast(RootCoordApi, self), 5.0
-        )
+        self.proxy = self.fan_out("results-1")
+
+    def fan_out(self, results: str, nodes: Nodes[QueryNodeApi] | None = None) -> FanOut:
+        """A proxy's, with ``results`` as its channel of answers."""
+        coordinators = cast(QueryCoordApi, self), cast(RootCoordApi, self)
+        return FanOut(NodeID(1), results, self.channels, *coordinators, 5.0, nodes)
 
     def _cluster_node(self, node_id: NodeID) -> QueryNode:
         return QueryNode(
@@ -112,11 +118,11 @@ class Cluster(World):
     # what a client sees
 
     async def seen(self, text: str = "") -> list[Any]:
-        rows = await asyncio.to_thread(self.proxy.query, self.node_query(text))
+        rows = await asyncio.to_thread(self.proxy.query, self.node_query(text), Patience(5.0))
         return cast(list[Any], rows["id"].to_pylist())
 
     async def counted(self) -> int:
-        return await asyncio.to_thread(self.proxy.count, self.node_query())
+        return await asyncio.to_thread(self.proxy.count, self.node_query(), Patience(5.0))
 
     async def check(self) -> None:
         visible = self.model.visible(self.tick_ts)

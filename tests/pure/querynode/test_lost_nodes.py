@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from unittest.mock import patch
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from channel_world import A, B, Cluster, finished, heard_of, scenario, waiting
+from fakes import FakeNodes
 from node_world import COLLECTION
 
-from elanus.core.errors import Unavailable
+from elanus.core.errors import CollectionNotLoaded, Unavailable
 from elanus.core.ids import CollectionID, NodeID
 from elanus.proxy import fanout
+from elanus.proxy.fanout import FanOut
+from elanus.proxy.patience import Patience
+from elanus.querynode import serving
 from elanus.rpc.querychannel import QueryChannelInfo
 
 
@@ -22,7 +28,7 @@ async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: 
     await cluster.place({segment_id: B})
     await cluster.nodes[B].stop()
     ahead = cluster.node_query(ts=cluster.now + 100)
-    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
     await waiting(cluster.nodes[A])
     cluster.proxy.node_lost(B)
     with pytest.raises(Unavailable, match="query node 12 went away"):
@@ -92,7 +98,7 @@ async def test_the_loss_of_a_node_elsewhere_ends_no_read(cluster: Cluster) -> No
         await cluster.check()
         for joined in (False, True):
             ahead = cluster.node_query(ts=cluster.now + 100)
-            reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+            reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
             await waiting(cluster.nodes[A])
             cluster.proxy.node_lost(NodeID(13 + joined))
             cluster.version += joined
@@ -133,3 +139,99 @@ async def test_the_places_of_a_lost_node_are_looked_up_anew(cluster: Cluster) ->
     await cluster.nodes[B].stop()
     cluster.proxy.node_lost(B)
     assert await cluster.counted() == 2, "what the proxy knew named the lost node, and what is true does not"
+
+
+@scenario
+async def test_a_node_that_was_gone_before_the_proxy_came_keeps_no_read_waiting(cluster: Cluster) -> None:
+    """The version names it still, and this proxy has never seen it."""
+    segment_id = await finished(cluster, 1, 2)
+    await cluster.load(B, [segment_id])
+    await cluster.place({segment_id: B})
+    await cluster.nodes[B].stop()
+    late = cluster.fan_out("results-2", FakeNodes({A: cluster.nodes[A]}))
+    await late.start()
+    with (
+        patch.object(fanout, "_LOOK_S", 0.01),
+        pytest.raises(Unavailable, match="query node 12 went away before it had answered"),
+    ):
+        await asyncio.to_thread(late.count, cluster.node_query(), Patience(5.0))
+    await late.stop()
+
+
+@scenario
+async def test_a_release_ends_the_reads_under_way(cluster: Cluster) -> None:
+    ahead = cluster.node_query(ts=cluster.now + 100)
+    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
+    await waiting(cluster.nodes[A])
+    cluster.version = 0
+    cluster.proxy.forget(COLLECTION)
+    with pytest.raises(CollectionNotLoaded):
+        await reading
+
+
+@scenario
+async def test_a_release_that_nobody_told_of_ends_the_reads_under_way(cluster: Cluster) -> None:
+    ahead = cluster.node_query(ts=cluster.now + 100)
+    with patch.object(fanout, "_LOOK_S", 0.01):
+        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
+        await waiting(cluster.nodes[A])
+        cluster.version = 0
+        with pytest.raises(CollectionNotLoaded):
+            await reading
+
+
+@scenario
+async def test_a_node_that_leaves_says_so_to_the_reads_it_has(cluster: Cluster) -> None:
+    """The proxy asks anew who is there, and waits for the end of its session only."""
+    ahead = cluster.node_query(ts=cluster.now + 100)
+    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
+    await waiting(cluster.nodes[A])
+    told = asyncio.Event()
+    tell = cluster.query_channels
+
+    async def tell_again(collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        told.set()
+        return await tell(collection_id)
+
+    cluster.query_channels = tell_again  # type: ignore[method-assign]
+    await cluster.nodes[A].stop()
+    async with asyncio.timeout(5):
+        await told.wait()
+    cluster.proxy.node_lost(A)
+    with pytest.raises(Unavailable, match="query node 11 went away"):
+        await reading
+
+
+@scenario
+async def test_a_node_that_stops_serves_until_what_it_loads_is_loaded(cluster: Cluster) -> None:
+    """It cannot be broken off, and the session ends only afterwards: until then reads count on the node."""
+    segment_id = await finished(cluster, 1, 2)
+    node, loading, loaded = cluster.nodes[A], asyncio.Event(), asyncio.Event()
+    offload = node._offload
+
+    async def slow(function: Callable[..., Any], *args: Any) -> Any:
+        loading.set()
+        await loaded.wait()
+        return await offload(function, *args)
+
+    node._offload = slow  # type: ignore[method-assign, assignment]
+    load = asyncio.create_task(cluster.load(A, [segment_id]))
+    await loading.wait()
+    stopping = asyncio.create_task(node.stop())
+    assert await cluster.counted() == 2
+    loaded.set()
+    await stopping
+    await load
+    assert not node._collections
+
+
+@scenario
+async def test_an_answer_that_cannot_be_given_to_its_proxy_fails_the_read(cluster: Cluster) -> None:
+    await cluster.insert([(key, key) for key in range(50)])
+    await cluster.tick()
+    with (
+        patch.object(serving, "PAYLOAD_MAX_BYTES", 100),
+        patch.object(FanOut, "give_answer", AsyncMock(side_effect=Unavailable("the connection broke"))),
+        pytest.raises(Unavailable, match="the connection broke"),
+    ):
+        await cluster.seen()

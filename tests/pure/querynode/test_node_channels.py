@@ -20,6 +20,7 @@ from node_world import COLLECTION, VCHANNEL, breathe, inline
 from elanus.core.errors import ChannelLost, NotReady, Unavailable
 from elanus.core.ids import NodeID, SegmentID
 from elanus.proxy import fanout
+from elanus.proxy.patience import Patience
 from elanus.querynode import effort, serving
 from elanus.rpc.querychannel import SealedSegmentsChangeInfo, encode_message
 
@@ -96,7 +97,7 @@ async def test_reads_before_a_change_are_answered_under_the_version_before_it(cl
     segment_id = await finished(cluster, 1, 2)
     await cluster.load(B, [segment_id])
     ahead = cluster.node_query(ts=cluster.stamp())
-    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+    reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
     await waiting(cluster.nodes[A])
     await cluster.place({segment_id: B})
     assert [(await n.status()).versions[COLLECTION] for n in cluster.nodes.values()] == [1, 2]
@@ -200,7 +201,7 @@ async def test_a_read_on_a_channel_that_is_lost_meanwhile_goes_to_its_successor(
     """It was written there, and nobody will answer it."""
     ahead = cluster.node_query(ts=cluster.now + 100)
     with patch.object(fanout, "_LOOK_S", 0.01):
-        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
         await waiting(cluster.nodes[A])
         await cluster.channels.remove(cluster.channel)
         cluster.channel = "query-2"
@@ -219,7 +220,7 @@ async def test_a_read_whose_answers_found_no_channel_is_asked_again(cluster: Clu
     with patch.object(fanout, "_RETRY_PAUSE_S", 0.05):
         await cluster.channels.remove("results-1")
         await breathe()  # the proxy has noticed, and has not made another yet
-        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead))
+        reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
         await waiting(cluster.nodes[A])
         cluster.now += 100
         await cluster.tick()
@@ -266,7 +267,7 @@ async def test_only_a_read_that_is_small_is_answered_without_a_thread(cluster: C
 
     for node_id, node in cluster.nodes.items():
         node._serving[COLLECTION]._offload = partial(offload, node_id)
-    search = partial(asyncio.to_thread, cluster.proxy.search)
+    search = partial(asyncio.to_thread, cluster.proxy.search, patience=Patience(5.0))
     small = cluster.node_search(4.2, 4)
     hits = await search(small)
     assert hits.ids.tolist() == [4, 5, 3, 6]
@@ -294,7 +295,7 @@ async def test_a_search_over_nodes_finds_what_one_would(cluster: Cluster) -> Non
     await cluster.place({first: A, second: B})
     await cluster.insert([(6, 6)])
     await cluster.tick()
-    hits = await asyncio.to_thread(cluster.proxy.search, cluster.node_search(4.2, 4))
+    hits = await asyncio.to_thread(cluster.proxy.search, cluster.node_search(4.2, 4), Patience(5.0))
     assert hits.ids.tolist() == [4, 5, 3, 6]
     assert hits.fields["value"].to_pylist() == [4, 5, 3, 6]
 

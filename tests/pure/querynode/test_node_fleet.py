@@ -32,6 +32,7 @@ from elanus.core.segments import IndexFile
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
 from elanus.proxy.fanout import FanOut
+from elanus.proxy.patience import Patience
 from elanus.querycoord import coord as coordinator
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet
@@ -182,8 +183,8 @@ class Fleet(World):
 
     async def check(self) -> None:
         request, keys = self.node_query(), sorted(r.key for r in self.model.visible(self.tick_ts))
-        assert await asyncio.to_thread(self.proxy.count, request) == len(keys)
-        rows = await asyncio.to_thread(self.proxy.query, request)
+        assert await asyncio.to_thread(self.proxy.count, request, Patience(10.0)) == len(keys)
+        rows = await asyncio.to_thread(self.proxy.query, request, Patience(10.0))
         assert rows["id"].to_pylist() == keys
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from fake_compaction import FakeCompaction
+from fake_flushing import FakeFlushing
 from fake_imports import FakeImports
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
@@ -71,7 +72,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
+class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
     """Implements `elanus.proxy.api.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -84,7 +85,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
         super().__init__()
         self.queries: list[Query] = []
         self.writes: list[Insert] = []
-        self.flush_states: list[str] = []
         self.deletes: list[Delete] = []
         self.created: list[CreateCollection] = []
         self.balances: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
@@ -373,18 +373,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeCompaction):
             flushed_segment_ids={name: (SegmentID(6),) for name in collections},
             flush_ts=dict.fromkeys(collections, now),
         )
-
-    def flush_state(
-        self, segment_ids: Sequence[int], database: str, collection: str, flush_ts: Timestamp
-    ) -> bool:
-        return True
-
-    def flush_all(self, database: str) -> Timestamp:
-        return self.allocate_timestamp()
-
-    def flush_all_state(self, database: str, flush_ts: Timestamp) -> bool:
-        self.flush_states.append(database)
-        return True
 
     # reads
 
