@@ -196,7 +196,8 @@ class PipelineSession:
         if gateway is None or gateway.proc.poll() is not None:
             return False
         try:
-            return not self._context._jsc.sc().isStopped()
+            context = self._context._jsc
+            return context is not None and not context.sc().isStopped()
         except (Py4JError, OSError):
             return False
 

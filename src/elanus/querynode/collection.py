@@ -146,6 +146,8 @@ class Collection:
                 self._on_drop(self.collection_id)
                 return
         self.settle(channel)
+        if channel.failure is not None:
+            channel.gone()
         self.publish()
 
     def settle(self, channel: Channel) -> None:

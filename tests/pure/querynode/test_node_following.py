@@ -28,7 +28,7 @@ from elanus.log.port import EntryHeader, NewEntry
 from elanus.querynode import growing as growing_module
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.rpc.querynode import FieldIndexSpec, LoadCollection
+from elanus.rpc.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange
 
 ONE, TWO = PartitionID(1), PartitionID(2)
 
@@ -255,6 +255,21 @@ async def test_a_vchannel_that_cannot_be_followed_says_so_until_it_is_loaded_ane
     assert world.node.service_time(COLLECTION) < world.tick_ts
     with pytest.raises(Unavailable, match="CorruptLog"):
         await world.node.watch_vchannel(world.watch_request())
+
+
+@scenario()
+async def test_who_waits_for_a_vchannel_to_catch_up_hears_that_it_will_not(world: World) -> None:
+    """The log was trimmed after its checkpoint had been looked up."""
+    await world.insert([(1, 1)])
+    await world.tick()
+    world.version += 1
+    change = SealedSegmentsChange(COLLECTION, world.version, (), (), (), leads=())
+    await world.node.announce(change)  # another node leads it from now on
+    await world.node.unwatch_vchannel(COLLECTION, VCHANNEL)
+    await world.log.trim(PCHANNEL, world.log.end(PCHANNEL))
+    with pytest.raises(Unavailable, match="TrimmedLog"):
+        async with asyncio.timeout(5):
+            await world.node.watch_vchannel(world.watch_request())
 
 
 @scenario()
