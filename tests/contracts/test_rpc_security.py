@@ -150,6 +150,17 @@ def test_files_that_are_gone_meanwhile_say_nothing_of_the_peer(world: World) -> 
     assert asyncio.run(refusal("127.0.0.1:1", gone)) == ""
 
 
+def test_a_peer_that_joins_while_the_files_are_renewed_is_called_with_those_read_before(
+    world: World,
+) -> None:
+    member = world.of("renewed", world.ca.issue_cert("127.0.0.1"))
+    member.check()
+    for file in (member.key, member.certificate, member.ca):
+        file.unlink()
+    assert call(world.member, member) == "hello"
+    assert call(member, world.member) == "hello"
+
+
 # at the start
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
+import structlog
 
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
@@ -13,6 +15,8 @@ from elanus.meta.port import MetaStore
 from elanus.meta.session import SessionInfo, exclusive_key, prefix_of
 from elanus.meta.view import View
 
+_AGAIN_S = 1.0
+_log = structlog.get_logger("meta")
 Api = TypeVar("Api")
 
 
@@ -20,7 +24,7 @@ class Directory(Nodes[Api]):
     """Always up to date between `start` and `stop`, a little behind the sessions.
 
     ``connect`` makes a client of a node. It is called once for every session, ``disconnect`` when that has
-    ended.
+    ended. A node of which it makes none, for whatever reason, is not there until it does: it is tried again.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Directory(Nodes[Api]):
         self._prefix = prefix_of(role)
         self._view = View(meta, self._exclusive_key, self._look)
         self._listeners: list[Callable[[], None]] = []
+        self._again: asyncio.TimerHandle | None = None
 
     def __getitem__(self, node_id: NodeID) -> Api:
         return self._clients[node_id]
@@ -58,6 +63,7 @@ class Directory(Nodes[Api]):
 
     async def stop(self) -> None:
         await self._view.stop()
+        self._cancel_again()
 
     async def refresh(self) -> None:
         """Know every node that had registered when this was called. Raises `Unavailable`."""
@@ -76,8 +82,24 @@ class Directory(Nodes[Api]):
                 infos[info.node_id] = info
         for node_id in self._clients.keys() - infos.keys():
             self._disconnect(self._clients.pop(node_id))
-        for node_id in infos.keys() - self._clients.keys():
-            self._clients[node_id] = self._connect(infos[node_id])
+        self._cancel_again()
+        new = infos.keys() - self._clients.keys()
+        if [node_id for node_id in new if not self._has_connected(infos[node_id])]:
+            self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._look)
         self._infos = infos
         for listener in tuple(self._listeners):
             listener()
+
+    def _has_connected(self, info: SessionInfo) -> bool:
+        try:
+            self._clients[info.node_id] = self._connect(info)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns no other node
+            reason = f"{type(error).__name__}: {error}"
+            _log.warning("a node cannot be called", node=info.node_id, address=info.address, error=reason)
+            return False
+        return True
+
+    def _cancel_again(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None

@@ -22,7 +22,8 @@ _log = structlog.get_logger("meta")
 
 
 class View:
-    """``changed`` is called after every change, on the event loop; it must not raise."""
+    """``changed`` is called after every change, on the event loop. It should not raise: what it raises
+    goes to who called `start` or `refresh`, else to the log, and it is called again soon."""
 
     def __init__(self, meta: MetaStore, prefix: str, changed: Callable[[], None]) -> None:
         self._meta = meta
@@ -30,6 +31,8 @@ class View:
         self._changed = changed
         self._entries: dict[str, Versioned] = {}
         self._revision = -1
+        self._is_told = True
+        """Whether what is shown has been taken in by ``changed``."""
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -53,9 +56,9 @@ class View:
             return  # the watch was faster
         self._revision = listing.revision
         entries = dict(listing.entries)
-        if entries != self._entries:
+        if entries != self._entries or not self._is_told:
             self._entries = entries
-            self._changed()
+            self._tell()
 
     async def _follow(self) -> None:
         while True:
@@ -68,12 +71,27 @@ class View:
             except (WatchBroken, Unavailable) as error:
                 _log.info("watching anew", prefix=self._prefix, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
+            except Exception:  # noqa: BLE001 - the view goes on
+                _log.exception("a change was not taken in", prefix=self._prefix)
+                await asyncio.sleep(_PAUSE_S)
+            try:
+                await self._list_anew()
+            except StoreClosed:
+                return
+
+    async def _list_anew(self) -> None:
+        while True:
             try:
                 await self.refresh()
             except StoreClosed:
-                return
+                raise
             except Unavailable as error:
                 _log.warning("cannot list", prefix=self._prefix, error=error.message)
+            except Exception:  # noqa: BLE001 - the view goes on
+                _log.exception("what is there was not taken in", prefix=self._prefix)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            return
 
     def _take(self, changes: list[Change]) -> None:
         if not changes:
@@ -84,4 +102,9 @@ class View:
             else:
                 self._entries[change.key] = change.entry
         self._revision = changes[-1].revision
+        self._tell()
+
+    def _tell(self) -> None:
+        self._is_told = False
         self._changed()
+        self._is_told = True

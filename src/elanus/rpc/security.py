@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -47,9 +48,12 @@ class DialSecurity(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RpcSecurity:
     """PEM files: this process's certificate (with intermediate ones, if any) and its key, and the CA.
+
+    They are read once, by `check` or when first needed: while they are being renewed a new peer is called
+    with the old ones, as all others are.
 
     ``server_name``: what the certificates of peers must be issued for; "": the host of the peer's address.
     """
@@ -67,6 +71,7 @@ class RpcSecurity:
         _readable(certificate=self.certificate, key=self.key, CA=self.ca)
         try:
             self._handshake()
+            _ = self._pems
         except ssl.SSLCertVerificationError as error:
             raise InvalidParameter(
                 f"the certificate in {self.certificate} does not hold before the CA in {self.ca}: "
@@ -79,13 +84,17 @@ class RpcSecurity:
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """Clients without a certificate of the CA are refused."""
-        pair = (self.key.read_bytes(), self.certificate.read_bytes())
-        return grpc.ssl_server_credentials([pair], self.ca.read_bytes(), require_client_auth=True)
+        key, certificate, ca = self._pems
+        return grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        return grpc.ssl_channel_credentials(
-            self.ca.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes()
-        )
+        key, certificate, ca = self._pems
+        return grpc.ssl_channel_credentials(ca, key, certificate)
+
+    @cached_property
+    def _pems(self) -> tuple[bytes, bytes, bytes]:
+        """Key, certificate and CA."""
+        return self.key.read_bytes(), self.certificate.read_bytes(), self.ca.read_bytes()
 
     def dialing(self) -> ssl.SSLContext:
         context = self._context(ssl.PROTOCOL_TLS_CLIENT)

@@ -12,6 +12,7 @@ from elanus.meta.directory import Directory
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import Put, WatchBroken
 from elanus.meta.session import Session, SessionInfo
+from elanus.meta.view import View
 
 
 async def directory(bench: Bench, role: str = "proxy", meta: object = None) -> Directory[str]:
@@ -142,3 +143,55 @@ async def test_it_ends_with_the_store() -> None:
     assert nodes._view._following is not None
     assert nodes._view._following.done()
     await nodes.stop()
+
+
+async def test_a_node_of_which_no_client_can_be_made_keeps_no_other_from_being_seen() -> None:
+    bench, attempts = Bench(), 0
+
+    def connect(info: SessionInfo) -> str:
+        nonlocal attempts
+        attempts += info.address == "b:2"
+        if info.address == "b:2" and attempts < 3:
+            raise FileNotFoundError("the key is being renewed")
+        return info.address
+
+    nodes = Directory(bench.store, "proxy", connect)
+    await nodes.start()
+    sessions = [await bench.register(address="a:1"), await bench.register(address="b:2")]
+    await asyncio.sleep(0.01)
+    assert list(nodes.values()) == ["a:1"]
+    sessions.append(await bench.register(address="c:3"))  # which is another occasion to try
+    await asyncio.sleep(0.01)
+    assert (sorted(nodes.values()), attempts) == (["a:1", "c:3"], 2)
+    came = asyncio.Event()
+    nodes.on_change(came.set)
+    await came.wait()
+    assert sorted(nodes.values()) == ["a:1", "b:2", "c:3"]
+    await sessions[0].close()
+    await asyncio.sleep(0.01)
+    assert sorted(nodes.values()) == ["b:2", "c:3"]
+    await nodes.stop()
+    for session in sessions[1:]:
+        await session.close()
+
+
+async def test_a_change_that_was_not_taken_in_is_told_again() -> None:
+    """By the watch and, the next time, by the listing after it."""
+    store, told = MemoryMeta(now_s), list[set[str]]()
+    all_told = asyncio.Event()
+
+    def changed() -> None:
+        told.append(set(view.entries))
+        if len(told) in (1, 2):
+            raise ValueError("not now")
+        all_told.set()
+
+    view = View(store, "p/", changed)
+    await view.start()
+    await store.txn([Put("p/a", b"")])
+    await all_told.wait()
+    await store.txn([Put("p/b", b"")])
+    await asyncio.sleep(0.01)
+    assert told == [{"p/a"}, {"p/a"}, {"p/a"}, {"p/a", "p/b"}]
+    await view.stop()
+    await store.close()
