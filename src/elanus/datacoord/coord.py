@@ -21,6 +21,7 @@ from elanus.core.errors import CollectionNotFound, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask, with_progress
 from elanus.core.jobs import JobEntry
+from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -54,6 +55,7 @@ from elanus.rpc.datacoord import (
     VchannelRecovery,
 )
 from elanus.rpc.datanode import DataNodePorts
+from elanus.rpc.fencing import while_active
 from elanus.rpc.gc import GcStatus
 from elanus.rpc.imports import ImportRequest
 from elanus.rpc.proxy import ProxyApi
@@ -79,11 +81,12 @@ class DataCoord(CompactionCalls):
     """Implements `elanus.rpc.datacoord.DataCoordApi`, `elanus.rpc.connector.SnapshotApi` and
     `elanus.rpc.ledger.JobLedgerApi`.
 
-    ``data_nodes``: those that have a session.
+    ``lease``: its own, as the active one. ``data_nodes``: those that have a session.
     """
 
     def __init__(
         self,
+        lease: Lease,
         state: DataState,
         manifests: Manifests,
         dead_rows: DeadRows,
@@ -97,6 +100,7 @@ class DataCoord(CompactionCalls):
         imports: ImportSetup,
         ledger: JobLedger,
     ) -> None:
+        self._lease = lease
         self._state = state
         self._ledger = ledger
         self._manifests = manifests
@@ -171,11 +175,13 @@ class DataCoord(CompactionCalls):
     # quota
 
     async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]:
-        async with self._lock:
-            quotas: list[Quota] = []
+        """Room in a segment that is open is given without a transaction, which would tell that a successor is
+        at work: one that has sealed it by now."""
+        quotas: list[Quota] = []
+        async with while_active(self._lease), self._lock:
             for request in requests:
                 quotas += await self._desk.assign(request)
-            return tuple(quotas)
+        return tuple(quotas)
 
     # collections come and go
 
@@ -204,7 +210,8 @@ class DataCoord(CompactionCalls):
         return True
 
     async def holds_channels(self, collection_id: CollectionID) -> bool:
-        return bool(self._state.vchannels_of(collection_id))
+        async with while_active(self._lease):
+            return bool(self._state.vchannels_of(collection_id))
 
     async def channel_owners(self) -> dict[str, NodeID]:
         return {v.vchannel: v.owner for v in self._state.vchannels() if not v.dropped}
@@ -252,7 +259,8 @@ class DataCoord(CompactionCalls):
     # flush (seed 1)
 
     async def flush(self, collection_id: CollectionID) -> FlushOutcome:
-        async with self._lock:
+        """One that was replaced would find nothing to seal of what its successor has opened, and say so."""
+        async with while_active(self._lease), self._lock:
             if not any(not v.dropping for v in self._state.vchannels_of(collection_id)):
                 raise CollectionNotFound(f"collection not found[collection={collection_id}]")
             flush_ts = await self._rootcoord.alloc_timestamp(1)
@@ -280,15 +288,17 @@ class DataCoord(CompactionCalls):
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
     ) -> bool:
         done = (SegmentState.FLUSHED, SegmentState.DROPPED)
-        for segment_id in segment_ids:
-            info = self._state.find_segment(segment_id)
-            if info is not None and info.state not in done:
-                return False
-        if flush_ts == NO_TIMESTAMP:
-            return True
-        return not any(
-            s.created <= flush_ts and collection_id in (0, s.collection_id) for s in self._state.unflushed()
-        )
+        async with while_active(self._lease):
+            for segment_id in segment_ids:
+                info = self._state.find_segment(segment_id)
+                if info is not None and info.state not in done:
+                    return False
+            if flush_ts == NO_TIMESTAMP:
+                return True
+            return not any(
+                s.created <= flush_ts and collection_id in (0, s.collection_id)
+                for s in self._state.unflushed()
+            )
 
     # segments
 

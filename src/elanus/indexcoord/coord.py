@@ -25,6 +25,7 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import BuildID, CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
 from elanus.core.world import Clock
@@ -32,6 +33,7 @@ from elanus.index import resolve_index
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import Build, IndexState
 from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.fencing import while_active
 from elanus.rpc.gc import IndexReferences
 from elanus.rpc.indexcoord import BuildState, IndexStatus
 from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
@@ -58,10 +60,12 @@ class IndexPolicy:
 
 
 class IndexCoord:
-    """Implements `elanus.rpc.indexcoord.IndexCoordApi`. ``dial`` makes a client of an index node."""
+    """Implements `elanus.rpc.indexcoord.IndexCoordApi`. ``lease``: its own, as the active one. ``dial`` makes
+    a client of an index node."""
 
     def __init__(
         self,
+        lease: Lease,
         state: IndexState,
         clock: Clock,
         store: ObjectStore,
@@ -72,6 +76,7 @@ class IndexCoord:
         dial: Callable[[str], IndexNodeApi],
         policy: IndexPolicy,
     ) -> None:
+        self._lease = lease
         self._state = state
         self._store = store
         self._offload = offload
@@ -134,7 +139,8 @@ class IndexCoord:
         await self._changed(collection_id)
 
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
-        return self._state.indexes(collection_id)
+        async with while_active(self._lease):
+            return self._state.indexes(collection_id)
 
     async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]:
         segments = await self._datacoord.segments(collection_id)
@@ -179,7 +185,8 @@ class IndexCoord:
         return tuple(s for s in segment_ids if any(b is None or b.state not in ended for b in builds[s]))
 
     async def index_references(self) -> IndexReferences:
-        async with self._numbering:
+        """One that was replaced must not tell: what its successor has recorded would be taken for garbage."""
+        async with while_active(self._lease), self._numbering:
             builds_below = await self._rootcoord.alloc_ids(1)
             builds = self._state.builds()
         return IndexReferences(

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
+from elanus.core.catalog import Collection
 from elanus.core.errors import ElanusError, NoSession
+from elanus.core.ids import CollectionID
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
@@ -26,6 +28,7 @@ from elanus.rootcoord.names import DEFAULT_DATABASE, Names
 from elanus.rootcoord.timesync import TimeSync
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.datacoord import DataCoordApi
+from elanus.rpc.fencing import while_active
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.invalidation import Invalidations
 from elanus.rpc.proxy import ProxyApi
@@ -110,6 +113,22 @@ class RootCoord(Names, Lifecycle):
                 _log.exception("tidying failed")
             await asyncio.sleep(_TIDY_INTERVAL_S)
 
+    # what is defined: proxies keep it until they are told otherwise, and a successor tells them only once
+
+    async def describe_collection(self, database: str, name: str) -> Collection:
+        async with while_active(self._lease):
+            return self._catalog.collection(database, name)
+
+    async def collection_by_id(self, collection_id: CollectionID) -> Collection:
+        async with while_active(self._lease):
+            return self._catalog.by_id(collection_id)
+
+    async def list_collections(self, database: str) -> tuple[Collection, ...]:
+        async with while_active(self._lease):
+            if not database:
+                return tuple(self._catalog.live())
+            return self._catalog.in_database(self._catalog.database(database))
+
     # services
 
     async def alloc_timestamp(self, count: int) -> Timestamp:
@@ -119,7 +138,9 @@ class RootCoord(Names, Lifecycle):
         return ts
 
     async def alloc_ids(self, count: int) -> int:
-        return await self._ids.allocate(count)
+        """Ids grow with time, which garbage collection relies on: a former rootcoord's are smaller."""
+        async with while_active(self._lease):
+            return await self._ids.allocate(count)
 
     async def update_channel_time_tick(self, report: TickReport) -> None:
         """A first report is accepted only by a root coordinator that is still the active one while it knows
@@ -135,4 +156,5 @@ class RootCoord(Names, Lifecycle):
         await self._sync.tick_now(pchannels, at_least)
 
     async def ticks(self) -> Mapping[str, Timestamp]:
-        return self._sync.ticks()
+        async with while_active(self._lease):
+            return self._sync.ticks()

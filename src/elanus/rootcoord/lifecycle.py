@@ -142,17 +142,6 @@ class Lifecycle(Definitions):
         await self._peers.index.drop_collection(collection_id)
         await self._peers.data.drop_collection(collection_id)
 
-    async def describe_collection(self, database: str, name: str) -> Collection:
-        return self._catalog.collection(database, name)
-
-    async def collection_by_id(self, collection_id: CollectionID) -> Collection:
-        return self._catalog.by_id(collection_id)
-
-    async def list_collections(self, database: str) -> tuple[Collection, ...]:
-        if not database:
-            return tuple(self._catalog.live())
-        return self._catalog.in_database(self._catalog.database(database))
-
     # partitions
 
     async def create_partition(self, database: str, collection: str, partition: str) -> None:

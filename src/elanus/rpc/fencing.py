@@ -7,10 +7,16 @@ never given twice and grow with time: of two sessions of a role, the one elected
 server remembers the largest it has heard of each role, and refuses orders that come with a smaller one, or
 with none any more.
 
-Fenced are the orders to nodes. Not fenced are questions (a wrong one harms nobody), and all that
-coordinators ask of proxies: to forget a cache entry or quota that is fetched anew, and to tell where they
-stand. What coordinators ask of one another changes nothing but metadata, which is fenced. What querycoord
-writes to a query channel is fenced by its number (`elanus.querycoord.fleet`).
+Fenced are the orders to nodes. Not fenced is what coordinators ask of proxies: to forget a cache entry or
+quota that is fetched anew, and to tell where they stand. What coordinators ask of one another changes nothing
+but metadata, which is fenced. What querycoord writes to a query channel is fenced by its number
+(`elanus.querycoord.fleet`).
+
+A coordinator that has been replaced may still be asked, by whoever has not heard of its successor. Where the
+answer is kept, promises something, or decides what is deleted (quota, definitions, ids, which index files are
+in use), it is found out first, and then the lease is looked at (`while_active`): so nobody else can have made
+it wrong by then. Other answers (states, progress, what is to be loaded) are asked for again and again, and a
+stale one lasts until the next.
 
 An order that was accepted is carried out to its end, whoever is elected meanwhile. A server that has just
 started has heard of nobody; orders to data nodes also carry the epoch of their registration, which closes
@@ -20,11 +26,13 @@ that gap there.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from elanus.core.errors import CoordinatorReplaced
+from elanus.core.errors import CoordinatorReplaced, ElanusError
 from elanus.core.ids import NodeID
+from elanus.core.lease import Lease
 
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 ISSUER_KEY = "elanus-issued-by"
@@ -46,6 +54,20 @@ def orders_of(api: type[Any]) -> dict[str, str]:
     """The orders among the methods of an interface, each with the role that gives it."""
     methods = inspect.getmembers(api, inspect.iscoroutinefunction)
     return {name: getattr(method, _MARK) for name, method in methods if hasattr(method, _MARK)}
+
+
+@asynccontextmanager
+async def while_active(lease: Lease) -> AsyncIterator[None]:
+    """What the block finds out, a refusal too, is told only by a coordinator that is the active one after it.
+
+    Raises `LeaseLost` in its place. Costs nothing while the lease has been renewed lately.
+    """
+    try:
+        yield
+    except ElanusError:
+        await lease.confirm()
+        raise
+    await lease.confirm()
 
 
 class Gate:

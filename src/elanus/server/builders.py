@@ -197,6 +197,7 @@ class Builders:
         )
         meta = FencedMeta(ground.meta, session)
         return DataCoord(
+            session,
             DataState(meta),
             Manifests(ground.store, ground.offload),
             DeadRows(ground.store, ground.offload),
@@ -254,6 +255,7 @@ class Builders:
     def indexcoord(self, session: Session) -> IndexCoord:
         ground = self._ground
         return IndexCoord(
+            session,
             IndexState(FencedMeta(ground.meta, session)),
             ground.clock,
             ground.store,

@@ -409,6 +409,7 @@ class System:
 
     def _build_datacoord(self, life: Life) -> DataCoord:
         return DataCoord(
+            Unending(),
             DataState(self.meta.handle(life)),
             Manifests(self.store, self._offload),
             DeadRows(self.store, self._offload),
@@ -433,6 +434,7 @@ class System:
 
     def _build_indexcoord(self, life: Life) -> IndexCoord:
         return IndexCoord(
+            Unending(),
             IndexState(self.meta.handle(life)),
             self.clocks["indexcoord"],
             self.store,

@@ -12,6 +12,7 @@ from fakes import (
     DEFAULT,
     Calls,
     FakeIndexCoord,
+    FakeLease,
     FakeNodes,
     FakeProxy,
     FakeQueryCoord,
@@ -179,6 +180,7 @@ class Bench:
         self.proxies = FakeNodes({NodeID(1): FakeProxy()})
         self.compaction = COMPACTION
         self.data_nodes = FakeNodes()
+        self.lease = FakeLease()
         self.nodes: list[FakeNode] = []
         self.importers: list[FakeImporter] = []
         self.served = True
@@ -193,6 +195,7 @@ class Bench:
 
     async def start(self) -> DataCoord:
         self.coord = DataCoord(
+            self.lease,
             DataState(self.meta),
             Manifests(self.store, inline),
             DeadRows(self.store, inline),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from data_bench import EXPIRATION_MS, MAX_ROWS, Bench
-from fakes import CID, DEFAULT, OTHER, collection
+from fakes import CID, DEFAULT, OTHER, FakeLease, collection
 
-from elanus.core.errors import CollectionNotFound, PartitionNotFound
+from elanus.core.errors import CollectionNotFound, LeaseLost, PartitionNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.segments import SegmentState
-from elanus.core.timestamps import compose, physical_ms
+from elanus.core.timestamps import Timestamp, compose, physical_ms
+from elanus.datacoord.coord import DataCoord
 from elanus.rpc.datacoord import QuotaRequest
 
 S = SegmentState
@@ -183,3 +186,50 @@ async def test_rows_are_those_in_binlogs_and_those_seen_in_the_log(tmp_path: Pat
     await bench.report({})
     assert (await bench.segment(segment)).rows == 25
     await bench.coord.stop()
+
+
+async def test_room_that_a_successor_has_sealed_is_not_promised(tmp_path: Path) -> None:
+    """The lease ends while the promise is being made. It needs no transaction, which would be refused."""
+    bench = Bench(tmp_path)
+    former = await bench.watched()
+    segment = await bench.write(10)
+    lease, bench.lease = bench.lease, FakeLease()
+    successor = await bench.start()
+    await bench.register()
+    alloc_timestamp = bench.root.alloc_timestamp
+
+    async def meanwhile(count: int) -> Timestamp:
+        now = await alloc_timestamp(count)
+        bench.root.alloc_timestamp = alloc_timestamp  # type: ignore[method-assign]
+        lease.calls.failing["confirm"] = LeaseLost("the session of datacoord 1 is over")
+        await successor.flush(CID)
+        return now
+
+    bench.root.alloc_timestamp = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost):
+        await former.assign_quota((QuotaRequest(CID, DEFAULT, bench.vchannel, 10),))
+    assert (await bench.segment(segment)).state is S.SEALED
+    assert await bench.write(10) != segment
+    await former.stop()
+    await successor.stop()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda coord: coord.assign_quota((QuotaRequest(CID, DEFAULT, "made by the successor", 10),)),
+        lambda coord: coord.flush(CID),
+        lambda coord: coord.flush_finished(CID, (), compose(1)),
+        lambda coord: coord.holds_channels(CID),
+    ],
+    ids=["no such vchannel", "flush", "flush finished", "holds channels"],
+)
+async def test_what_others_rely_on_is_not_answered_by_one_that_was_replaced(
+    tmp_path: Path, ask: Callable[[DataCoord], Coroutine[Any, Any, object]]
+) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
+    with pytest.raises(LeaseLost, match="another one"):
+        await ask(coord)
+    await coord.stop()

@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from fakes import CID, DEFAULT, FakeIndexCoord, FakeNodes, FakeProxy, FakeQueryCoord, FakeRoot, inline
+from fakes import (
+    CID,
+    DEFAULT,
+    FakeIndexCoord,
+    FakeLease,
+    FakeNodes,
+    FakeProxy,
+    FakeQueryCoord,
+    FakeRoot,
+    inline,
+)
 from injected import Fault, FaultyStore, HeldStore, Victim, as_spark_does, no_fault
 from rows import batch
 from virtual_time import VirtualClock
@@ -220,6 +230,7 @@ class DataCourse:
             return True
 
         return DataCoord(
+            FakeLease(),
             DataState(meta),
             self.manifests,
             DeadRows(self.store, inline),

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from fakes import CID, FakeData, FakeProxy, FakeRoot, collection, inline, recovery, settle
+from fakes import CID, FakeData, FakeLease, FakeProxy, FakeRoot, collection, inline, recovery, settle
 from injected import Fault, FaultyStore, HeldStore, as_spark_does, from_afar
 from rows import ROWS, insert_log
 from virtual_time import VirtualClock
@@ -108,6 +108,7 @@ class Course:
         self._meta = MemoryMeta()
         self._state = IndexState(self._meta)
         self._coord = IndexCoord(
+            FakeLease(),
             self._state,
             VirtualClock(),
             self._store,

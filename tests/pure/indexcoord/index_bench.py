@@ -5,7 +5,19 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from fakes import CID, Calls, FakeData, FakeProxy, FakeRoot, collection, inline, manifest, recovery, settle
+from fakes import (
+    CID,
+    Calls,
+    FakeData,
+    FakeLease,
+    FakeProxy,
+    FakeRoot,
+    collection,
+    inline,
+    manifest,
+    recovery,
+    settle,
+)
 from virtual_time import VirtualClock
 
 from elanus.core.catalog import Collection
@@ -71,6 +83,7 @@ class Bench:
         self.root = FakeRoot(*self.collections)
         self.data = FakeData()
         self.proxy = FakeProxy()
+        self.lease = FakeLease()
         self.nodes: dict[str, FakeNode] = {}
         self.builds_max = builds_max
         for known in self.collections:
@@ -79,6 +92,7 @@ class Bench:
     async def start(self) -> IndexCoord:
         self.state = IndexState(self.meta)
         self.coord = IndexCoord(
+            self.lease,
             self.state,
             VirtualClock(),
             self.store,

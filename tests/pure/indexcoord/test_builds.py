@@ -17,6 +17,7 @@ from elanus.core.errors import (
     IndexConflict,
     Internal,
     InvalidParameter,
+    LeaseLost,
     Unavailable,
 )
 from elanus.core.ids import CollectionID
@@ -67,6 +68,16 @@ async def test_of_two_definitions_at_once_one_is_made(tmp_path: Path) -> None:
     assert [type(r) for r in results] == [type(None), IndexConflict, type(None)]
     assert len(await coord.indexes(CID)) == 1
     await coord.stop()
+
+
+async def test_what_others_rely_on_is_not_answered_by_one_that_was_replaced(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
+    with pytest.raises(LeaseLost):
+        await bench.coord.indexes(CID)
+    with pytest.raises(LeaseLost):
+        await bench.coord.index_references()
+    await bench.coord.stop()
 
 
 async def test_an_index_that_makes_no_sense_is_not_defined(tmp_path: Path) -> None:

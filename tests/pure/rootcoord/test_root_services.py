@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from root_bench import Bench
+from root_bench import Bench, refused, started
 from virtual_time import START_WALL_MS, VirtualClock
 
-from elanus.core.errors import DiskFull, Unavailable
+from elanus.core.errors import DiskFull, LeaseLost, Unavailable
+from elanus.core.ids import CollectionID
 from elanus.core.timestamps import physical_ms
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import Compare, Delete, Put
+from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
 
@@ -167,4 +171,25 @@ async def test_the_role_offers_both() -> None:
     after = (await root.alloc_timestamp(1), await root.alloc_ids(1))
     assert after[0] >= before[0] + 5
     assert after[1] >= before[1] + 5
+    await root.stop()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda root: root.alloc_ids(1),
+        lambda root: root.describe_collection("default", "c"),
+        lambda root: root.describe_collection("default", "made by the successor"),
+        lambda root: root.collection_by_id(CollectionID(1)),
+        lambda root: root.list_collections(""),
+        lambda root: root.ticks(),
+    ],
+    ids=["ids", "described", "not found by name", "not found by id", "listed", "ticks"],
+)
+async def test_what_others_rely_on_is_not_answered_by_one_that_was_replaced(
+    ask: Callable[[RootCoord], Coroutine[Any, Any, object]],
+) -> None:
+    bench, root = await started("c")
+    bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
+    await refused(ask(root), LeaseLost, "another one")
     await root.stop()
