@@ -9,8 +9,9 @@ that failed is tried again before it counts as failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -32,12 +33,13 @@ from elanus.core.world import Clock
 from elanus.index import resolve_index
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import Build, IndexState
+from elanus.meta.whole import whole
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.fencing import while_active
 from elanus.rpc.gc import IndexReferences
 from elanus.rpc.indexcoord import BuildState, IndexStatus
 from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
-from elanus.rpc.invalidation import Invalidations
+from elanus.rpc.invalidation import Invalidations, Telling
 from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.rootcoord import RootCoordApi
 from elanus.storage.port import ObjectStore
@@ -117,26 +119,31 @@ class IndexCoord:
         async with self._defining:
             for known in self._state.indexes(collection_id):
                 if (known.name, known.field_id, dict(known.params)) == (name, field.field_id, dict(params)):
+                    await self._invalidations.all_heard()
                     return
                 if known.name == name or known.field_id == field.field_id:
                     raise _conflict(known, name)
             index_id = IndexID(await self._rootcoord.alloc_ids(1))
             created = await self._rootcoord.alloc_timestamp(1)
-            await self._state.put_index(
-                Index(index_id, collection_id, field.field_id, name, dict(params), created)
-            )
-        await self._changed(collection_id)
+            index = Index(index_id, collection_id, field.field_id, name, dict(params), created)
+            telling = await self._begin_change(collection_id, self._state.put_index(index))
+        await self._invalidations.heard(telling)
 
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
         index = self._state.index(index_id)
-        if index is not None:
-            await self._state.remove_index(index)
-            await self._changed(collection_id)
+        if index is None:
+            await self._invalidations.all_heard()
+        else:
+            removal = self._state.remove_index(index)
+            await self._invalidations.heard(await self._begin_change(collection_id, removal))
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
+        removal = self._remove_indexes(collection_id)
+        await self._invalidations.heard(await self._begin_change(collection_id, removal))
+
+    async def _remove_indexes(self, collection_id: CollectionID) -> None:
         for index in self._state.indexes(collection_id):
             await self._state.remove_index(index)
-        await self._changed(collection_id)
 
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
         async with while_active(self._lease):
@@ -204,10 +211,16 @@ class IndexCoord:
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
         self._nodes.heard(node_id, address)
 
-    async def _changed(self, collection_id: CollectionID) -> None:
+    @whole
+    async def _begin_change(self, collection_id: CollectionID, change: Coroutine[Any, Any, None]) -> Telling:
+        """Carry out a change of a collection's indexes, and begin to tell of it.
+
+        A caller that is cancelled meanwhile does not learn whether it was made; all others do.
+        """
+        await change
         self._changes.happened(collection_id)
         self._wake.set()
-        await self._invalidations.tell(collection_id)
+        return self._invalidations.begin(collection_id)
 
     # builds
 

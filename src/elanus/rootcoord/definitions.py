@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 
 from elanus.core.catalog import Collection
+from elanus.meta.whole import whole
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.invalidation import Invalidations
+from elanus.rpc.invalidation import Invalidations, Telling
 
 
 class Definitions:
@@ -28,8 +29,15 @@ class Definitions:
         self._invalidations = proxies
         self._ddl_lock = asyncio.Lock()
 
-    async def _invalidate(self, collection: Collection) -> None:
-        await self._invalidations.tell(collection.collection_id)
+    async def _change(self, *collections: Collection) -> None:
+        """Persist and show what the collections are from now on. Returns when every proxy has heard of it."""
+        await self._invalidations.heard(await self._begin_change(*collections))
+
+    @whole
+    async def _begin_change(self, *collections: Collection) -> Telling:
+        """A caller that is cancelled meanwhile does not learn whether the change was made; the proxies do."""
+        await self._catalog.put(*collections)
+        return self._invalidations.begin(*(c.collection_id for c in collections))
 
 
 def changed_properties(

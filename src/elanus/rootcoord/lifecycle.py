@@ -84,6 +84,7 @@ class Lifecycle(Definitions):
                     f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]"
                 )
             else:
+                await self._invalidations.all_heard()  # the name may be one that another has just left
                 collection = await self._create(request)
             with self._or_later():
                 await self._peers.data.watch_channels(collection)
@@ -107,7 +108,8 @@ class Lifecycle(Definitions):
                 created=ts,
                 properties=dict(request.properties),
             )
-            await self._catalog.put(collection)
+            with self._or_later():
+                await self._catalog.put(collection)
         return collection
 
     async def drop_collection(
@@ -129,12 +131,12 @@ class Lifecycle(Definitions):
                 )
             with self._or_later():
                 async with self._announcer.barrier() as ts:
-                    await self._catalog.put(replace(collection, dropped=ts))
+                    telling = await self._begin_change(replace(collection, dropped=ts))
                     await self._announcer.announce(
                         MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
                     )
                 await self._let_go(collection.collection_id)
-            await self._invalidate(collection)
+            await self._invalidations.heard(telling)
 
     async def _let_go(self, collection_id: CollectionID) -> None:
         """Memory first, then the definitions, then the data."""
@@ -148,19 +150,21 @@ class Lifecycle(Definitions):
         async with self._ddl_lock:
             found = self._catalog.collection(database, collection)
             if any(p.name == partition for p in found.partitions):
+                await self._invalidations.all_heard()
                 return
             if len(found.partitions) >= PARTITIONS_MAX:
                 raise InvalidParameter(
                     f"partition number ({len(found.partitions)}) exceeds max configuration ({PARTITIONS_MAX})"
                 )
+            await self._invalidations.all_heard()  # the name may be one that another has just left
             partition_id = PartitionID(await self._ids.allocate(1))
             async with self._announcer.barrier() as ts:
                 await self._announcer.announce(
                     MsgKind.CREATE_PARTITION, ts, found.collection_id, found.vchannels, partition_id
                 )
                 added = (*found.partitions, Partition(partition_id, partition, ts))
-                await self._catalog.put(replace(found, partitions=added))
-            await self._invalidate(found)
+                telling = await self._begin_change(replace(found, partitions=added))
+            await self._invalidations.heard(telling)
 
     async def drop_partition(self, database: str, collection: str, partition: str) -> None:
         async with self._ddl_lock:
@@ -186,13 +190,13 @@ class Lifecycle(Definitions):
         known yet. A proxy that has not heard of the drop may still open a segment in it.
         """
         async with self._announcer.barrier() as ts:
-            await self._catalog.put(kept)
+            telling = await self._begin_change(kept)
             await self._announcer.announce(
                 MsgKind.DROP_PARTITION, ts, kept.collection_id, kept.vchannels, partition_id
             )
         await self._peers.query.release(kept.collection_id, (partition_id,))
         await self._peers.data.drop_partition(kept.collection_id, partition_id)
-        await self._invalidate(kept)
+        await self._invalidations.heard(telling)
         gone = tuple(p for p in kept.leaving if p != partition_id)
         await self._catalog.put(replace(kept, leaving=gone))
 
@@ -250,7 +254,7 @@ class Lifecycle(Definitions):
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
                 )
             await self._let_go(collection_id)
-            await self._invalidate(collection)
+            await self._invalidations.all_heard()
             return
         await self._peers.data.watch_channels(collection)
         segments = await self._peers.data.segments(collection_id)

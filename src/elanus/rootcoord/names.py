@@ -79,8 +79,8 @@ class Names(Definitions):
                 raise InvalidParameter(
                     "fail to rename db name, must drop all aliases of this collection before rename"
                 )
-            await self._catalog.put(renamed(collection, new, target.database_id))
-            await self._invalidate(collection)
+            await self._invalidations.all_heard()  # the name may be one that another has just left
+            await self._change(renamed(collection, new, target.database_id))
 
     async def alter_collection(
         self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
@@ -88,8 +88,7 @@ class Names(Definitions):
         async with self._ddl_lock:
             collection = self._catalog.collection(database, name)
             changed = changed_properties(collection.properties, properties, delete_keys)
-            await self._catalog.put(replace(collection, properties=changed))
-            await self._invalidate(collection)
+            await self._change(replace(collection, properties=changed))
 
     # aliases
 
@@ -103,9 +102,9 @@ class Names(Definitions):
                     f"{alias} is alias to another collection: {taken.name}: "
                     f"alias already exist[database={database}][alias={alias}]"
                 )
+            await self._invalidations.all_heard()  # of this very change, or of who had the name before
             if taken is None:
-                await self._catalog.put(replace(found, aliases=(*found.aliases, alias)))
-                await self._invalidate(found)
+                await self._change(replace(found, aliases=(*found.aliases, alias)))
 
     async def drop_alias(self, database: str, alias: str) -> None:
         """Dropping an alias that is not there succeeds."""
@@ -113,9 +112,9 @@ class Names(Definitions):
             try:
                 found = self._catalog.aliased(self._catalog.database(database), alias)
             except AliasNotFound:
+                await self._invalidations.all_heard()
                 return
-            await self._catalog.put(_without_alias(found, alias))
-            await self._invalidate(found)
+            await self._change(_without_alias(found, alias))
 
     async def alter_alias(self, database: str, collection: str, alias: str) -> None:
         """The alias names another collection from now on, in one step: at no moment is it gone."""
@@ -125,12 +124,9 @@ class Names(Definitions):
             self._refuse_collections_name(database, self._catalog.find(known, alias), alias)
             former = self._catalog.aliased(known, alias)
             if former.collection_id == found.collection_id:
+                await self._invalidations.all_heard()
                 return
-            await self._catalog.put(
-                _without_alias(former, alias), replace(found, aliases=(*found.aliases, alias))
-            )
-            await self._invalidate(former)
-            await self._invalidate(found)
+            await self._change(_without_alias(former, alias), replace(found, aliases=(*found.aliases, alias)))
 
     def _refuse_collections_name(self, database: str, taken: Collection | None, alias: str) -> None:
         if taken is not None and taken.name == alias:

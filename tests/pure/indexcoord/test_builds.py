@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes import CID, collection, schema, settle
+from giving_up import cut_off
 from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
 from elanus.core.errors import (
@@ -67,6 +68,41 @@ async def test_of_two_definitions_at_once_one_is_made(tmp_path: Path) -> None:
     )
     assert [type(r) for r in results] == [type(None), IndexConflict, type(None)]
     assert len(await coord.indexes(CID)) == 1
+    await coord.stop()
+
+
+async def test_a_definition_whose_caller_gave_up_is_told_to_all(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.start()
+    told = bench.proxy.calls.of
+    seen = await coord.wait_change(0, 0.0)
+    await cut_off(bench.meta, coord.create_index(CID, bench.field, "v0", HNSW))
+    (index,) = await coord.indexes(CID)
+    assert told("invalidate_collection") == [CID]
+    assert await coord.changed_since(seen) == (CID,)
+    await cut_off(bench.meta, coord.drop_index(CID, index.index_id))
+    assert told("invalidate_collection") == [CID, CID]
+    await bench.create()
+    await cut_off(bench.meta, coord.drop_collection(CID))
+    assert told("invalidate_collection") == [CID] * 4
+    await coord.stop()
+
+
+async def test_the_second_try_succeeds_when_the_proxies_have_heard_of_the_first(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.start()
+    bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")
+    await cut_off(bench.meta, coord.create_index(CID, bench.field, "v0", HNSW))
+    (index,) = await coord.indexes(CID)
+    again = asyncio.ensure_future(coord.create_index(CID, bench.field, "v0", HNSW))
+    await asyncio.sleep(3)
+    assert not again.done()
+    bench.proxy.calls.failing.clear()
+    await again
+    bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")
+    await cut_off(bench.meta, coord.drop_index(CID, index.index_id))
+    with pytest.raises(Unavailable, match="an earlier change"):
+        await coord.drop_index(CID, index.index_id)
     await coord.stop()
 
 

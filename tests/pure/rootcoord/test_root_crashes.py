@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from fakes import OTHER, settle
+from giving_up import cut_off
 from root_bench import Bench, new, refused, started
 
 from elanus.core.catalog import Collection
@@ -97,6 +98,15 @@ async def test_a_collection_whose_creation_was_cut_off_is_watched_after_all() ->
     await settle()
     made = await root.describe_collection("default", "c")
     assert bench.data.calls.of("watch_channels") == [made.collection_id]
+    await root.stop()
+
+
+async def test_a_creation_that_is_cut_off_at_the_catalogs_write_is_watched_too() -> None:
+    bench, root = await started("other")
+    await cut_off(bench.meta, root.create_collection(new("c")))
+    made = await root.describe_collection("default", "c")
+    await asyncio.sleep(2)
+    assert bench.data.calls.of("watch_channels")[-1:] == [made.collection_id]
     await root.stop()
 
 
@@ -251,7 +261,7 @@ async def test_a_partition_is_not_found_only_when_its_drop_has_come_to_its_end()
 
 async def test_a_crash_while_a_partition_is_created_leaves_none() -> None:
     bench, root = await started("c")
-    root._catalog.put = never(root._catalog.put)  # type: ignore[method-assign,assignment]
+    root._begin_change = never(root._begin_change)  # type: ignore[method-assign,assignment]
     root = await crashed(bench, root.create_partition("default", "c", "p"))
     assert len((await root.describe_collection("default", "c")).partitions) == 1
     await root.stop()

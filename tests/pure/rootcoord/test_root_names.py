@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
+from fakes import FakeIndexCoord, settle
+from giving_up import cut_off
 from root_bench import new, refused, started
 
 from elanus.core.errors import (
@@ -14,8 +20,12 @@ from elanus.core.errors import (
     DatabaseNotFound,
     ElanusError,
     InvalidParameter,
+    Unavailable,
 )
+from elanus.core.ids import CollectionID
+from elanus.proxy.cache import MetaCache
 from elanus.rootcoord import names
+from elanus.rootcoord.coord import RootCoord
 
 # databases
 
@@ -135,4 +145,98 @@ async def test_properties_are_set_and_deleted_through_any_name() -> None:
     await root.alter_collection("default", "a", {"ttl": "7", "x": "1"}, ())
     await root.alter_collection("default", "c", {"ttl": "8"}, ("x",))
     assert dict((await root.describe_collection("default", "c")).properties) == {"ttl": "8"}
+    await root.stop()
+
+
+# the caller gives up
+
+Definition = Callable[[RootCoord], Coroutine[Any, Any, None]]
+DEFINITIONS: dict[str, Definition] = {
+    "create alias": lambda root: root.create_alias("default", "c", "b"),
+    "alter alias": lambda root: root.alter_alias("default", "d", "a"),
+    "drop alias": lambda root: root.drop_alias("default", "a"),
+    "create partition": lambda root: root.create_partition("default", "c", "p"),
+    "alter collection": lambda root: root.alter_collection("default", "c", {"x": "1"}, ()),
+    "rename collection": lambda root: root.rename_collection("default", "c", "e", ""),
+    "drop collection": lambda root: root.drop_collection("default", "d"),
+    "drop partition": lambda root: root.drop_partition("default", "c", "q"),
+}
+MAY_COME_AGAIN = ("create alias", "alter alias", "drop alias", "create partition")
+"""Those that succeed where there is nothing left to change."""
+
+
+@pytest.mark.parametrize("name", sorted(DEFINITIONS))
+async def test_a_definition_whose_caller_gave_up_is_told_to_the_proxies(name: str) -> None:
+    bench, root = await started("c", "d")
+    await root.create_alias("default", "c", "a")
+    await root.create_partition("default", "c", "q")
+    c, d = (c.collection_id for c in await root.list_collections("default"))
+    bench.proxy.calls.asked.clear()
+    await cut_off(bench.meta, DEFINITIONS[name](root))
+    concerned = {"alter alias": [c, d], "drop collection": [d]}.get(name, [c])
+    assert bench.proxy.calls.of("invalidate_collection") == concerned
+    await root.stop()
+
+
+@pytest.mark.parametrize("name", MAY_COME_AGAIN)
+async def test_the_second_try_succeeds_when_the_proxies_have_heard_of_the_first(name: str) -> None:
+    bench, root = await started("c", "d")
+    await root.create_alias("default", "c", "a")
+    bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")
+    await cut_off(bench.meta, DEFINITIONS[name](root))
+    again = asyncio.ensure_future(DEFINITIONS[name](root))
+    await asyncio.sleep(3)
+    assert not again.done()
+    bench.proxy.calls.failing.clear()
+    await again
+    bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")
+    await cut_off(bench.meta, root.alter_collection("default", "c", {"x": "2"}, ()))
+    await refused(DEFINITIONS[name](root), Unavailable, "an earlier change")
+    await root.stop()
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda root: root.create_collection(new("c")),
+        lambda root: root.create_alias("default", "d", "c"),
+        lambda root: root.rename_collection("default", "d", "c", ""),
+    ],
+    ids=["create", "alias", "rename"],
+)
+async def test_a_name_is_taken_when_no_proxy_writes_to_who_had_it(take: Definition) -> None:
+    bench, root = await started("c", "d")
+    cache = MetaCache(root, FakeIndexCoord())  # type: ignore[arg-type]
+    former = (await cache.fill("default", "c")).collection_id
+    lost = True
+
+    async def invalidate(collection_id: CollectionID) -> None:
+        if lost:
+            raise Unavailable("the call was lost")
+        cache.invalidate(collection_id)
+
+    bench.proxy.invalidate_collection = invalidate  # type: ignore[method-assign]
+    await cut_off(bench.meta, root.rename_collection("default", "c", "archive", ""))
+    taking = asyncio.ensure_future(take(root))
+    await asyncio.sleep(3)
+    assert not taking.done()
+    assert (await root.describe_collection("default", "archive")).collection_id == former
+    await refused(root.describe_collection("default", "c"), CollectionNotFound)
+    lost = False
+    await taking
+    await settle()
+    assert cache.get("default", "c") is None, "and learns who has it now"
+    await root.stop()
+
+
+async def test_a_partition_takes_a_name_when_no_proxy_writes_to_the_one_that_had_it() -> None:
+    bench, root = await started("c")
+    await root.create_partition("default", "c", "p")
+    bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")
+    await cut_off(bench.meta, root.drop_partition("default", "c", "p"))
+    taking = asyncio.ensure_future(root.create_partition("default", "c", "p"))
+    await asyncio.sleep(3)
+    assert not taking.done()
+    bench.proxy.calls.failing.clear()
+    await taking
     await root.stop()

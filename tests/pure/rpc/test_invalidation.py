@@ -28,17 +28,21 @@ class Proxies(dict[NodeID, FakeProxy]):
         return self[node_id].calls.of("invalidate_collection")
 
 
+async def tell(invalidations: Invalidations) -> None:
+    await invalidations.heard(invalidations.begin(CID))
+
+
 async def test_every_proxy_is_told() -> None:
     proxies = Proxies()
-    await Invalidations(proxies).tell(CID)
+    await tell(Invalidations(proxies))
     assert [proxies.told(n) for n in (ONE, TWO)] == [[CID], [CID]]
-    await Invalidations({}).tell(CID)
+    await tell(Invalidations({}))
 
 
 async def test_a_lost_call_is_repeated_before_the_change_returns() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
-    telling = asyncio.ensure_future(Invalidations(proxies).tell(CID))
+    telling = asyncio.ensure_future(tell(Invalidations(proxies)))
     await asyncio.sleep(3.0)
     assert not telling.done()
     proxies.mend(TWO)
@@ -49,7 +53,7 @@ async def test_a_lost_call_is_repeated_before_the_change_returns() -> None:
 async def test_a_proxy_that_is_gone_needs_to_hear_nothing() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
-    telling = asyncio.ensure_future(Invalidations(proxies).tell(CID))
+    telling = asyncio.ensure_future(tell(Invalidations(proxies)))
     await asyncio.sleep(1.0)
     del proxies[TWO]
     await telling
@@ -60,7 +64,7 @@ async def test_one_that_stays_silent_is_an_error_and_is_told_all_the_same() -> N
     proxies.break_down(TWO)
     invalidations = Invalidations(proxies)
     with pytest.raises(Unavailable, match=r"the change is made, but proxies \[2\] have not answered"):
-        await invalidations.tell(CID)
+        await tell(invalidations)
     tried = len(proxies.told(TWO))
     proxies.mend(TWO)
     await asyncio.sleep(2.0)
@@ -82,7 +86,7 @@ async def test_when_its_owner_stops_nobody_is_told_any_more() -> None:
     proxies.break_down(TWO)
     invalidations = Invalidations(proxies)
     with pytest.raises(Unavailable):
-        await invalidations.tell(CID)
+        await tell(invalidations)
     await invalidations.stop()
     tried = len(proxies.told(TWO))
     await asyncio.sleep(5.0)
@@ -93,4 +97,32 @@ async def test_a_defect_of_a_proxy_is_not_taken_for_an_answer() -> None:
     proxies = Proxies()
     proxies[TWO].calls.failing["invalidate_collection"] = KeyError("a defect")
     with pytest.raises(KeyError):
-        await Invalidations(proxies).tell(CID)
+        await tell(Invalidations(proxies))
+
+
+async def test_one_that_gives_up_waiting_leaves_the_telling_to_go_on_for_the_next() -> None:
+    proxies = Proxies()
+    proxies.break_down(TWO)
+    invalidations = Invalidations(proxies)
+    await invalidations.all_heard()  # of nothing
+    telling = asyncio.ensure_future(tell(invalidations))
+    await settle()
+    telling.cancel()
+    waiting = asyncio.ensure_future(invalidations.all_heard())
+    await asyncio.sleep(3.0)
+    assert not waiting.done()
+    proxies.mend(TWO)
+    await waiting
+    proxies.break_down(ONE)
+    invalidations.begin(CID)
+    with pytest.raises(Unavailable, match=r"of an earlier change: .* proxies \[1\]"):
+        await invalidations.all_heard()
+    await invalidations.stop()
+
+
+async def test_what_is_made_after_its_owner_stopped_the_successor_tells() -> None:
+    proxies = Proxies()
+    invalidations = Invalidations(proxies)
+    await invalidations.stop()
+    await tell(invalidations)
+    assert not proxies.told(ONE)
