@@ -50,6 +50,11 @@ def minus_ms(ts: Timestamp, duration_ms: int) -> Timestamp:
     return Timestamp(max(0, ts - (duration_ms << LOGICAL_BITS)))
 
 
+def plus_ms(ts: Timestamp, duration_ms: int) -> Timestamp:
+    """``ts`` moved on by a duration."""
+    return Timestamp(ts + (duration_ms << LOGICAL_BITS))
+
+
 def lag_ms(now_ms: int, ts: Timestamp) -> int:
     """How far ``ts`` lies behind a wall clock reading, in milliseconds (negative: ahead of it)."""
     return now_ms - physical_ms(ts)

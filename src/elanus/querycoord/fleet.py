@@ -61,7 +61,15 @@ class Fleet(Protocol):
 def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
     """The replica under the version that the change brings."""
     kept = {s: n for s, n in info.sealed.items() if s not in change.offline}
-    return replace(info, version=change.version, sealed={**kept, **change.online}, vchannels=change.vchannels)
+    sealed = {**kept, **change.online}
+    moments = {**info.visible_from, **change.visible_from}
+    return replace(
+        info,
+        version=change.version,
+        sealed=sealed,
+        vchannels=change.vchannels,
+        visible_from={s: moment for s, moment in moments.items() if s in sealed},
+    )
 
 
 class OneNode:
@@ -98,6 +106,7 @@ class OneNode:
             elsewhere=change.replaced,
             leads=tuple(change.vchannels),
             incarnation=statuses[self._node_id].incarnation,
+            visible_from=change.visible_from,
         )
         await self._node.announce(told)
         return after(info, change)

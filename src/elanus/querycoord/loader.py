@@ -26,6 +26,7 @@ from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.replica import Replica, load_request, room_of
 from elanus.querycoord.state import Load, LoadState, ReplicaRecord
 from elanus.querycoord.target import Target, find_target
+from elanus.querycoord.visibility import settled
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.proxy import ProxyApi
@@ -76,7 +77,7 @@ class CollectionLoader:
     async def restore(self) -> None:
         """Take up the replicas as they were announced last: they can be read at once."""
         records = await self._state.replicas(self.collection_id)
-        self._replicas = [Replica(record, self._peers.fleet, self._state) for record in records]
+        self._replicas = [self._replica(record) for record in records]
 
     def start(self) -> None:
         self._task = untraced(self._run(), f"load {self.collection_id}")
@@ -253,6 +254,7 @@ class CollectionLoader:
         # What is served is looked up first: of all that, the target tells what has become.
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
+        found = {s for of in served for s in of.sealed}
         target = await self._target(load, (*held, *(self._initial or ())))
         self._successors = target.recovery.successors
         if self._initial is None and self.load is load:  # else the next look is the first of another load
@@ -266,7 +268,8 @@ class CollectionLoader:
                 continue  # until a node comes
             now = {n: await self._peers.fleet.node(n).status() for n in group}
             moves = {s: n for s, n in self._moves.items() if n in group}
-            if await replica.reconcile(target, load.whole, of, now, moves):
+            moments = settled((r.record for r in self._replicas), found)
+            if await replica.reconcile(target, load.whole, of, now, moves, moments):
                 asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
             self._moves = {s: n for s, n in self._moves.items() if s not in moves}
         if not await self._let_go(groups, target, statuses):
@@ -314,12 +317,16 @@ class CollectionLoader:
         """The nodes of each replica; replicas come and go with the load's number of them."""
         for number in range(len(self._replicas), self.load.replicas):
             record = ReplicaRecord(QueryChannelInfo(self.collection_id, number, "", 0, {}, {}))
-            self._replicas.append(Replica(record, self._peers.fleet, self._state))
+            self._replicas.append(self._replica(record))
         for surplus in self._replicas[self.load.replicas :]:
             await self._peers.fleet.close_channel(surplus.info)
             await self._state.remove_replica(surplus.record)
         del self._replicas[self.load.replicas :]
         return self._grouping()
+
+    def _replica(self, record: ReplicaRecord) -> Replica:
+        peers = self._peers
+        return Replica(record, peers.fleet, self._state, lambda: peers.root.alloc_timestamp(1))
 
     def _grouping(self) -> dict[int, tuple[NodeID, ...]]:
         current = {replica.info.replica: replica.record.nodes for replica in self._replicas}

@@ -13,7 +13,7 @@ a coordinator that takes over goes on from there, with the same places.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -21,11 +21,12 @@ import structlog
 from elanus.core.errors import NotReady
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, place, place_channels
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, plus_ms
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.handover import Handover, Served, decide
 from elanus.querycoord.state import LoadState, ReplicaRecord
 from elanus.querycoord.target import Target
+from elanus.querycoord.visibility import LEAD_MS, Settled, decide_moments
 from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo
 from elanus.rpc.querynode import (
     FieldIndexSpec,
@@ -60,12 +61,19 @@ class Layout:
 
 
 class Replica:
-    """``record`` is what is persisted of it."""
+    """``record`` is what is persisted of it. ``stamp`` allocates a timestamp."""
 
-    def __init__(self, record: ReplicaRecord, fleet: Fleet, state: LoadState) -> None:
+    def __init__(
+        self,
+        record: ReplicaRecord,
+        fleet: Fleet,
+        state: LoadState,
+        stamp: Callable[[], Awaitable[Timestamp]],
+    ) -> None:
         self.record = record
         self._fleet = fleet
         self._state = state
+        self._stamp = stamp
 
     @property
     def info(self) -> QueryChannelInfo:
@@ -154,9 +162,10 @@ class Replica:
         before: Served,
         statuses: Mapping[NodeID, QueryNodeStatus],
         moves: Mapping[SegmentID, NodeID],
+        moments: Settled,
     ) -> bool:
         """``before``: as `served` had it before the target was looked up. ``statuses``: of the replica's
-        nodes. ``moves``: segments that are to go elsewhere.
+        nodes. ``moves``: segments that are to go elsewhere. ``moments``: see `elanus.querycoord.visibility`.
 
         The answer is whether something waits for a node to read on: look again soon. Raises
         `InsufficientMemory`, `NotReady`, and what the nodes raise.
@@ -182,7 +191,9 @@ class Replica:
         )
         if asyncio.get_running_loop().time() > began_s + _FRESH_S:
             await self._check_ready(online)
-        await self._switch(layout, {**online, **unnamed}, handover.retired, target, statuses)
+        info = await self._switch(layout, {**online, **unnamed}, handover.retired, target, statuses, moments)
+        partitions = None if whole else target.partition_ids
+        await self._remember(replace(self.record, info=info, plan={}, stamps={}, partitions=partitions))
         await self._settle(layout, target, statuses)
         return bool(handover.late)
 
@@ -302,6 +313,17 @@ class Replica:
 
     # the version
 
+    async def _visible_from(
+        self, online: Mapping[SegmentID, NodeID], target: Target, before: Settled
+    ) -> Mapping[SegmentID, Timestamp]:
+        """Of the segments that a version brings online, from which moment on reads see them."""
+        moments = decide_moments(online, target.segments, target.recovery.successors, before)
+        if not moments.open:
+            return moments.known
+        stamps = dict.fromkeys(moments.open, plus_ms(await self._stamp(), LEAD_MS))
+        await self._remember(replace(self.record, stamps={**moments.known, **stamps}))
+        return {**moments.known, **stamps}
+
     async def _switch(
         self,
         layout: Layout,
@@ -309,8 +331,9 @@ class Replica:
         retired: Mapping[SegmentID, str],
         target: Target,
         statuses: Mapping[NodeID, QueryNodeStatus],
-    ) -> None:
-        """One new version, when anything is to change, told to every node that it names.
+        moments: Settled,
+    ) -> QueryChannelInfo:
+        """One new version, when anything is to change, told to every node that it names; the replica then.
 
         Growing segments that retire go offline where their vchannel is led. Not known here are those that a
         node has taken in and serves in no version yet, or has still to meet in the log: it is told of all
@@ -332,11 +355,17 @@ class Replica:
             successors = target.recovery.successors
             replaced = tuple(sorted(s for s, successor in successors.items() if successor in online))
             change = SealedSegmentsChangeInfo(
-                self.collection_id, version, dict(online), offline, dict(layout.vchannels), replaced
+                self.collection_id,
+                version,
+                dict(online),
+                offline,
+                dict(layout.vchannels),
+                replaced,
+                await self._visible_from(online, target, moments),
             )
             info = await self._fleet.announce(info, change, statuses)
             _log.info("version announced", collection=self.collection_id, version=version)
-        await self._remember(replace(self.record, info=info, plan={}))
+        return info
 
     def _strangers(
         self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]

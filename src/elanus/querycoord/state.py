@@ -16,6 +16,7 @@ from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
+from elanus.core.timestamps import Timestamp
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
 from elanus.rpc.querychannel import QueryChannelInfo
 
@@ -56,12 +57,16 @@ class Load:
 class ReplicaRecord:
     """A replica: its nodes, and what was announced last on its channel.
 
-    ``plan``: segments on their way to a node that no version names there yet.
+    ``plan``: segments on their way to a node that no version names there yet. ``stamps``: moments that were
+    given for a version which may not have been told (`elanus.querycoord.visibility`). ``partitions``: those
+    that can be read under the version in force; None: all.
     """
 
     info: QueryChannelInfo
     nodes: tuple[NodeID, ...] = ()
     plan: Mapping[SegmentID, NodeID] = field(default_factory=dict)
+    stamps: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
+    partitions: tuple[PartitionID, ...] | None = None
 
 
 def with_partitions(

@@ -4,8 +4,8 @@ All changes happen on the loop thread, each in one step between two awaits, and 
 snapshot that replaces the one before. So a version switch (sealed segments come online, the growing copies
 they replace are released) is one assignment, and no read sees half of it.
 
-Imported rows come without a growing copy, some time after the commit they count from. Reads up to the
-service time at the switch may have been answered without them; asked again, they are answered so again.
+Imported rows come without a growing copy, some time after the commit they count from. Reads in between may
+have been answered without them; the version says from which moment on they are seen, on all nodes alike.
 """
 
 from __future__ import annotations
@@ -220,6 +220,7 @@ class Collection:
         for segment_id in change.online:
             if segment_id in self.staged:
                 gone += self._put_online(segment_id)
+            self._visible_from[segment_id] = change.visible_from.get(segment_id, NO_TIMESTAMP)
         for segment_id in change.offline:
             gone += [held.pop(segment_id) for held in (self.serving, self.staged) if segment_id in held]
         replaced = {*change.online, *change.offline, *change.elsewhere}
@@ -262,9 +263,7 @@ class Collection:
 
     def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
         before = self.serving.get(segment_id)
-        segment = self.serving[segment_id] = self.staged.pop(segment_id)
-        if before is None and segment.imported:
-            self._visible_from[segment_id] = Timestamp(self.snapshot.service_ts + 1)
+        self.serving[segment_id] = self.staged.pop(segment_id)
         return [] if before is None else [before]
 
     def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
@@ -310,15 +309,7 @@ class Collection:
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
         self._visible_from = {s: ts for s, ts in self._visible_from.items() if s in self.serving}
         sealed = [
-            SegmentView(
-                s.segment_id,
-                s.partition_id,
-                True,
-                s.blocks,
-                self._visible_from.get(s.segment_id, NO_TIMESTAMP),
-                s.complete_from,
-            )
-            for s in self.serving.values()
+            self._view(s, self._visible_from.get(s.segment_id, NO_TIMESTAMP)) for s in self.serving.values()
         ]
         growing = [
             SegmentView(s.segment_id, s.partition_id, False, s.blocks) for s in self.growing_segments()
@@ -331,6 +322,15 @@ class Collection:
             service_ts=service_ts,
             partitions=self._partitions,
             segments=tuple(s for s in (*sealed, *growing) if self._serves(s.partition_id)),
+        )
+
+    def _view(self, segment: SealedSegment, visible_from: Timestamp) -> SegmentView:
+        """Of what compaction made, earlier reads should see some rows and not others: it refuses them."""
+        complete_from = segment.complete_from
+        if segment.parents:
+            visible_from, complete_from = NO_TIMESTAMP, max(complete_from, visible_from)
+        return SegmentView(
+            segment.segment_id, segment.partition_id, True, segment.blocks, visible_from, complete_from
         )
 
     def growing_segments(self) -> list[GrowingSegment]:

@@ -40,7 +40,6 @@ _ROWS_PER_DISTINCT_MIN = 4
 class SealedSegment:
     """``files``: the paths it was loaded from; two loads from the same files give the same segment.
 
-    ``imported``: its rows were never in the log, so that no growing copy served them before.
     ``complete_from``: rows deleted up to then are gone; it cannot answer earlier reads.
     """
 
@@ -51,7 +50,6 @@ class SealedSegment:
     index_ids: tuple[IndexID, ...]
     files: frozenset[str]
     blocks: tuple[Block, ...]
-    imported: bool = False
     complete_from: Timestamp = NO_TIMESTAMP
 
     @property
@@ -103,7 +101,6 @@ def load_sealed(
         index_ids=tuple(file.index_id for file in request.indexes if file.field_id in specs),
         files=files_of(request),
         blocks=blocks,
-        imported=manifest.commit_ts != NO_TIMESTAMP,
         complete_from=manifest.folded_until,
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]

@@ -129,7 +129,12 @@ class ChannelServing:
         reader = await self._channels.open_reader(self._info.channel, self._info.seek_position)
         self._take_version(
             SealedSegmentsChangeInfo(
-                self._info.collection_id, self._info.version, self._info.sealed, {}, self._info.vchannels
+                self._info.collection_id,
+                self._info.version,
+                self._info.sealed,
+                {},
+                self._info.vchannels,
+                visible_from=self._info.visible_from,
             )
         )
         self._task = untraced(self._follow(reader), f"query channel {self.channel}")
@@ -189,6 +194,7 @@ class ChannelServing:
                     offline=tuple(sorted((leaving | strangers) - set(here))),
                     elsewhere=(*(s for s, n in self._sealed.items() if n != self._node_id), *self._overdue),
                     leads=leads,
+                    visible_from=change.visible_from,
                 )
             )
         except ElanusError as error:

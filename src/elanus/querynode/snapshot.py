@@ -22,7 +22,8 @@ from elanus.querynode.block import Block
 class SegmentView:
     """``visible_from``: reads below it do not see the segment (`elanus.querynode.collection`).
 
-    ``complete_from``: rows that were deleted up to then are gone from it, by compaction.
+    ``complete_from``: rows that were deleted up to then are gone from it, by compaction; or it holds rows
+    that earlier reads must not see, beside others.
     """
 
     segment_id: SegmentID
@@ -55,7 +56,7 @@ class Snapshot:
         """The blocks a read at ``read_ts`` covers; no partition named: those of all.
 
         Raises `PartitionNotLoaded`, `Unavailable` for a timestamp that is not served yet, and
-        `TimestampTooOld` for one before which compaction has removed deleted rows.
+        `TimestampTooOld` for one whose rows compaction has mixed with later ones, or removed.
         """
         if read_ts > self.service_ts:
             raise Unavailable(
@@ -70,8 +71,8 @@ class Snapshot:
         kept_from = max((segment.complete_from for segment in segments), default=NO_TIMESTAMP)
         if read_ts < kept_from:
             raise TimestampTooOld(
-                f"the read is as of timestamp {read_ts}; rows deleted up to {kept_from} are gone for good: "
-                "read a later moment"
+                f"the read is as of timestamp {read_ts}; compaction has changed for good what was there up "
+                f"to {kept_from}: read a later moment"
             )
         return [
             block

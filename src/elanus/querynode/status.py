@@ -38,7 +38,8 @@ def node_status(
 
 
 def _segments(collection: Collection) -> Iterator[SegmentServing]:
-    served = {segment.segment_id for segment in collection.snapshot.segments}
+    snapshot = collection.snapshot
+    served = {segment.segment_id: segment for segment in snapshot.segments}
     for sealed in collection.serving.values():
         if sealed.segment_id in served:
             yield SegmentServing(
@@ -51,6 +52,7 @@ def _segments(collection: Collection) -> Iterator[SegmentServing]:
                 memory_bytes=sealed.memory_bytes,
                 index_id=sealed.index_ids[0] if sealed.index_ids else _NO_INDEX,
                 index_ids=sealed.index_ids,
+                visible=served[sealed.segment_id].visible_from <= snapshot.service_ts,
             )
     for channel in collection.channels.values():
         for growing in channel.follower.growing.values() if channel.follower is not None else ():

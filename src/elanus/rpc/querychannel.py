@@ -14,13 +14,14 @@ fetched from, or given to, the proxy by RPC (`ReadPayloads`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from elanus.core.errors import Internal
 from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.timestamps import Timestamp
 from elanus.rpc.repeat import repeatable
 
 PAYLOAD_MAX_BYTES = 256 * 1024
@@ -32,6 +33,7 @@ class QueryChannelInfo:
 
     ``sealed``: where each sealed segment is served; ``vchannels``: the node that serves each vchannel's
     growing rows. A node that starts on the channel takes these, and reads from ``seek_position`` on.
+    ``visible_from``: see `SealedSegmentsChangeInfo`.
     """
 
     collection_id: CollectionID
@@ -41,6 +43,7 @@ class QueryChannelInfo:
     sealed: Mapping[SegmentID, NodeID]
     vchannels: Mapping[str, NodeID]
     seek_position: int = 0
+    visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ class SealedSegmentsChangeInfo:
 
     A segment that moves stands in both: online at its new node, offline at the old one. ``vchannels`` are
     all of them, with the node that serves each from this version on. ``replaced``: segments whose rows came
-    into those online by compaction; no node may take them in from the log any more.
+    into those online by compaction; no node may take them in from the log any more. ``visible_from``: of
+    those online the ones that reads as of an earlier moment must not see; they hold rows of an import.
     """
 
     collection_id: CollectionID
@@ -58,6 +62,7 @@ class SealedSegmentsChangeInfo:
     offline: Mapping[SegmentID, NodeID]
     vchannels: Mapping[str, NodeID]
     replaced: tuple[SegmentID, ...] = ()
+    visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,8 @@ class SealedSegmentsChange:
     rows this node serves from this version on (None: as before; at first those of the collection).
     ``incarnation``: of the node that is meant, as its status told: one that has begun anew since refuses.
     "": the version came by a query channel, which a node that begins anew joins behind it.
+    ``visible_from``: of those online the ones that reads as of an earlier moment must not see; what
+    compaction made of such a segment refuses these reads.
     """
 
     collection_id: CollectionID
@@ -127,6 +129,7 @@ class SealedSegmentsChange:
     elsewhere: tuple[SegmentID, ...] = ()
     leads: tuple[str, ...] | None = None
     incarnation: str = ""
+    visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class SegmentServing:
     """A segment as a query node holds it.
 
     ``index_ids``: the indexes that serve its vector fields; ``index_id`` is the first of them (0: none).
+    ``visible``: reads as of the node's service time see it.
     """
 
     segment_id: SegmentID
@@ -145,6 +149,7 @@ class SegmentServing:
     memory_bytes: int
     index_id: IndexID
     index_ids: tuple[IndexID, ...] = ()
+    visible: bool = True
 
 
 @dataclass(frozen=True, slots=True)

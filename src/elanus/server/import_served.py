@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from elanus.core.errors import CollectionNotLoaded
 from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentState
 from elanus.rpc.datacoord import DataCoordApi
@@ -23,6 +24,8 @@ class ServedImports:
     async def is_served(self, task: ImportTask) -> bool:
         """Whether a committed task's segments have their indexes and, if they are to be loaded, are served.
 
+        That is, by every replica that has nodes (one at least), to reads as of what those have reached.
+
         Raises `elanus.core.errors.Unavailable` while a coordinator restarts.
         """
         found = await self._data.segments_by_id(task.segments)
@@ -32,5 +35,10 @@ class ServedImports:
         loads = await self._query.loads(task.collection_id)
         if not any(task.partition_id in load.percentages for load in loads):
             return True
+        try:
+            replicas = [r for r in await self._query.replicas(task.collection_id) if r.nodes]
+        except CollectionNotLoaded:
+            return False  # it is loading
         serving = await self._query.serving(task.collection_id)
-        return live <= {segment.segment_id for _, segment in serving if segment.sealed}
+        seen = {(s.segment_id, node_id) for node_id, s in serving if s.sealed and s.visible}
+        return bool(replicas) and all((s, r.info.sealed.get(s)) in seen for r in replicas for s in live)

@@ -33,6 +33,7 @@ class Cluster(World):
         self.channels = MemoryChannels()
         self.nodes = {n: self._cluster_node(n) for n in (A, B)}
         self.sealed: dict[SegmentID, NodeID] = {}
+        self.visible_from: dict[SegmentID, Timestamp] = {}
         self.lead = A
         self.channel = "query-1"
         self.proxy = self.fan_out("results-1")
@@ -65,7 +66,13 @@ class Cluster(World):
 
     def info(self) -> QueryChannelInfo:
         return QueryChannelInfo(
-            COLLECTION, 0, self.channel, self.version, dict(self.sealed), {VCHANNEL: self.lead}
+            COLLECTION,
+            0,
+            self.channel,
+            self.version,
+            dict(self.sealed),
+            {VCHANNEL: self.lead},
+            visible_from=dict(self.visible_from),
         )
 
     # what querycoord does
@@ -105,7 +112,13 @@ class Cluster(World):
         leaving = {s: self.sealed[s] for s in (*online, *offline) if s in self.sealed}
         self.sealed = {s: n for s, n in (self.sealed | dict(online)).items() if s not in offline}
         change = SealedSegmentsChangeInfo(
-            COLLECTION, self.version, dict(online), leaving, {VCHANNEL: self.lead}, replaced
+            COLLECTION,
+            self.version,
+            dict(online),
+            leaving,
+            {VCHANNEL: self.lead},
+            replaced,
+            {s: moment for s, moment in self.visible_from.items() if s in online},
         )
         await self.channels.publish(self.channel, encode_message(change))
         await breathe()

@@ -371,16 +371,22 @@ class World:
         await self.announce(self.finished())
         await self.tick()
 
-    async def announce(self, online: Sequence[SegmentID] = (), offline: Sequence[SegmentID] = ()) -> None:
+    async def announce(
+        self, online: Sequence[SegmentID] = (), offline: Sequence[SegmentID] = (), *, visible_from: int = 0
+    ) -> None:
         self.version += 1
-        await self.node.announce(
-            SealedSegmentsChange(COLLECTION, self.version, tuple(online), tuple(offline))
+        moments = dict.fromkeys(online, Timestamp(visible_from)) if visible_from else {}
+        change = SealedSegmentsChange(
+            COLLECTION, self.version, tuple(online), tuple(offline), visible_from=moments
         )
+        await self.node.announce(change)
 
-    async def hand_off(self, segment_ids: Sequence[SegmentID], offline: Sequence[SegmentID] = ()) -> None:
+    async def hand_off(
+        self, segment_ids: Sequence[SegmentID], offline: Sequence[SegmentID] = (), *, visible_from: int = 0
+    ) -> None:
         for segment_id in segment_ids:
             await self.node.load_segment(self.segment_request(segment_id))
-        await self.announce(segment_ids, offline)
+        await self.announce(segment_ids, offline, visible_from=visible_from)
 
     async def restart(self) -> None:
         """The node dies, and a new one comes up."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
+import pytest
+from channel_world import A, B, Cluster
+from channel_world import scenario as on_channels
 from node_rows import Row
 from node_world import COLLECTION, VCHANNEL, Segment, World, scenario
 
+from elanus.core.errors import TimestampTooOld
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.patience import Patience
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 
 WRITTEN = Timestamp(2)
@@ -73,8 +81,11 @@ async def test_a_read_at_an_earlier_moment_never_sees_them(world: World) -> None
     commit_ts = world.stamp()
     between = await world.stamp_and_tick()
     assert world.keys(ts=between) == [9]
-    await world.hand_off([imported(world, 50, [1, 2], commit_ts), imported(world, 51, [3], commit_ts)])
+    segments = [imported(world, 50, [1, 2], commit_ts), imported(world, 51, [3], commit_ts)]
+    await world.hand_off(segments, visible_from=world.stamp())
+    assert [s.visible for s in (await world.node.status()).segments if s.sealed] == [False, False]
     after = await world.stamp_and_tick()
+    assert [s.visible for s in (await world.node.status()).segments if s.sealed] == [True, True]
     assert world.keys(ts=before) == [9]
     assert world.keys(ts=between) == [9], "a read that was answered without them is answered so again"
     assert world.keys(ts=after) == [1, 2, 3, 9]
@@ -95,11 +106,13 @@ async def test_reads_that_began_before_an_import_go_on(world: World) -> None:
 @scenario()
 async def test_another_copy_of_the_segment_does_not_hide_it_again(world: World) -> None:
     segment_id = imported(world, 50, [1, 2], world.stamp())
-    await world.hand_off([segment_id])
+    unseen = await world.stamp_and_tick()
+    moment = world.stamp()
+    await world.hand_off([segment_id], visible_from=moment)
     seen = await world.stamp_and_tick()
     world.build_index(segment_id)
-    await world.hand_off([segment_id])
-    assert world.keys(ts=seen) == [1, 2]
+    await world.hand_off([segment_id], visible_from=moment)
+    assert (world.keys(ts=unseen), world.keys(ts=seen)) == ([], [1, 2])
 
 
 @scenario()
@@ -110,3 +123,97 @@ async def test_a_collection_that_is_loaded_later_has_them_from_their_commit_on(w
     await world.restart()
     await world.stamp_and_tick()
     assert (world.keys(ts=before), world.keys(ts=since)) == ([], [1, 2])
+
+
+@scenario(partitions=(1,))
+async def test_a_partition_that_is_loaded_again_has_them_at_once(world: World) -> None:
+    """The node goes by what the version says, not by what it has served itself."""
+    segment_id = imported(world, 50, [1, 2], world.stamp())
+    await world.hand_off([segment_id], visible_from=world.stamp())
+    seen = await world.stamp_and_tick()
+    await world.node.load_collection(world.load_request((1, 2)))
+    await world.node.watch_vchannel(world.watch_request())
+    await world.node.set_partitions(COLLECTION, (PartitionID(2),))
+    await world.node.load_collection(world.load_request((1, 2)))
+    await world.node.watch_vchannel(world.watch_request())
+    await world.hand_off([segment_id])
+    await world.node.set_partitions(COLLECTION, (PartitionID(1), PartitionID(2)))
+    assert world.keys(ts=seen) == world.keys(ts=world.node.service_time(COLLECTION)) == [1, 2]
+
+
+@scenario()
+async def test_what_compaction_made_of_them_refuses_reads_that_would_see_a_part(world: World) -> None:
+    await world.insert([(9, 9)])
+    world.seal()
+    await world.tick()
+    (old,) = world.flush()
+    await world.hand_off([old])
+    young = imported(world, 50, [1, 2], world.stamp())
+    before = await world.stamp_and_tick()
+    moment = world.stamp()
+    await world.hand_off([young], visible_from=moment)
+    after = await world.stamp_and_tick()
+    await world.hand_off([world.compact([old, young])], [old, young], visible_from=moment)
+    assert world.keys(ts=after) == [1, 2, 9]
+    with pytest.raises(TimestampTooOld, match=f"up to {moment}: read a later moment"):
+        world.keys(ts=before)
+
+
+@on_channels
+async def test_a_segment_that_moves_counts_from_where_it_counted_before(cluster: Cluster) -> None:
+    segment_id = imported(cluster, 50, [1, 2, 3], cluster.stamp())
+    unseen = await cluster.stamp_and_tick()
+    cluster.visible_from[segment_id] = Timestamp(cluster.stamp())
+    await cluster.load(A, [segment_id])
+    await cluster.place({segment_id: A})
+    seen = await cluster.stamp_and_tick()
+    assert [await counted(cluster, ts) for ts in (unseen, seen)] == [0, 3]
+    await cluster.load(B, [segment_id])
+    await cluster.place({segment_id: B})
+    await cluster.stamp_and_tick()
+    assert [await counted(cluster, ts) for ts in (unseen, seen)] == [0, 3]
+
+
+@on_channels
+async def test_nodes_at_different_ticks_show_an_import_from_one_moment_on(cluster: Cluster) -> None:
+    commit_ts = cluster.stamp()
+    first, second = imported(cluster, 50, [1, 2], commit_ts), imported(cluster, 51, [3], commit_ts)
+    await cluster.load(A, [first])
+    await cluster.load(B, [second])
+    await cluster.stamp_and_tick()
+    follower = cluster.nodes[B]._collections[COLLECTION].channels[VCHANNEL].follower
+    assert follower is not None
+    behind: list[Any] = []
+    with patch.object(follower, "_absorb", lambda *pack: behind.append(pack)):
+        ahead = await cluster.stamp_and_tick()
+        moment = cluster.stamp()
+        cluster.visible_from = dict.fromkeys((first, second), Timestamp(moment))
+        await cluster.place({first: A, second: B})
+        assert await counted(cluster, ahead) == 0
+    for pack in behind:
+        follower._absorb(*pack)
+    await cluster.tick()
+    assert [await counted(cluster, ts) for ts in (ahead, moment)] == [0, 3]
+
+
+@on_channels
+async def test_a_node_that_joins_a_channel_hears_of_the_moments_in_force(cluster: Cluster) -> None:
+    segment_id = imported(cluster, 50, [1, 2, 3], cluster.stamp())
+    unseen = await cluster.stamp_and_tick()
+    cluster.visible_from[segment_id] = Timestamp(cluster.stamp())
+    await cluster.load(A, [segment_id])
+    await cluster.place({segment_id: A})
+    await cluster.stamp_and_tick()
+    cluster.version += 1
+    cluster.sealed[segment_id] = B
+    cluster.channel = "query-2"
+    await cluster.channels.create(cluster.channel)
+    await cluster.load(B, [segment_id])
+    for node in cluster.nodes.values():
+        await node.add_query_channel(cluster.info())
+    await cluster.channels.remove("query-1")
+    assert [await counted(cluster, ts) for ts in (unseen, cluster.tick_ts)] == [0, 3]
+
+
+async def counted(cluster: Cluster, ts: int) -> int:
+    return await asyncio.to_thread(cluster.proxy.count, cluster.node_query(ts=ts), Patience(5.0))
