@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from elanus import __version__
+from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError, InvalidParameter
-from elanus.core.ids import CollectionID, NodeID
+from elanus.core.ids import CollectionID, DatabaseID, NodeID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import lag_ms
+from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.core.world import SystemClock
 from elanus.log.port import Log
 from elanus.rpc.datacoord import DataCoordApi
@@ -44,6 +45,9 @@ from elanus.server.supervise import PipelineSupervisor
 
 T = TypeVar("T")
 _ANSWER_S = 5.0
+_PATIENCE_S = 3.0
+"""With one role of several, when the status is asked for."""
+_ABNORMAL = "Abnormal"
 _PING_S = 1.0
 _RESTART_S = 60.0
 _CANCEL_S = 60.0
@@ -128,19 +132,33 @@ class Report:
         return [RoleStatus(n, roles.state(n), self.addresses.get(n, "")) for n in roles.names()]
 
     async def _status(self) -> Status:
-        segments = await self._subject.data.segments(CollectionID(0))
-        jobs = await self._jobs()
-        running = [job for job in jobs if not job.ended]
+        """Every coordinator is asked at the same time. What one does not answer in time is left out."""
+        subject, asked = self._subject, _Asked()
+        async with asyncio.TaskGroup() as group:
+            begin = group.create_task
+            segments = begin(asked("datacoord", subject.data.segments(CollectionID(0)), ()))
+            owners = begin(asked("datacoord", subject.data.channel_owners(), {}))
+            garbage = begin(asked("datacoord", subject.data.gc_status(), None))
+            jobs = begin(asked("datacoord", self._jobs(), []))
+            ticks = begin(asked("rootcoord", subject.root.ticks(), {}))
+            databases = begin(asked("rootcoord", subject.root.list_databases(), ()))
+            collections = begin(asked("rootcoord", subject.root.list_collections(""), ()))
+            loads = begin(asked("querycoord", subject.query.loads(), ()))
+            groups = begin(asked("querycoord", self.resource_groups(), []))
+            answers = begin(self.pipeline_answers())
+        names = {d.database_id: d.name for d in databases.result()}
+        percents = {load.collection_id: _percent(load) for load in loads.result()}
+        running = [job for job in jobs.result() if not job.ended]
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
-            roles=[*self._roles(), *self._subject.elsewhere()],
-            channels=await self._channels(),
-            collections=await self._collections(segments),
-            jobs=[*[job for job in jobs if job.ended][-_JOBS_SHOWN:], *running],
-            pipeline=self._pipeline_status(answers=await self.pipeline_answers()),
-            garbage=_garbage(await self._subject.data.gc_status()),
-            resource_groups=await self.resource_groups(),
+            roles=asked.marked([*self._roles(), *subject.elsewhere()]),
+            channels=self._channels(ticks.result(), owners.result()),
+            collections=_collections(collections.result(), names, percents, segments.result()),
+            jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
+            pipeline=self._pipeline_status(answers=answers.result()),
+            garbage=_garbage(garbage.result()),
+            resource_groups=groups.result(),
         )
 
     async def _jobs(self) -> list[JobStatus]:
@@ -160,41 +178,21 @@ class Report:
             return False
         return True
 
-    async def _channels(self) -> list[ChannelStatus]:
+    def _channels(self, ticks: Mapping[str, Timestamp], owners: Mapping[str, NodeID]) -> list[ChannelStatus]:
         now_ms, log = self._subject.clock.wall_ms(), self._subject.log
-        owners: dict[str, list[NodeID]] = {}
-        for vchannel, node_id in (await self._subject.data.channel_owners()).items():
-            owners.setdefault(pchannel_of(vchannel), []).append(node_id)
+        nodes: dict[str, list[NodeID]] = {}
+        for vchannel, node_id in owners.items():
+            nodes.setdefault(pchannel_of(vchannel), []).append(node_id)
         return [
             ChannelStatus(
                 pchannel,
                 tick,
                 float(lag_ms(now_ms, tick)),
                 log.size_bytes(pchannel),
-                len(owners.get(pchannel, ())),
-                max(owners.get(pchannel, ()), default=0),
+                len(nodes.get(pchannel, ())),
+                max(nodes.get(pchannel, ()), default=0),
             )
-            for pchannel, tick in (await self._subject.root.ticks()).items()
-        ]
-
-    async def _collections(self, segments: tuple[SegmentInfo, ...]) -> list[CollectionStatus]:
-        databases = {d.database_id: d.name for d in await self._subject.root.list_databases()}
-        loads = {load.collection_id: load for load in await self._subject.query.loads()}
-        states: dict[CollectionID, Counter[str]] = {}
-        rows: Counter[CollectionID] = Counter()
-        for segment in segments:
-            states.setdefault(segment.collection_id, Counter())[segment.state.name.capitalize()] += 1
-            if segment.state is not SegmentState.DROPPED:
-                rows[segment.collection_id] += segment.rows
-        return [
-            CollectionStatus(
-                databases[c.database_id],
-                c.name,
-                _percent(loads.get(c.collection_id)),
-                rows[c.collection_id],
-                dict(states.get(c.collection_id, {})),
-            )
-            for c in await self._subject.root.list_collections("")
+            for pchannel, tick in ticks.items()
         ]
 
     async def resource_groups(self) -> list[ResourceGroup]:
@@ -209,7 +207,63 @@ class Report:
         return PipelineStatus(state, self._supervisor.pid, self._supervisor.restarts)
 
 
-def _garbage(status: GcStatus) -> GarbageStatus:
+class _Asked:
+    """Questions to the roles, and who did not answer them."""
+
+    def __init__(self) -> None:
+        self._silent: dict[str, str] = {}
+
+    async def __call__(self, role: str, question: Awaitable[T], otherwise: T) -> T:
+        """The answer; ``otherwise`` when the role refuses, or is silent for `_PATIENCE_S`."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await question
+        except ElanusError as error:
+            self._silent[role] = error.message
+        except TimeoutError:
+            self._silent[role] = f"does not answer within {_PATIENCE_S:g} s"
+        return otherwise
+
+    def marked(self, roles: Sequence[RoleStatus]) -> list[RoleStatus]:
+        """The roles, those that did not answer as abnormal; one that is nowhere is added."""
+        found = {role.role.partition(" ")[0] for role in roles}
+        missing = [RoleStatus(r, _ABNORMAL, why) for r, why in self._silent.items() if r not in found]
+        return [*(self._mark(role) for role in roles), *missing]
+
+    def _mark(self, role: RoleStatus) -> RoleStatus:
+        why = self._silent.get(role.role.partition(" ")[0])
+        if why is None or role.state != "Healthy":
+            return role
+        return RoleStatus(role.role, _ABNORMAL, f"{role.detail}: {why}" if role.detail else why)
+
+
+def _collections(
+    collections: Sequence[Collection],
+    databases: Mapping[DatabaseID, str],
+    percents: Mapping[CollectionID, int],
+    segments: Sequence[SegmentInfo],
+) -> list[CollectionStatus]:
+    states: dict[CollectionID, Counter[str]] = {}
+    rows: Counter[CollectionID] = Counter()
+    for segment in segments:
+        states.setdefault(segment.collection_id, Counter())[segment.state.name.capitalize()] += 1
+        if segment.state is not SegmentState.DROPPED:
+            rows[segment.collection_id] += segment.rows
+    return [
+        CollectionStatus(
+            databases.get(c.database_id, ""),
+            c.name,
+            percents.get(c.collection_id),
+            rows[c.collection_id],
+            dict(states.get(c.collection_id, {})),
+        )
+        for c in collections
+    ]
+
+
+def _garbage(status: GcStatus | None) -> GarbageStatus:
+    if status is None:
+        return GarbageStatus("unknown")
     error = status.last.error if status.last else ""
     return GarbageStatus(status.state.value, status.waiting_bytes, status.reclaimed_bytes, error)
 
@@ -220,7 +274,5 @@ def _group(group: ResourceGroupStatus) -> ResourceGroup:
     return ResourceGroup(group.name, group.nodes, missing, sum(group.loaded.values()))
 
 
-def _percent(load: LoadStatus | None) -> int | None:
-    if load is None:
-        return None
+def _percent(load: LoadStatus) -> int:
     return min(load.percentages.values(), default=0)

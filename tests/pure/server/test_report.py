@@ -1,0 +1,106 @@
+"""What `/status` shows when a coordinator does not answer: everything that the others know."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import collection
+
+from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
+from elanus.core.timestamps import compose
+from elanus.rpc.gc import GcState, GcStatus
+from elanus.rpc.querycoord import LoadStatus
+from elanus.server import report
+from elanus.server.report import Report
+from elanus.server.status import RoleStatus, Status
+
+COLLECTION = collection()
+
+
+def answers(value: object) -> Any:
+    async def answer(*_: object) -> object:
+        return value
+
+    return answer
+
+
+async def never(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def refuses(*_: object) -> None:
+    raise Unavailable("no data coordinator is registered")
+
+
+def subject() -> Any:
+    """One process with a proxy; the coordinators are elsewhere."""
+    load = LoadStatus(COLLECTION.collection_id, True, {COLLECTION.partitions[0].partition_id: 40})
+    return SimpleNamespace(
+        roles=SimpleNamespace(names=lambda: ["proxy"], state=lambda _: "Healthy"),
+        clock=SimpleNamespace(wall_ms=lambda: 2000),
+        log=SimpleNamespace(size_bytes=lambda _: 7),
+        root=SimpleNamespace(
+            ticks=answers({"dml_0": compose(1000, 0)}),
+            list_databases=answers([SimpleNamespace(database_id=COLLECTION.database_id, name="default")]),
+            list_collections=answers((COLLECTION,)),
+        ),
+        data=SimpleNamespace(
+            segments=answers(()),
+            channel_owners=answers({"dml_0_7v0": NodeID(9)}),
+            gc_status=answers(GcStatus(GcState.IDLE, (), 0, 0, 0, None)),
+        ),
+        ledger=SimpleNamespace(jobs=answers(())),
+        query=SimpleNamespace(loads=answers((load,)), resource_groups=answers(())),
+        elsewhere=lambda: [RoleStatus(r, "Healthy", "a:1") for r in ("rootcoord 3", "querycoord 4")],
+    )
+
+
+def status(of: Any) -> Status:
+    async def ask() -> Status:
+        return await asyncio.to_thread(Report(of, None, None).status)
+
+    return asyncio.run(ask())
+
+
+def states(shown: Status) -> dict[str, str]:
+    return {role.role: role.state for role in shown.roles}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "_PATIENCE_S", 0.05)
+
+
+def test_when_all_answer_all_are_as_their_sessions_tell() -> None:
+    whole = subject()
+    whole.elsewhere = lambda: [RoleStatus("datacoord 2", "Standby", "a:1")]
+    shown = status(whole)
+    assert states(shown) == {"proxy": "Healthy", "datacoord 2": "Standby"}
+    (described,) = shown.collections
+    assert (described.database, described.name, described.loaded_percent) == ("default", COLLECTION.name, 40)
+    assert [(c.pchannel, c.lag_ms, c.data_node) for c in shown.channels] == [("dml_0", 1000.0, 9)]
+
+
+def test_a_coordinator_that_is_silent_is_named_and_the_rest_is_shown() -> None:
+    silent = subject()
+    silent.query.loads = never
+    shown = status(silent)
+    assert states(shown) == {"proxy": "Healthy", "rootcoord 3": "Healthy", "querycoord 4": "Abnormal"}
+    assert shown.roles[-1].detail == "a:1: does not answer within 0.05 s"
+    assert [(c.name, c.loaded_percent) for c in shown.collections] == [(COLLECTION.name, None)]
+    assert len(shown.channels) == 1
+
+
+def test_a_coordinator_that_is_nowhere_is_named_too() -> None:
+    lacking = subject()
+    for name in ("segments", "channel_owners", "gc_status"):
+        setattr(lacking.data, name, refuses)
+    shown = status(lacking)
+    assert shown.roles[-1] == RoleStatus("datacoord", "Abnormal", "no data coordinator is registered")
+    assert shown.garbage.state == "unknown"
+    assert [(c.pchannel, c.vchannels) for c in shown.channels] == [("dml_0", 0)]
+    assert len(shown.collections) == 1
