@@ -104,6 +104,7 @@ class QueryCoord:
                 await self._state.put(load)
                 self._begin(loader)
             else:
+                await loader.check_fits(load, set(load.resource_groups), await self._statuses())
                 await self._state.put(load)
                 await loader.change(load, now)
 
@@ -264,6 +265,7 @@ class QueryCoord:
 
     async def _watch_nodes(self) -> None:
         there: tuple[NodeID, ...] = ()
+        served: set[CollectionID] = set()
         while True:
             await asyncio.sleep(_NODE_LOOK_S)
             try:
@@ -275,9 +277,12 @@ class QueryCoord:
             self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
             others = tuple(sorted(statuses)) != there
             there = tuple(sorted(statuses))
-            for loader in self._loaders.values():
-                if not loader.is_served(statuses) or not loader.is_grouped(statuses):
-                    loader.wake() if others else loader.look_again()
+            before, served = served, set()
+            for collection_id, loader in self._loaders.items():
+                if loader.is_served(statuses) and loader.is_grouped(statuses):
+                    served.add(collection_id)
+                else:
+                    loader.wake() if others or collection_id in before else loader.look_again()
             await self._release_strays(statuses)
 
     async def _release_strays(self, statuses: dict[NodeID, QueryNodeStatus]) -> None:

@@ -23,10 +23,11 @@ from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Statuses
 from elanus.querycoord.groups import ResourceGroups
+from elanus.querycoord.handover import Served
 from elanus.querycoord.replica import Replica, load_request, room_of
 from elanus.querycoord.state import Load, LoadState, ReplicaRecord
 from elanus.querycoord.target import Target, find_target
-from elanus.querycoord.visibility import settled
+from elanus.querycoord.visibility import Settled, settled
 from elanus.rpc.datacoord import DataCoordApi
 from elanus.rpc.indexcoord import IndexCoordApi
 from elanus.rpc.proxy import ProxyApi
@@ -212,6 +213,7 @@ class CollectionLoader:
         target = await self._target(load)
         for name, nodes in members.items():
             held = {s.segment_id for status in nodes.values() for s in status.segments}
+            held.update(s for status in nodes.values() for s in status.loaded.get(self.collection_id, ()))
             pieces = [target.piece(s) for s in target.segments if s not in held]
             rooms = [room_of(n, status) for n, status in nodes.items()]
             place(pieces * counts[name], rooms, f"in resource group {name}")
@@ -230,7 +232,7 @@ class CollectionLoader:
                 _log.warning(
                     "load not complete; trying again",
                     collection=self.collection_id,
-                    error=f"{type(error).__name__}: {error}",
+                    error=_told(error),
                 )
                 await self._pause(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_PAUSE_MAX_S)
@@ -262,18 +264,36 @@ class CollectionLoader:
             await self._peers.root.tick_now(tuple(map(pchannel_of, target.collection.vchannels)), load_ts)
         elif self._initial is not None:
             self._initial = _today(self._initial, target, [of.sealed.keys() for of in served])
+        failures = []
         for replica, of in zip(self._replicas, served, strict=True):
             group = groups[replica.info.replica]
-            if not group:
-                continue  # until a node comes
-            now = {n: await self._peers.fleet.node(n).status() for n in group}
-            moves = {s: n for s, n in self._moves.items() if n in group}
             moments = settled((r.record for r in self._replicas), found)
-            if await replica.reconcile(target, load.whole, of, now, moves, moments):
-                asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
-            self._moves = {s: n for s, n in self._moves.items() if s not in moves}
+            try:
+                if group:  # else it waits until a node comes
+                    await self._mend(replica, group, target, load, of, moments)
+            except Exception as error:  # noqa: BLE001 - the next replica may be what can still be read
+                failures.append(error)
+        for other in failures[1:]:
+            _log.warning("replica not complete", collection=self.collection_id, error=_told(other))
+        if failures:
+            raise failures[0]
         if not await self._let_go(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+
+    async def _mend(
+        self,
+        replica: Replica,
+        group: tuple[NodeID, ...],
+        target: Target,
+        load: Load,
+        served: Served,
+        moments: Settled,
+    ) -> None:
+        statuses = {n: await self._peers.fleet.node(n).status() for n in group}
+        moves = {s: n for s, n in self._moves.items() if n in group}
+        if await replica.reconcile(target, load.whole, served, statuses, moves, moments):
+            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+        self._moves = {s: n for s, n in self._moves.items() if s not in moves}
 
     async def _begin_anew(self, wanted: Collection[NodeID], statuses: dict[NodeID, QueryNodeStatus]) -> None:
         """A node that comes to a replica must have nothing of an earlier load, whose release did not reach
@@ -383,6 +403,10 @@ class CollectionLoader:
 
     def _rooms(self, replica: Replica, statuses: Statuses) -> list[NodeRoom]:
         return [room_of(n, statuses[n]) for n in replica.record.nodes if n in statuses]
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _today(

@@ -24,6 +24,7 @@ from elanus.core.placement import NodeRoom, Piece, place, place_channels
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, plus_ms
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.handover import Handover, Served, decide
+from elanus.querycoord.repair import mended_channel, without_failures, without_strays
 from elanus.querycoord.state import LoadState, ReplicaRecord
 from elanus.querycoord.target import Target
 from elanus.querycoord.visibility import LEAD_MS, Settled, decide_moments
@@ -139,7 +140,8 @@ class Replica:
 
     def here(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> set[SegmentID]:
         """The sealed segments that its nodes have ready, whether a version names them yet or not."""
-        ready = {s for n in self.record.nodes if n in statuses for s in statuses[n].loaded}
+        loaded = [statuses[n].loaded.get(self.collection_id, ()) for n in self.record.nodes if n in statuses]
+        ready = {s for segment_ids in loaded for s in segment_ids}
         return ready | self.serving(statuses).keys()
 
     def is_served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> bool:
@@ -170,12 +172,16 @@ class Replica:
         The answer is whether something waits for a node to read on: look again soon. Raises
         `InsufficientMemory`, `NotReady`, and what the nodes raise.
         """
-        statuses = await self._without_failures(statuses, target)
+        info = await mended_channel(self.info, self._fleet, statuses)
+        await self._remember(replace(self.record, info=info))
+        places = {**self.info.sealed, **self.record.plan, **moves}
+        statuses = await without_failures(self._fleet, statuses, target.collection)
+        statuses = await without_strays(self.info, self._fleet, statuses, target.segments, places)
         service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
         served = self.serving(statuses)
         before = self._still(before, statuses)
         handover = decide(target.segments, before, target.recovery.successors, target.unbuilt, service_ts)
-        layout = self._layout(target, handover, statuses, moves)
+        layout = self._layout(target, handover, statuses, places)
         online = {
             segment_id: node_id
             for segment_id, node_id in layout.segments.items()
@@ -208,18 +214,6 @@ class Replica:
             ticks={v: tick for v, tick in before.ticks.items() if now.ticks.get(v, NO_TIMESTAMP)},
         )
 
-    async def _without_failures(
-        self, statuses: Mapping[NodeID, QueryNodeStatus], target: Target
-    ) -> dict[NodeID, QueryNodeStatus]:
-        """Where a vchannel's following has failed, the node begins anew with the collection."""
-        mended = dict(statuses)
-        for node_id, status in statuses.items():
-            if any(vchannel in status.failures for vchannel in target.collection.vchannels):
-                node = self._fleet.node(node_id)
-                await node.release_collection(self.collection_id)
-                mended[node_id] = await node.status()
-        return mended
-
     # where
 
     def _layout(
@@ -227,11 +221,10 @@ class Replica:
         target: Target,
         handover: Handover,
         statuses: Mapping[NodeID, QueryNodeStatus],
-        moves: Mapping[SegmentID, NodeID],
+        places: Mapping[SegmentID, NodeID],
     ) -> Layout:
-        known = {**self.info.sealed, **self.record.plan, **moves}
         wanted = [s for s in target.segments if s not in handover.held]
-        placed = {s: known[s] for s in wanted if known.get(s) in statuses}
+        placed = {s: places[s] for s in wanted if places.get(s) in statuses}
         rooms = [self._room(n, status, placed, target) for n, status in statuses.items()]
         new = place([target.piece(s) for s in wanted if s not in placed], rooms)
         found = self._found(statuses)
@@ -307,7 +300,8 @@ class Replica:
         """
         for node_id in sorted(set(online.values())):
             status = await self._fleet.node(node_id).status()
-            ready = {*status.loaded, *(s.segment_id for s in status.segments if s.sealed)}
+            loaded = status.loaded.get(self.collection_id, ())
+            ready = {*loaded, *(s.segment_id for s in status.segments if s.sealed)}
             if gone := sorted(s for s, at in online.items() if at == node_id and s not in ready):
                 raise NotReady(f"query node {node_id} has let go of segments {gone} since they were loaded")
 

@@ -204,6 +204,10 @@ class Collection:
         segment.delete(tuple(channel.deletes.since(request.checkpoint.ts)))
         self.staged[segment.segment_id] = segment
 
+    def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
+        """Let go of loaded segments that no version will name here."""
+        self._let_go([self.staged.pop(s) for s in segment_ids if s in self.staged])
+
     def announce(self, change: SealedSegmentsChange) -> None:
         """See `QueryNodeApi.announce`."""
         if change.version <= self._version:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from elanus.core.errors import CollectionNotLoaded, Internal, NotReady, NotSupported
-from elanus.core.ids import CollectionID, NodeID, PartitionID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.querynode.channel import Channel
@@ -197,6 +197,9 @@ class QueryNode:
             )
             self._held.keep(segment.segment_id, segment.blocks)
         collection.stage(segment, request)
+
+    async def unload_segments(self, collection_id: CollectionID, segment_ids: Sequence[SegmentID]) -> None:
+        self._loaded(collection_id).unstage(segment_ids)
 
     async def announce(self, change: SealedSegmentsChange) -> None:
         if change.incarnation not in ("", self._incarnation):

@@ -29,7 +29,7 @@ def node_status(
         used_bytes=staged + sum(segment.memory_bytes for segment in segments),
         growing_bytes=sum(c.growing_bytes for c in collections.values()),
         versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
-        loaded=tuple(segment_id for c in collections.values() for segment_id in c.staged),
+        loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
         failures={c.vchannel: c.failure for c in channels if c.failure is not None},
         query_channels=query_channels,

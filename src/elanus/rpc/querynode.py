@@ -156,8 +156,9 @@ class SegmentServing:
 class QueryNodeStatus:
     """``service_times``: per vchannel, the tick up to which it answers.
 
-    ``segments`` are those that the versions in force name; ``loaded``: ids of sealed copies that are
-    ready and wait for a version. ``late_messages`` were at or below a tick before them, and ignored.
+    ``segments`` are those that the versions in force name; ``loaded``: of each collection, ids of sealed
+    copies that are ready and wait for a version. ``late_messages`` were at or below a tick before them, and
+    ignored.
     ``leads``: the vchannels whose growing rows it serves. ``query_channels``: those it follows.
     ``refused``: the latest version told on such a channel, where the node cannot serve it.
     ``capacity_bytes``: the memory it may fill with segments, 0 when nobody said; ``used_bytes``: what all
@@ -172,7 +173,7 @@ class QueryNodeStatus:
     segments: tuple[SegmentServing, ...]
     growing_bytes: int
     versions: Mapping[CollectionID, int]
-    loaded: tuple[SegmentID, ...] = ()
+    loaded: Mapping[CollectionID, tuple[SegmentID, ...]] = field(default_factory=dict)
     late_messages: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
     leads: tuple[str, ...] = ()
@@ -211,6 +212,12 @@ class QueryNodeApi(Protocol):
         Raises `CollectionNotLoaded`; `NotReady` when the node does not follow the segment's vchannel, or
         holds its deletes only from a later checkpoint on; and what reading the files raises.
         """
+        ...
+
+    @order_of("querycoord")
+    @repeatable
+    async def unload_segments(self, collection_id: CollectionID, segment_ids: Sequence[SegmentID]) -> None:
+        """Let go of copies that wait for a version; no version will name them here. What serves goes on."""
         ...
 
     @order_of("querycoord")

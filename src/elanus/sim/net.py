@@ -42,6 +42,7 @@ REPEATABLE = frozenset(
         "load_collection",
         "watch_vchannel",
         "load_segment",
+        "unload_segments",
         "announce",
         "forget_deletes",
         "recovery_info",

@@ -110,7 +110,7 @@ class FakeNode:
             growing_bytes=0,
             versions={c: held.version for c, held in self.held.items()},
             failures=dict(self.failures),
-            loaded=tuple(s for held in self.held.values() for s in held.ready),
+            loaded={c: tuple(held.ready) for c, held in self.held.items()},
         )
 
     def restart(self) -> None:

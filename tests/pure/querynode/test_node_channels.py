@@ -60,7 +60,7 @@ async def test_a_segment_moves_between_nodes_without_a_gap_or_a_double(cluster: 
     await cluster.check()
     await cluster.place({segment_id: B})
     await cluster.check()
-    assert (await cluster.nodes[A].status()).loaded == ()
+    assert (await cluster.nodes[A].status()).loaded == {}
 
 
 @scenario

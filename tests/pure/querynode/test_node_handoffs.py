@@ -10,45 +10,80 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from unittest.mock import patch
 
+import pytest
 from node_world import COLLECTION
 from test_node_fleet import Fleet
 
 from elanus.core.catalog import Collection, Partition
-from elanus.core.errors import Unavailable
-from elanus.core.ids import CollectionID, NodeID, PartitionID
+from elanus.core.errors import InsufficientMemory, Unavailable
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.fanout import FanOut
 from elanus.querycoord import coord, replica
+from elanus.querycoord.state import LoadState
+from elanus.rpc.datacoord import RecoveryInfo
 from elanus.rpc.querynode import LoadSegment
+from elanus.rpc.rootcoord import RootCoordApi
 
 ONE, TWO = PartitionID(1), PartitionID(2)
 
 
 class Shared(Fleet):
-    """A collection of two partitions. ``gate``: closed, it holds back what nodes are to load."""
+    """A collection of two partitions. ``gate``: closed, it holds back what nodes are to load; those in
+    ``unreadable`` no node can load."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.made = [ONE, TWO]
         self.gate = asyncio.Event()
         self.gate.set()
+        self.unreadable: set[SegmentID] = set()
+        self.successors: dict[SegmentID, SegmentID] = {}
 
     async def collection_by_id(self, collection_id: CollectionID) -> Collection:
         partitions = tuple(Partition(p, f"p{p}", Timestamp(0)) for p in self.made)
         return replace(await super().collection_by_id(collection_id), partitions=partitions)
 
-    def hold_back(self, number: int) -> None:
+    async def recovery_info(self, collection_id: CollectionID, *asked: Any) -> RecoveryInfo:
+        return replace(await super().recovery_info(collection_id, *asked), successors=self.successors)
+
+    async def unbuilt(self, *_: Any) -> tuple[SegmentID, ...]:
+        return ()
+
+    def hinder(self, number: int) -> None:
+        """The gate and the unreadable segments are for this node."""
         node = self.nodes[NodeID(number)]
         load_segment = node.load_segment
 
         async def load(request: LoadSegment) -> None:
             await self.gate.wait()
+            if request.manifest.segment_id in self.unreadable:
+                raise Unavailable("the object store is away")
             await load_segment(request)
 
-        self.gate.clear()
         node.load_segment = load  # type: ignore[method-assign]
+
+    async def grow(self, keys: range, partition: PartitionID = ONE) -> SegmentID:
+        """A segment whose files are complete, of which the coordinator does not hear yet."""
+        await self.insert([(key, key) for key in keys], partition)
+        await self.tick()
+        self.seal()
+        (segment_id,) = self.flush()
+        return segment_id
+
+    async def lose_channel(self, number: int = 0) -> None:
+        """The channel of a replica; returns when there is another."""
+        lost = (await self.coord.query_channels(COLLECTION))[number].channel
+        await self.channels.remove(lost)
+
+        async def replaced() -> bool:
+            return (await self.coord.query_channels(COLLECTION))[number].channel != lost
+
+        await self.until(replaced)
 
     async def drop_partition(self, partition: PartitionID) -> None:
         self.made.remove(partition)
@@ -81,7 +116,8 @@ async def dropped_in_a_handoff(fleet: Shared) -> None:
     await fleet.tick()
     await fleet.check()
     (lead,) = [n for n, node in fleet.nodes.items() if (await node.status()).leads]
-    fleet.hold_back(3 - lead)
+    fleet.hinder(3 - lead)
+    fleet.gate.clear()
     fleet.seal()
     assert len(fleet.flush()) == 2
     fleet.changes.happened()
@@ -116,4 +152,86 @@ async def test_after_a_long_load_no_version_names_what_a_node_has_let_go(fleet: 
         while sum((await fleet.spread()).values()) != 1:
             await fleet.check()
         await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_what_was_loaded_for_a_version_that_never_came_is_let_go(fleet: Shared) -> None:
+    await fleet.begin(1, 2)
+    first, second = await fleet.grow(range(50)), await fleet.grow(range(50, 70))
+    fleet.unreadable.add(second)
+    for number in fleet.nodes:
+        fleet.hinder(number)
+    fleet.changes.happened()
+
+    async def staged() -> list[SegmentID]:
+        held = [(await node.status()).loaded.get(COLLECTION, ()) for node in fleet.nodes.values()]
+        return [s for segment_ids in held for s in segment_ids]
+
+    async def first_is_staged() -> bool:
+        return await staged() == [first]
+
+    await fleet.until(first_is_staged)
+    output = fleet.compact([first, second])
+    fleet.successors = {first: output, second: output}
+    fleet.changes.happened()
+    await fleet.handed_off()
+    await fleet.check()
+    assert await staged() == []
+    await fleet.end()
+
+
+@scenario
+async def test_a_lost_channel_is_replaced_though_a_segment_finds_no_room(fleet: Shared) -> None:
+    await fleet.grow(range(2))
+    fleet.capacity_bytes = 20_000
+    await fleet.begin(1)
+    await fleet.grow(range(100, 2100))
+    fleet.changes.happened()
+    await fleet.check()
+    await fleet.lose_channel()
+    await fleet.check()
+    assert await fleet.spread() == {1: 1}, "the other is served as it grows"
+    await fleet.end()
+
+
+@scenario
+async def test_a_replica_that_cannot_load_keeps_no_other_from_what_it_can(fleet: Shared) -> None:
+    await fleet.begin(1, 2, replicas=2)
+    segment_id = await fleet.grow(range(5))
+    fleet.unreadable.add(segment_id)
+    (first, _) = await fleet.coord.query_channels(COLLECTION)
+    (failing,) = first.vchannels.values()
+    fleet.hinder(failing)
+    fleet.changes.happened()
+
+    async def other_serves() -> bool:
+        return await fleet.spread() == {failing: 0, 3 - failing: 1}
+
+    await fleet.until(other_serves)
+    await fleet.lose_channel(1)
+    for _ in range(4):
+        await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_further_partition_that_does_not_fit_is_refused_and_changes_nothing(fleet: Shared) -> None:
+    small = await fleet.grow(range(5))
+    await fleet.grow(range(100, 2100), TWO)
+    fleet.capacity_bytes = 20_000
+    await fleet.join(1)
+    await fleet.start_coordinator()
+    fleet.proxy = FanOut(NodeID(1), "results-1", fleet.channels, fleet.coord, cast(RootCoordApi, fleet), 10.0)
+    await fleet.proxy.start()
+    await fleet.coord.load(COLLECTION, (ONE,), 1)
+    await fleet.loaded()
+    with pytest.raises(InsufficientMemory, match=r"the load needs .* in 1 segments"):
+        await fleet.coord.load(COLLECTION, (TWO,), 1)
+    (load,) = await LoadState(fleet.meta).all()
+    assert load.partition_ids == (ONE,)
+    (status,) = await fleet.coord.loads()
+    assert status.percentages == {ONE: 100}
+    (info,) = await fleet.coord.query_channels(COLLECTION)
+    assert info.sealed == {small: 1}
     await fleet.end()

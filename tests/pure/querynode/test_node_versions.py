@@ -67,7 +67,7 @@ async def flushed(world: World, *keys: int) -> int:
 async def test_a_handoff_replaces_the_growing_copy(world: World) -> None:
     segment_id = await flushed(world, 1, 2, 3)
     await world.node.load_segment(world.segment_request(segment_id))
-    assert (await world.node.status()).loaded == (segment_id,)
+    assert (await world.node.status()).loaded == {COLLECTION: (segment_id,)}
     assert [s.sealed for s in (await world.node.status()).segments] == [False]
     assert world.count() == 3
 
@@ -183,6 +183,21 @@ async def test_an_indexed_copy_is_loaded_beside_the_one_that_serves(world: World
 
 
 @scenario()
+async def test_a_copy_that_no_version_will_name_is_let_go_beside_the_one_that_serves(world: World) -> None:
+    segment_id = await flushed(world, 1, 2)
+    await world.hand_off([segment_id])
+    used_bytes = (await world.node.status()).used_bytes
+    world.build_index(segment_id)
+    await world.node.load_segment(world.segment_request(segment_id))
+    assert (await world.node.status()).used_bytes > used_bytes
+    for _ in range(2):
+        await world.node.unload_segments(COLLECTION, [segment_id])
+    status = await world.node.status()
+    assert (status.loaded, status.used_bytes) == ({}, used_bytes)
+    assert world.count() == 2
+
+
+@scenario()
 async def test_a_load_asked_for_again_runs_once(world: World) -> None:
     segment_id = await flushed(world, 1)
     world.node._offload = gate = Gate()
@@ -207,7 +222,7 @@ async def test_a_load_that_fails_leaves_nothing_behind(world: World) -> None:
     world.store.delete(path)
     with pytest.raises(ObjectMissing):
         await world.node.load_segment(request)
-    assert (await world.node.status()).loaded == ()
+    assert (await world.node.status()).loaded == {}
     world.store.put(path, content)
     await world.hand_off([segment_id])
     assert world.count() == 1
