@@ -43,8 +43,9 @@ async def test_a_tick_that_never_comes_is_waited_for_as_long_as_the_client_does(
 
 @scenario
 async def test_a_read_ends_when_its_client_waits_no_more(cluster: Cluster) -> None:
+    """The nodes wait no longer either, and one of them may say so first."""
     ahead = cluster.node_query(ts=cluster.now + 100)
-    with pytest.raises(DeadlineExceeded, match="did not all answer within"):
+    with pytest.raises(DeadlineExceeded):
         await asyncio.to_thread(cluster.proxy.count, ahead, Patience(0.1))
 
 
