@@ -24,6 +24,7 @@ from elanus.devcluster.process import free_port
 from elanus.expr import compile_filter
 from elanus.log.jetstream.source import NatsSource
 from elanus.proxy.fanout import FanOut
+from elanus.proxy.patience import Patience
 from elanus.querycoord.fleet import ChannelFleet
 from elanus.rpc.nats_channels import NatsChannels
 from elanus.rpc.querychannel import (
@@ -113,7 +114,7 @@ async def again_after_s(proxy: FanOut) -> float:
     begun_s = time.monotonic()
     while True:
         with contextlib.suppress(Unavailable):
-            assert await asyncio.to_thread(proxy.count, COUNT) == 5
+            assert await asyncio.to_thread(proxy.count, COUNT, Patience(READ_TIMEOUT_S)) == 5
             return time.monotonic() - begun_s
 
 
@@ -128,19 +129,21 @@ async def lose_one(servers: Mapping[str, Nats]) -> None:
     await rest.open_at(holder)
     before = rest.info.channel
     serving = asyncio.create_task(rest.serve())
-    await again_after_s(proxy)
-    servers[holder].kill()
-    assert await again_after_s(proxy) < AGAIN_S
-    assert rest.info.channel != before
-    servers[holder].launch()
-    await asyncio.to_thread(servers[holder].wait_ready)
-    for replaced in (before, RESULTS):  # they do not come back with the server
-        with pytest.raises(ChannelLost):
-            await channels.end(replaced)
-    serving.cancel()
-    await asyncio.gather(serving, return_exceptions=True)
-    await proxy.stop()
-    await channels.close()
+    try:
+        await again_after_s(proxy)
+        servers[holder].kill()
+        assert await again_after_s(proxy) < AGAIN_S
+        assert rest.info.channel != before
+        servers[holder].launch()
+        await asyncio.to_thread(servers[holder].wait_ready)
+        for replaced in (before, RESULTS):  # they do not come back with the server
+            with pytest.raises(ChannelLost):
+                await channels.end(replaced)
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await proxy.stop()
+        await channels.close()
 
 
 def test_reads_go_on_when_the_server_that_holds_their_channels_is_lost(servers: dict[str, Nats]) -> None:
