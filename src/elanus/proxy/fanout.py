@@ -293,20 +293,25 @@ class FanOut:
         return sum(_as(int, part) for part in parts)
 
     def _read(self, collection_id: CollectionID, read: Read, patience: Patience) -> list[Answer]:
-        """Ask the replicas in turn until one answers."""
+        """Ask the replicas in turn until one answers; once more when what was known of them was old."""
         data = encode_read(read)
+        try:
+            return self._ask_in_turn(collection_id, data, patience)
+        except ChannelLost:
+            return self._ask_in_turn(collection_id, data, patience)
+
+    def _ask_in_turn(self, collection_id: CollectionID, data: bytes, patience: Patience) -> list[Answer]:
+        """Raises `ChannelLost` when any replica failed with that: there may be another in its place."""
         replicas = self._replicas_of(collection_id)
         first = next(self._turns)
+        failures: list[Unavailable] = []
         for attempt in range(len(replicas)):
-            replica = replicas[(first + attempt) % len(replicas)]
             try:
-                return self._ask(replica, data, patience)
+                return self._ask(replicas[(first + attempt) % len(replicas)], data, patience)
             except Unavailable as error:
                 self._replicas.forget(collection_id)
-                if attempt == len(replicas) - 1 and not isinstance(error, ChannelLost):
-                    raise
-        # The channels this proxy knew are gone: ask once more, for those that replaced them.
-        return self._ask(self._replicas_of(collection_id)[0], data, patience)
+                failures.append(error)
+        raise next((error for error in failures if isinstance(error, ChannelLost)), failures[-1])
 
     def _ask(self, replica: Replica, data: bytes, patience: Patience) -> list[Answer]:
         info = replica.info

@@ -15,6 +15,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
+from channel_world import waiting
 from fakes import collection as fake_collection
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 
@@ -304,6 +305,27 @@ async def test_with_two_replicas_the_loss_of_a_node_fails_no_read_but_those_unde
     await fleet.loaded()
     assert await fleet.spread() == {1: 3, 3: 3}
     await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_with_two_replicas_reads_under_way_in_a_node_that_dies_are_answered_by_the_other(
+    fleet: Fleet,
+) -> None:
+    """What the proxy knew of the replicas is old then, of the one that can answer too."""
+    await fleet.finish(0, 1)
+    await fleet.begin(1, 2, replicas=2)
+    await fleet.check()
+    ahead = fleet.node_query(ts=fleet.now + 100)
+    readings = [
+        asyncio.create_task(asyncio.to_thread(fleet.proxy.count, ahead, Patience(10.0))) for _ in range(2)
+    ]
+    for node in fleet.nodes.values():
+        await waiting(node)
+    await fleet.kill(1)
+    fleet.now += 100
+    await fleet.tick()
+    assert await asyncio.gather(*readings) == [2, 2]
     await fleet.end()
 
 
