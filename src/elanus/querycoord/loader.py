@@ -134,7 +134,7 @@ class CollectionLoader:
                 await self._peers.fleet.node(node_id).release_collection(self.collection_id)
             except ElanusError as error:
                 _log.info("node not told of the release", node=node_id, error=error.message)
-        for node_id, proxy in self._peers.proxies.items():
+        for node_id, proxy in tuple(self._peers.proxies.items()):  # they come and go meanwhile
             try:
                 await proxy.release_query_channels(self.collection_id)
             except ElanusError as error:  # it finds the channel lost, and asks

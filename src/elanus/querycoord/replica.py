@@ -200,8 +200,8 @@ class Replica:
         info = await self._switch(layout, {**online, **unnamed}, handover.retired, target, statuses, moments)
         partitions = None if whole else target.partition_ids
         await self._remember(replace(self.record, info=info, plan={}, stamps={}, partitions=partitions))
-        await self._settle(layout, target, statuses)
-        return bool(handover.late)
+        is_settled = await self._settle(layout, target, statuses)
+        return bool(handover.late) or not is_settled
 
     def _still(self, before: Served, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
         """What of it the nodes have still: one may have begun anew since, and then it follows from behind all
@@ -332,15 +332,16 @@ class Replica:
         Growing segments that retire go offline where their vchannel is led. Not known here are those that a
         node has taken in and serves in no version yet, or has still to meet in the log: it is told of all
         whose rows compaction has brought into what goes online.
+
+        A node that has not come to the version in force still has what that took from it. It goes there by
+        itself; a version that named it once more would take the segment from where it is by now.
         """
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
             await self._fleet.join(opened, statuses[node_id])
         info = self.info if opened.channel == self.info.channel else opened
-        offline = {
-            s: n for s, n in info.sealed.items() if layout.segments.get(s) != n or s not in layout.segments
-        }
-        offline |= {s: self.info.vchannels[v] for s, v in retired.items()}
+        offline = {s: n for s, n in info.sealed.items() if layout.segments.get(s) != n}
+        offline |= {s: info.vchannels[v] for s, v in retired.items() if s not in info.sealed}
         offline |= self._strangers(layout, statuses)
         seen = [status.versions.get(self.collection_id, 0) for status in statuses.values()]
         behind = any(statuses[n].versions.get(self.collection_id, 0) < info.version for n in layout.nodes())
@@ -374,13 +375,17 @@ class Replica:
             for node_id, status in statuses.items()
             for s in status.segments
             if s.sealed and s.collection_id == self.collection_id
-            if layout.segments.get(s.segment_id) != node_id
+            if s.segment_id not in self.info.sealed and layout.segments.get(s.segment_id) != node_id
         }
 
     async def _settle(
         self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
-    ) -> None:
-        """When all serve the version: the partitions it is complete for, and what nobody needs any more."""
+    ) -> bool:
+        """When all serve the version: the partitions it is complete for, and what nobody needs any more.
+
+        A node that the version does not name is let go when it has read on to it: it answers earlier reads.
+        The answer is whether all are that far.
+        """
         await self._switched([n for n in sorted(layout.nodes()) if not self._serves(statuses[n])])
         for node_id in sorted(layout.nodes()):
             node = self._fleet.node(node_id)
@@ -392,9 +397,19 @@ class Replica:
                     await node.forget_deletes(self.collection_id, name, vchannel.checkpoint.ts)
                 elif name in statuses[node_id].service_times:
                     await node.unwatch_vchannel(self.collection_id, name)
-        for node_id in statuses.keys() - layout.nodes():
-            if self.collection_id in statuses[node_id].versions:
-                await self._fleet.node(node_id).release_collection(self.collection_id)
+        is_done = True
+        for node_id in sorted(statuses.keys() - layout.nodes()):
+            if self.collection_id not in statuses[node_id].versions:
+                continue
+            node = self._fleet.node(node_id)
+            status = await node.status()
+            if status.query_channels.get(self.collection_id) == self.info.channel and not self._serves(
+                status
+            ):
+                is_done = False
+            else:
+                await node.release_collection(self.collection_id)
+        return is_done
 
     def _serves(self, status: QueryNodeStatus) -> bool:
         """Whether a node serves the version in force."""

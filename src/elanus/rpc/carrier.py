@@ -7,8 +7,8 @@ decoded (msgspec), so a peer of another release meets a clear error and not a wr
 error crosses as `Internal`.
 
 Beside its arguments a call carries its deadline (`elanus.rpc.deadlines`), the trace it belongs to
-(`elanus.rpc.tracing`), and the session of the coordinator that gives an order (`elanus.rpc.fencing`). Between
-machines both ends show certificates (`elanus.rpc.security`).
+(`elanus.rpc.tracing`), the session of the coordinator that gives an order (`elanus.rpc.fencing`), and that of
+the node it is meant for (`Addressed`). Between machines both ends show certificates (`elanus.rpc.security`).
 
 Why not protobuf messages of our own: the interfaces are typed dataclasses already, and a second
 definition of each, with converters both ways, would be more code than everything it serves.
@@ -20,7 +20,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, Protocol, TypeVar, cast, get_type_hints
 
 import grpc
 import msgspec
@@ -49,6 +49,8 @@ _OPTIONS: list[tuple[str, Any]] = [
 ]
 _SERVER_OPTIONS = [*_OPTIONS, ("grpc.so_reuseport", 0)]
 """A second server on a port must fail, not share its calls."""
+_MEANT_FOR_KEY = "elanus-meant-for"
+"""The session of the node that a call is meant for, in the call's metadata."""
 _OK, _ERROR = b"\x00", b"\x01"
 _TIMEOUT_S = 30.0
 _LOOK_S = 0.05
@@ -86,11 +88,20 @@ def _methods(api: type[Any]) -> dict[str, _Method]:
     return methods
 
 
+class Addressed(Protocol):
+    """A target that knows which session it lives by: calls that are meant for another do not reach it."""
+
+    def meant_for(self, node_id: NodeID) -> Any:
+        """What answers calls that are meant for this session. It, or this, raises `Unavailable`."""
+        ...
+
+
 class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, api: type[Any], target: Any, gate: Gate) -> None:
         self._prefix = f"/elanus.{api.__name__}/"
         self._methods = _methods(api)
         self._target = target
+        self._meant_for: Callable[[NodeID], Any] | None = getattr(target, "meant_for", None)
         self._gate = gate
         self._orders = orders_of(api)
         self._issuer = next(iter(self._orders.values()), "")
@@ -106,8 +117,8 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def _serve(self, method: _Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def serve(request: bytes, context: Any) -> bytes:
             try:
-                self._begin(method.name, context)
-                result = await getattr(self._target, method.name)(*method.arguments.decode(request))
+                target = self._begin(method.name, context)
+                result = await getattr(target, method.name)(*method.arguments.decode(request))
                 return _OK + msgspec.msgpack.encode(result)
             except errors.ElanusError as error:
                 return self._failed(error)
@@ -120,14 +131,21 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def _failed(self, error: errors.ElanusError) -> bytes:
         return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))
 
-    def _begin(self, method: str, context: Any) -> None:
-        """Take over what the call carries beside its arguments. Raises `CoordinatorReplaced`."""
+    def _begin(self, method: str, context: Any) -> Any:
+        """Take over what the call carries beside its arguments. Returns who is to answer it.
+
+        Raises `CoordinatorReplaced`, `Unavailable`.
+        """
         metadata = context.invocation_metadata() or ()
         tracing.set_trace(self._trace(metadata))
         deadlines.bind(context.time_remaining())
-        if not self._issuer:
-            return
-        issued_by = next((NodeID(int(value)) for key, value in metadata if key == ISSUER_KEY), None)
+        if self._issuer:
+            self._admit(method, _session(metadata, ISSUER_KEY))
+        node_id = None if self._meant_for is None else _session(metadata, _MEANT_FOR_KEY)
+        return self._target if self._meant_for is None or node_id is None else self._meant_for(node_id)
+
+    def _admit(self, method: str, issued_by: NodeID | None) -> None:
+        """Raises `CoordinatorReplaced`."""
         self._gate.hear(self._issuer, issued_by)
         if method in self._orders:
             try:
@@ -138,6 +156,10 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def _trace(self, metadata: Any) -> str:
         return tracing.trace_of(metadata)
+
+
+def _session(metadata: Any, key: str) -> NodeID | None:
+    return next((NodeID(int(value)) for name, value in metadata if name == key), None)
 
 
 class ThreadedHandler(_Handler):
@@ -211,13 +233,19 @@ class RpcServer:
 
 class _RemoteClient:
     def __init__(
-        self, channel: RpcChannel, api: type[Any], timeout_s: float | None, issued_by: NodeID | None
+        self,
+        channel: RpcChannel,
+        api: type[Any],
+        timeout_s: float | None,
+        issued_by: NodeID | None,
+        meant_for: NodeID | None,
     ) -> None:
         self._channel = channel
         self._service = f"/elanus.{api.__name__}/"
         self._methods = _methods(api)
         self._timeout_s = timeout_s
-        self._issuer = () if issued_by is None else ((ISSUER_KEY, str(issued_by)),)
+        sessions = ((ISSUER_KEY, issued_by), (_MEANT_FOR_KEY, meant_for))
+        self._sessions = tuple((key, str(session)) for key, session in sessions if session is not None)
         self._peer = api.__name__.removesuffix("Api").lower()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
@@ -250,7 +278,7 @@ class _RemoteClient:
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         trace = tracing.trace_id()
-        return (*self._issuer, (tracing.TRACE_KEY, trace)) if trace else self._issuer
+        return (*self._sessions, (tracing.TRACE_KEY, trace)) if trace else self._sessions
 
 
 def _late(peer: str, method: str) -> errors.DeadlineExceeded:
@@ -303,14 +331,16 @@ class RpcChannel:
         timeout_s: float | None = _TIMEOUT_S,
         *,
         issued_by: NodeID | None = None,
+        meant_for: NodeID | None = None,
     ) -> Api:
         """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need.
 
         A call waits for a peer that is starting, within its time and what is left of the call that its
         caller answers; one that breaks off is not repeated. ``issued_by``: the session of the coordinator
-        whose orders go through the client (`elanus.rpc.fencing`).
+        whose orders go through the client (`elanus.rpc.fencing`). ``meant_for``: the session of the node that
+        is called: who has its address later refuses.
         """
-        return cast(Api, _RemoteClient(self, api, timeout_s, issued_by))
+        return cast(Api, _RemoteClient(self, api, timeout_s, issued_by, meant_for))
 
     def method(self, path: str) -> Any:
         return self._channel.unary_unary(path)

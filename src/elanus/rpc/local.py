@@ -4,6 +4,10 @@ A call to a role that is down waits a little for its return, then fails with `Un
 can be restarted alone inside a process without its peers noticing more than a pause. Calls that run when
 the role goes down end there, as they would if its process died: an instance that has been replaced must
 not go on writing beside the next one.
+
+A call from another process to a node is meant for one session. The node that has joined again since, under
+another id, or was started anew at the same address, is not who was meant: it refuses the call. What the
+caller knows of the one it would believe of the other.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
 from elanus.rpc.calls import Calls
 
 Api = TypeVar("Api")
@@ -27,6 +32,7 @@ class LocalRole:
     def __init__(self, name: str) -> None:
         self.name = name
         self._instance: object | None = None
+        self._node_id: NodeID | None = None
         self._up = asyncio.Event()
         self._calls = Calls(name)
 
@@ -34,8 +40,9 @@ class LocalRole:
     def instance(self) -> object | None:
         return self._instance
 
-    def up(self, instance: object) -> None:
-        self._instance = instance
+    def up(self, instance: object, node_id: NodeID | None = None) -> None:
+        """``node_id``: of the session it lives by; None: it is whoever is called."""
+        self._instance, self._node_id = instance, node_id
         self._up.set()
 
     def down(self) -> None:
@@ -44,10 +51,16 @@ class LocalRole:
         self._up.clear()
         self._calls.end()
 
-    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def call(self, meant_for: NodeID | None, method: str, *args: Any, **kwargs: Any) -> Any:
         """Raises `Unavailable`, and what the method raises."""
         instance = await self._current()
+        self.check(meant_for)
         return await self._calls.run(method, getattr(instance, method)(*args, **kwargs))
+
+    def check(self, meant_for: NodeID | None) -> None:
+        """Raises `Unavailable` for a call that is meant for another session than the current one's."""
+        if meant_for is not None and self._node_id not in (None, meant_for):
+            raise Unavailable(f"{self.name} {meant_for} is gone: {self._node_id} is in its place")
 
     async def _current(self) -> object:
         try:
@@ -60,13 +73,18 @@ class LocalRole:
 
 
 class _LocalClient:
-    def __init__(self, role: LocalRole) -> None:
+    def __init__(self, role: LocalRole, meant_for: NodeID | None = None) -> None:
         self._role = role
+        self._meant_for = meant_for
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         if method.startswith("_"):
             raise AttributeError(method)
-        return functools.partial(self._role.call, method)
+        return functools.partial(self._role.call, self._meant_for, method)
+
+    def meant_for(self, node_id: NodeID) -> _LocalClient:
+        """Implements `elanus.rpc.carrier.Addressed`."""
+        return _LocalClient(self._role, node_id)
 
 
 def local_client(role: LocalRole, api: type[Api]) -> Api:

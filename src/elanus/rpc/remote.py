@@ -30,10 +30,14 @@ _PAUSE_S = 0.1
 
 
 class Peer:
-    """A connection to a process that serves roles, until `end`. ``name`` says whose, in errors."""
+    """A connection to a process that serves roles, until `end`. ``name`` says whose, in errors.
 
-    def __init__(self, name: str, channel: RpcChannel) -> None:
+    ``node_id``: of a node, for whose session the calls are meant; None: for whoever is there.
+    """
+
+    def __init__(self, name: str, channel: RpcChannel, node_id: NodeID | None = None) -> None:
         self._calls = Calls(name)
+        self._node_id = node_id
         self._channel = channel
         self._clients: dict[tuple[type[Any], float | None, NodeID | None], Any] = {}
         self.gone = False
@@ -56,7 +60,9 @@ class Peer:
         key = (api, timeout_s, issued_by)
         client = self._clients.get(key)
         if client is None:
-            client = self._clients[key] = self._channel.client(api, timeout_s, issued_by=issued_by)
+            client = self._clients[key] = self._channel.client(
+                api, timeout_s, issued_by=issued_by, meant_for=self._node_id
+            )
         if self.gone:
             raise Unavailable(f"{self._calls.name} is gone")
         return await self._calls.run(method, getattr(client, method)(*args, **named))

@@ -142,7 +142,7 @@ class RoleHost:
             raise
         hosted.instance = instance
         hosted.watch = asyncio.create_task(self._when_lost(hosted, session))
-        hosted.handle.up(instance)
+        hosted.handle.up(instance, session.node_id)
 
     async def _stop(self, hosted: _Hosted) -> None:
         """The session ends last: until then others count on the role."""

@@ -34,7 +34,14 @@ class Channel:
         self.asked: list[str] = []
         self.closed = False
 
-    def client(self, _api: type[Any], _timeout_s: float | None, *, issued_by: NodeID | None) -> Any:
+    def client(
+        self,
+        _api: type[Any],
+        _timeout_s: float | None,
+        *,
+        issued_by: NodeID | None,
+        meant_for: NodeID | None,
+    ) -> Any:
         self.issuers.append(issued_by)
         return self
 

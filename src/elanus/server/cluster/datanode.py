@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from elanus.core.errors import NotReady
+from elanus.core.ids import NodeID
 from elanus.meta.session import Session
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession
@@ -61,6 +62,11 @@ class _Part:
     def __init__(self, handle: LocalRole, api: type[Any]) -> None:
         self._handle = handle
         self._api = api
+
+    def meant_for(self, node_id: NodeID) -> _Part:
+        """Implements `elanus.rpc.carrier.Addressed`."""
+        self._handle.check(node_id)
+        return self
 
     def __getattr__(self, method: str) -> Any:
         role = self._handle.instance

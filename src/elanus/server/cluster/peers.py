@@ -64,7 +64,9 @@ class Peers:
         return self._directories[role].infos
 
     def _connect(self, info: SessionInfo) -> Peer:
-        return Peer(f"{info.role} {info.node_id}", self._dial(info.address))
+        """A coordinator is called as such, whichever session it has by now; a node is not."""
+        node_id = info.node_id if info.role in NODES else None
+        return Peer(f"{info.role} {info.node_id}", self._dial(info.address), node_id)
 
     def _disconnect(self, peer: Peer) -> None:
         task = asyncio.ensure_future(peer.end())

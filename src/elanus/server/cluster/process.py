@@ -247,7 +247,7 @@ class ClusterProcess:
             (api, local_client(self._handles[role], api)) for role in roles for api in _INTERFACES[role]
         ]
         if "proxy" in roles:
-            found.append((ReadPayloads, _Payloads(self._current_fan_out)))
+            found.append((ReadPayloads, _Payloads(self._current_fan_out, self._handles["proxy"])))
         if self._pipeline is not None:
             found += self._pipeline.interfaces(self._handles["datanode"])
         return found
@@ -301,10 +301,16 @@ class ClusterProcess:
 
 
 class _Payloads:
-    """Implements `ReadPayloads` for the proxy that runs at the moment."""
+    """Implements `ReadPayloads` for the proxy that runs at the moment, whose role is ``proxy``."""
 
-    def __init__(self, current: Callable[[], FanOut]) -> None:
+    def __init__(self, current: Callable[[], FanOut], proxy: LocalRole) -> None:
         self._current = current
+        self._proxy = proxy
+
+    def meant_for(self, node_id: NodeID) -> _Payloads:
+        """Implements `elanus.rpc.carrier.Addressed`: its successor numbers reads from 1 on again."""
+        self._proxy.check(node_id)
+        return self
 
     async def fetch_read(self, request_id: int) -> bytes:
         return await self._current().fetch_read(request_id)
