@@ -275,8 +275,7 @@ class _Run:
             self._tell(f"{name} has {self._story.of_vchannel(vchannel)}")
 
     async def _tell_segments(self) -> None:
-        node = self._system.query_node()
-        assert node is not None
+        (node,) = self._system.query_nodes()
         for segment in sorted((await node.status()).segments, key=lambda s: s.segment_id):
             kind = "growing" if not segment.sealed else "indexed" if segment.index_ids else "sealed"
             self._tell(f"serves {self._story.segments.of(segment.segment_id)}, {kind}, {segment.rows} rows")

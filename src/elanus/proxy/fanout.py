@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import itertools
 import threading
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -39,6 +38,7 @@ from elanus.proxy.gathering import Gathering
 from elanus.proxy.merging import merge_hits, merge_rows
 from elanus.proxy.patience import Patience
 from elanus.proxy.replicas import Replica, Replicas
+from elanus.proxy.waits import ThreadWaits, Waits
 from elanus.rpc.querychannel import (
     PAYLOAD_MAX_BYTES,
     DqRequest,
@@ -75,8 +75,9 @@ class FanOut:
     """Implements `elanus.proxy.reads.Nodes` and `ReadPayloads`.
 
     ``results`` is this proxy's own channel of answers. ``timeout_s``: how long coordinators are waited for.
-    ``nodes``: the query nodes that are alive; without them, `node_lost` has to be called. Reads come from any
-    thread; everything else happens on the loop that `start` runs on.
+    ``nodes``: the query nodes that are alive; without them, `node_lost` has to be called. ``waits``: how
+    reads wait; as threads beside the event loop do, unless said. Reads come from any thread; everything else
+    happens on the loop that this is made on.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class FanOut:
         rootcoord: RootCoordApi,
         timeout_s: float,
         nodes: Nodes[QueryNodeApi] | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self._node_id = node_id
         self._results = results
@@ -104,7 +106,7 @@ class FanOut:
         self._refreshing: dict[CollectionID, asyncio.Task[object]] = {}
         self._served: dict[CollectionID, _Served] = {}
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waits = waits or ThreadWaits(asyncio.get_running_loop())
         self._task: asyncio.Task[None] | None = None
         self._nodes: Nodes[QueryNodeApi] | None = nodes
         self._alive: frozenset[NodeID] = frozenset()
@@ -112,7 +114,6 @@ class FanOut:
         self._is_stopped = False
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
         await self._channels.create(self._results)
         if self._nodes is not None:
             self._alive = frozenset(self._nodes)
@@ -258,12 +259,12 @@ class FanOut:
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         known = self._served.get(collection_id)
-        if known is None or time.monotonic() - known.seen_s > _FRESH_S:
+        if known is None or self._waits.now_s() - known.seen_s > _FRESH_S:
             replicas = self._replicas_of(collection_id)
             ticks = self._on_loop(self._rootcoord.ticks())
             pchannels = {pchannel_of(vchannel) for vchannel in replicas[0].info.vchannels}
             ts = min((ticks.get(p, NO_TIMESTAMP) for p in pchannels), default=NO_TIMESTAMP)
-            known = _Served(max(ts, known.ts if known else NO_TIMESTAMP), time.monotonic())
+            known = _Served(max(ts, known.ts if known else NO_TIMESTAMP), self._waits.now_s())
             if known.ts != NO_TIMESTAMP:  # else nothing is known
                 self._served[collection_id] = known
         return known.ts
@@ -276,7 +277,7 @@ class FanOut:
                     f"collection {collection_id} got no time tick within {patience.timeout_s:g} s; retry"
                 )
             with patience.waiting():
-                time.sleep(_TICK_LOOK_S)
+                self._waits.sleep(_TICK_LOOK_S)
 
     def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
         parts = self._read(request.collection_id, request, patience)
@@ -316,7 +317,7 @@ class FanOut:
     def _ask(self, replica: Replica, data: bytes, patience: Patience) -> list[Answer]:
         info = replica.info
         request_id = next(self._numbers)
-        gathering = self._gatherings[request_id] = Gathering(data, replica)
+        gathering = self._gatherings[request_id] = Gathering(data, replica, self._waits.signal())
         message = encode_message(
             DqRequest(
                 request_id,
@@ -332,9 +333,7 @@ class FanOut:
             if self._is_stopped:
                 raise _stopped()
             self._replicas.check(replica)
-            asyncio.run_coroutine_threadsafe(
-                self._hand_over(info.channel, message, gathering), self._running_loop()
-            )
+            self._waits.begin(self._hand_over(info.channel, message, gathering))
             answers = self._wait(gathering, info, patience)
         finally:
             del self._gatherings[request_id]
@@ -351,13 +350,11 @@ class FanOut:
         answers = gathering.wait(min(_CONFIRM_S, patience.left_s()))
         if answers is not None:
             return answers
-        looking = asyncio.run_coroutine_threadsafe(
-            self._fail_when_lost(gathering, info), self._running_loop()
-        )
+        stop_looking = self._waits.begin(self._fail_when_lost(gathering, info))
         try:
             return gathering.wait(patience.left_s())
         finally:
-            looking.cancel()
+            stop_looking()
 
     async def _hand_over(self, channel: str, message: bytes, gathering: Gathering) -> None:
         """The answers tell that the broker has the message: it is asked only when none come."""
@@ -370,7 +367,7 @@ class FanOut:
         with self._lock:
             known = self._served.get(collection_id)
             if known is None or ts > known.ts:
-                self._served[collection_id] = _Served(ts, time.monotonic())
+                self._served[collection_id] = _Served(ts, self._waits.now_s())
 
     def _replicas_of(self, collection_id: CollectionID) -> tuple[Replica, ...]:
         """Raises `CollectionNotLoaded`."""
@@ -378,17 +375,10 @@ class FanOut:
         return self._on_loop(self._replicas.ask(collection_id)) if replicas is None else replicas
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
-            return future.result(self._timeout_s)
+            return self._waits.run(work, self._timeout_s)
         except TimeoutError:
-            future.cancel()
             raise DeadlineExceeded(f"no coordinator answered within {self._timeout_s:g} s; retry") from None
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            raise Internal("the proxy's fan-out has not been started")
-        return self._loop
 
 
 def _stopped() -> Unavailable:

@@ -8,12 +8,12 @@ lost before it has answered ends the read at once, with its name.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable
 
 from elanus.core.errors import ElanusError, Internal, Unavailable, all_error_types
 from elanus.core.ids import NodeID, SegmentID
 from elanus.proxy.replicas import Replica
+from elanus.proxy.waits import Signal
 from elanus.rpc.querychannel import DqResult, Handed
 from elanus.rpc.reads import Answer, decode_answer
 
@@ -22,9 +22,10 @@ class Gathering:
     """One read under way. Results come in on the event loop, one thread waits.
 
     ``read``: its bytes, for nodes that fetch them. ``replica``: who is asked, as far as was known then.
+    ``done``: what the thread waits for.
     """
 
-    def __init__(self, read: bytes, replica: Replica) -> None:
+    def __init__(self, read: bytes, replica: Replica, done: Signal) -> None:
         self.read = read
         self.info = replica.info
         self.lost_strangers = False
@@ -39,7 +40,7 @@ class Gathering:
         self._vchannels = frozenset(replica.info.vchannels)
         self._nodes = replica.nodes
         self._results: dict[NodeID, DqResult] = {}
-        self._done = threading.Event()
+        self._done = done
         self._error: ElanusError | None = None
 
     def take(self, result: DqResult) -> None:

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 
 
-@dataclass(slots=True)
 class Patience:
-    """``timeout_s`` counts from when this was made. ``waited_s`` is entered by those who wait."""
+    """``timeout_s`` counts from when this was made, by the clock ``now_s``. ``waited_s`` is entered by those
+    who wait."""
 
-    timeout_s: float
-    waited_s: float = 0.0
-    _began_s: float = field(default_factory=time.monotonic)
+    __slots__ = ("_began_s", "_now_s", "timeout_s", "waited_s")
+
+    def __init__(self, timeout_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.timeout_s = timeout_s
+        self.waited_s = 0.0
+        self._now_s = now_s
+        self._began_s = now_s()
 
     def left_s(self) -> float:
-        return max(0.0, self._began_s + self.timeout_s - time.monotonic())
+        return max(0.0, self._began_s + self.timeout_s - self._now_s())
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """What is done within is a wait."""
-        began_s = time.monotonic()
+        began_s = self._now_s()
         try:
             yield
         finally:
-            self.waited_s += time.monotonic() - began_s
+            self.waited_s += self._now_s() - began_s

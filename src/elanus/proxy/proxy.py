@@ -7,6 +7,7 @@ clients talk to (`elanus.proxy.front`) calls it from gRPC threads through `Proxy
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Proxy:
     """Implements `elanus.rpc.proxy.ProxyApi`.
 
     ``lease``: what it does counts as long as that holds. When it is lost, the proxy is stopped, and another
-    takes its place under a new id.
+    takes its place under a new id. ``now_s``: the clock that its reads wait by.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Proxy:
         offload: Offload,
         policy: ProxyPolicy,
         measures: Measures,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node_id = lease.node_id
         self._lease = lease
@@ -109,6 +111,7 @@ class Proxy:
             graceful_time_ms=policy.graceful_time_ms,
             retention_s=policy.retention_s,
             timeout_s=policy.read_timeout_s,
+            now_s=now_s,
         )
         self._ticker: asyncio.Task[None] | None = None
         self._asked: set[asyncio.Task[None]] = set()

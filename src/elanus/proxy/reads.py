@@ -66,7 +66,7 @@ class Nodes(Protocol):
 
 
 class Reader:
-    """``ask_tick`` asks for ticks without waiting."""
+    """``ask_tick`` asks for ticks without waiting. ``now_s``: the clock that reads wait by."""
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Reader:
         graceful_time_ms: int,
         retention_s: float,
         timeout_s: float,
+        now_s: Callable[[], float],
     ) -> None:
         self._nodes = nodes
         self._queue = queue
@@ -88,6 +89,7 @@ class Reader:
         self._graceful_time_ms = graceful_time_ms
         self._retention_s = retention_s
         self._timeout_s = timeout_s
+        self._now_s = now_s
 
     def search(self, cached: CachedCollection, request: Search) -> SearchResult:
         with self._queue.slot(), self._patience(request.timeout_s) as patience:
@@ -180,7 +182,8 @@ class Reader:
     @contextlib.contextmanager
     def _patience(self, timeout_s: float | None) -> Iterator[Patience]:
         """That of one read, whose client waits for ``timeout_s``. What it has waited is measured."""
-        patience = Patience(self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s))
+        longest_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        patience = Patience(longest_s, self._now_s)
         try:
             yield patience
         finally:

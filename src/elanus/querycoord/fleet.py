@@ -120,7 +120,8 @@ class ChannelFleet:
 
     ``querycoord``: the session this acts under. Sessions have growing ids, and each gives numbers of its own:
     what a coordinator that was replaced still writes to a channel has a smaller number than what its
-    successor wrote there before, and is left out by every node.
+    successor wrote there before, and is left out by every node. ``unique``: makes what no channel's name has
+    had before, on a broker that may serve other clusters too.
     """
 
     def __init__(
@@ -128,9 +129,11 @@ class ChannelFleet:
         nodes: Callable[[], Mapping[NodeID, QueryNodeApi]],
         channels: QueryChannels,
         querycoord: NodeID,
+        unique: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
     ) -> None:
         self._nodes = nodes
         self._channels = channels
+        self._unique = unique
         self._first_version = querycoord * _VERSIONS_PER_SESSION
 
     def alive(self) -> tuple[NodeID, ...]:
@@ -154,7 +157,7 @@ class ChannelFleet:
         if info.channel:
             with contextlib.suppress(ChannelLost):
                 return replace(info, seek_position=await self._channels.end(info.channel))
-        name = f"query-{info.collection_id}-{info.replica}-{uuid.uuid4().hex[:8]}"
+        name = f"query-{info.collection_id}-{info.replica}-{self._unique()}"
         await self._channels.create(name)
         if info.channel:  # it may be there still, on a broker's server that is away
             with contextlib.suppress(Unavailable):

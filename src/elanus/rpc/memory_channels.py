@@ -52,6 +52,13 @@ class MemoryChannels:
             removed.lost = True
             removed.tell()
 
+    def lose(self) -> None:
+        """All channels at once, as a broker that was restarted has."""
+        for channel in self._channels.values():
+            channel.lost = True
+            channel.tell()
+        self._channels.clear()
+
     async def publish(self, channel: str, message: bytes) -> int:
         found = self._found(channel)
         found.messages.append(message)

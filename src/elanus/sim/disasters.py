@@ -45,5 +45,7 @@ class Disasters:
                 system.clocks[target].step_ms(int(fault.amount))
             case FaultKind.PARTITION:
                 system.network.part(frozenset(target.split("|")), fault.amount)
+            case FaultKind.CHANNELS_LOST:
+                system.channels.lose()
             case _:
                 raise AssertionError(f"{fault.kind} does not happen by itself")

@@ -16,11 +16,13 @@ import asyncio
 
 
 class Life:
-    """``name`` tells who, and the how-manieth. ``is_outside``: no part of the system, and never killed."""
+    """``number``: no other life of the run has it, later ones have higher ones. ``is_outside``: no part of
+    the system, and never killed."""
 
-    def __init__(self, name: str, *, is_outside: bool = False) -> None:
-        self.name = name
-        self.role = name.partition("#")[0]
+    def __init__(self, role: str, number: int = 0, *, is_outside: bool = False) -> None:
+        self.role = role
+        self.number = number
+        self.name = f"{role}#{number}" if number else role
         self.is_outside = is_outside
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_over = False

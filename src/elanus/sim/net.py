@@ -15,6 +15,7 @@ from operator import methodcaller
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import ElanusError, Unavailable
+from elanus.core.ids import NodeID
 from elanus.sim.chance import Chance
 from elanus.sim.life import Life
 from elanus.sim.scenario import FaultKind
@@ -139,14 +140,19 @@ class Network:
 class _Call:
     """One call under way. ``answer`` is what its caller waits for; ``running`` carries it out.
 
-    ``life``: of the callee, once there is one.
+    ``life``: of the callee, once there is one; ``meant_for``: the session that it must have.
     """
 
-    __slots__ = ("answer", "life", "method", "running", "work")
+    __slots__ = ("answer", "life", "meant_for", "method", "running", "work")
 
     def __init__(
-        self, method: str, work: Callable[[Any], Awaitable[Any]], answer: asyncio.Future[Any]
+        self,
+        method: str,
+        work: Callable[[Any], Awaitable[Any]],
+        answer: asyncio.Future[Any],
+        meant_for: NodeID | None,
     ) -> None:
+        self.meant_for = meant_for
         self.method = method
         self.work = work
         self.answer = answer
@@ -177,6 +183,7 @@ class Handle:
         self._loop = asyncio.get_running_loop()
         self._instance: object | None = None
         self._life: Life | None = None
+        self._node_id: NodeID | None = None
         self._up = asyncio.Event()
         self._calls: dict[_Call, None] = {}
         self._late: list[asyncio.Task[None]] = []
@@ -185,8 +192,9 @@ class Handle:
     def instance(self) -> object | None:
         return self._instance
 
-    def up(self, instance: object, life: Life) -> None:
-        self._instance, self._life = instance, life
+    def up(self, instance: object, life: Life, node_id: NodeID | None = None) -> None:
+        """``node_id``: of a role with a session."""
+        self._instance, self._life, self._node_id = instance, life, node_id
         life.ended.add_done_callback(functools.partial(self._life_ended, life))
         self._up.set()
 
@@ -203,16 +211,24 @@ class Handle:
             if call.life is life:
                 call.fail(Unavailable(f"{self.name} went down during {call.method}"))
 
-    def call(self, caller: Life, method: str, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def call(
+        self, caller: Life, meant_for: NodeID | None, method: str, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
         """Raises `Unavailable`, and what the method raises."""
-        return self.perform(caller, method, methodcaller(method, *args, **kwargs))
+        return self.perform(caller, method, methodcaller(method, *args, **kwargs), meant_for)
 
-    async def perform(self, caller: Life, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def perform(
+        self,
+        caller: Life,
+        what: str,
+        work: Callable[[Any], Awaitable[T]],
+        meant_for: NodeID | None = None,
+    ) -> T:
         """As `call`: ``work`` gets the instance, and runs in its life."""
         if caller.is_held:
             await caller.gate()
         network = self._network
-        call = _Call(what, work, self._loop.create_future())
+        call = _Call(what, work, self._loop.create_future(), meant_for)
         self._loop.call_later(network.call_delay_s(what), self._arrive, call, caller)
         try:
             answer: T = await call.answer
@@ -247,7 +263,7 @@ class Handle:
                 return
             again_s = network.doubles_after_s(what)
             if again_s is not None:
-                self._late.append(self._loop.create_task(self._again(call.work, again_s)))
+                self._late.append(self._loop.create_task(self._again(call, again_s)))
         call.running = self._loop.create_task(self._carry_out(call, caller if is_disturbed else None))
 
     async def _carry_out(self, call: _Call, struck_caller: Life | None) -> None:
@@ -256,6 +272,8 @@ class Handle:
             instance, life = self._instance, self._life
             if instance is None or life is None or life.is_over:
                 instance, life = await self._current()
+            if call.meant_for is not None and self._node_id != call.meant_for:
+                raise Unavailable(f"{self.name} {call.meant_for} is gone: {self._node_id} is in its place")
             call.life = life
             self._calls[call] = None
             if struck_caller is not None:
@@ -277,9 +295,9 @@ class Handle:
         finally:
             self._calls.pop(call, None)
 
-    async def _again(self, work: Callable[[Any], Awaitable[Any]], after_s: float) -> None:
+    async def _again(self, first: _Call, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        call = _Call("a repeated call", work, self._loop.create_future())
+        call = _Call("a repeated call", first.work, self._loop.create_future(), first.meant_for)
         await self._carry_out(call, None)
         try:
             await call.answer
@@ -299,18 +317,19 @@ class Handle:
 
 
 class _Client:
-    def __init__(self, caller: Life, handle: Handle) -> None:
+    def __init__(self, caller: Life, handle: Handle, meant_for: NodeID | None) -> None:
         self._caller = caller
         self._handle = handle
+        self._meant_for = meant_for
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         if method.startswith("_"):
             raise AttributeError(method)
-        call = functools.partial(self._handle.call, self._caller, method)
+        call = functools.partial(self._handle.call, self._caller, self._meant_for, method)
         self.__dict__[method] = call
         return call
 
 
-def client(caller: Life, handle: Handle, api: type[Api]) -> Api:
-    """A client of the role, for one caller. ``api`` is only the type."""
-    return cast(Api, _Client(caller, handle))
+def client(caller: Life, handle: Handle, api: type[Api], meant_for: NodeID | None = None) -> Api:
+    """A client of the role, for one caller. ``api`` is only the type; ``meant_for`` as between processes."""
+    return cast(Api, _Client(caller, handle, meant_for))

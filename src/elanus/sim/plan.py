@@ -19,6 +19,8 @@ PROXIES = ("proxy-1", "proxy-2")
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
 PIPELINES = ("pipeline", "pipeline-2")
 """Processes that are data node and index node. One is a standalone's, two are a cluster's."""
+QUERY_NODES = ("querynode", "querynode-2", "querynode-3")
+"""One is in its proxies' process, several are a cluster's, behind query channels."""
 
 STRUCK = (
     "announce",
@@ -89,6 +91,8 @@ FAULTS: Mapping[FaultKind, float] = {
     _K.META_SLOW: 30,
     _K.STORE_FULL: 1,
     _K.STORE_AWAY: 1,
+    _K.CHANNELS_LOST: 0.5,
+    _K.CHANNEL_SLOW: 20,
     _K.JOB_FAILED: 1.5,
     _K.JOB_TWICE: 4,
     _K.JOB_SLOW: 2,
@@ -111,12 +115,14 @@ _SECONDS_MAX: Mapping[FaultKind, float] = {
     _K.PAUSE_CALLEE: 9.0,
     _K.LOG_SLOW: 0.5,
     _K.META_SLOW: 0.3,
+    _K.CHANNEL_SLOW: 0.5,
     _K.JOB_SLOW: 6.0,
     _K.STALL_PIPELINE: 12.0,
     _K.PAUSE_PIPELINE: 9.0,
     _K.PARTITION: 4.0,
 }
 _STEPS_MAX = 8
+_OF_CHANNELS = frozenset({_K.CHANNELS_LOST, _K.CHANNEL_SLOW})
 _OF_PIPELINES = frozenset({_K.CRASH_PIPELINE, _K.STALL_PIPELINE, _K.PAUSE_PIPELINE})
 
 
@@ -147,6 +153,37 @@ def draw_pipelines(seed: int) -> tuple[str, ...]:
     return PIPELINES[: random.Random(f"{seed}/pipelines").choice((1, 2))]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Who serves reads. ``replicas``: of every collection."""
+
+    query_nodes: tuple[str, ...] = QUERY_NODES[:1]
+    replicas: int = 1
+
+    @property
+    def is_cluster(self) -> bool:
+        return len(self.query_nodes) > 1
+
+
+ONE_NODE = Reading()
+_READINGS = (
+    *(ONE_NODE,) * 4,
+    Reading(QUERY_NODES[:2]),
+    Reading(QUERY_NODES),
+    Reading(QUERY_NODES[:2], 2),
+    Reading(QUERY_NODES, 2),
+)
+
+
+def draw_reading(seed: int) -> Reading:
+    """The query nodes of a seed: the same, always and everywhere. Half of the seeds have one."""
+    return random.Random(f"{seed}/query nodes").choice(_READINGS)
+
+
+def roles_of(reading: Reading) -> tuple[str, ...]:
+    return (*ROLES, *(name for name in reading.query_nodes if name not in ROLES))
+
+
 def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
     number = 0
     for client in range(profile.clients):
@@ -159,24 +196,29 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
+    reading, pipelines = draw_reading(seed), draw_pipelines(seed)
+    roles = roles_of(reading)
     for kind, mean in profile.faults.items():
+        if kind in _OF_CHANNELS and not reading.is_cluster:
+            continue
         chance = random.Random(f"{seed}/{kind}")
         rate = mean * chance.choice(_INTENSITIES) / (profile.work_s - _FIRST_FAULT_S)
-        pipelines = draw_pipelines(seed)
         at_s = _FIRST_FAULT_S
         while rate and (at_s := at_s + chance.expovariate(rate)) < profile.work_s:
-            yield Fault(at_s, kind, _target(kind, chance, pipelines), _amount(kind, chance))
+            yield Fault(at_s, kind, _target(kind, chance, roles, pipelines), _amount(kind, chance))
 
 
-def _target(kind: FaultKind, chance: random.Random, pipelines: tuple[str, ...]) -> str:
+def _target(
+    kind: FaultKind, chance: random.Random, roles: tuple[str, ...], pipelines: tuple[str, ...]
+) -> str:
     if kind in (_K.CRASH, _K.CRASH_SOON, _K.RESTART):
-        return chance.choice(ROLES)
+        return chance.choice(roles)
     if kind in _OF_PIPELINES:
         return chance.choice(pipelines)
     if kind is _K.SKEW_CLOCK:
         return chance.choice(("rootcoord", "datacoord", "indexcoord"))
     if kind is _K.PARTITION:
-        return "|".join(chance.sample((*ROLES, *pipelines), 2))
+        return "|".join(chance.sample((*roles, *pipelines), 2))
     picky = kind in _ALWAYS_PICKY or (kind in _OF_CALLS and chance.random() < _PICKY)
     return chance.choice(STRUCK) if picky else ""
 

@@ -25,6 +25,7 @@ from elanus.sim.verbs import READ_TIMEOUT_S
 
 GRACEFUL_MS = 2000
 RETENTION_S = 20.0
+BALANCE_INTERVAL_S = 7.0
 GC_POLICY = GcPolicy(
     drop_tolerance_s=3.0, missing_tolerance_s=0.0, commit_deadline_s=2.5, record_retention_s=12.0
 )

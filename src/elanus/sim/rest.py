@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from elanus.core.compaction import CompactionState
@@ -88,10 +89,9 @@ class Rest:
         return not self._unfinished
 
     async def _is_handed_off(self) -> bool:
-        node = self._system.query_node()
-        if node is None:
-            return False
-        served = {s.segment_id: s.sealed for s in (await node.status()).segments}
+        """By every replica, on whichever of its nodes."""
+        statuses = [await node.status() for node in self._system.query_nodes()]
+        served = Counter(s.segment_id for status in statuses for s in status.segments if s.sealed)
         flushed = [s for s in self._live_segments() if s.state is SegmentState.FLUSHED]
-        self._unfinished = [s for s in flushed if not served.get(s.segment_id)]
+        self._unfinished = [s for s in flushed if served[s.segment_id] < self._system.reading.replicas]
         return not self._unfinished

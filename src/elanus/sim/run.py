@@ -26,7 +26,8 @@ from elanus.sim.chance import Chance
 from elanus.sim.disasters import Disasters
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
-from elanus.sim.plan import COLLECTIONS, draw, draw_pipelines
+from elanus.sim.net import Handle
+from elanus.sim.plan import COLLECTIONS, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.rest import Rest
 from elanus.sim.scenario import Scenario
@@ -120,13 +121,21 @@ class _Run:
         self.loop.made = self._keep
         self.loop.set_exception_handler(lambda loop, context: None)
         seed = self._scenario.seed
-        system = System(self._chance, self.trace, self._scratch, draw_density(seed), draw_pipelines(seed))
+        system = System(
+            self._chance,
+            self.trace,
+            self._scratch,
+            draw_density(seed),
+            draw_pipelines(seed),
+            draw_reading(seed),
+        )
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         ended = system.failure if system.failure.done() else course
         found = ended.exception() or self._lost_task()
         await self._cancel_all()
+        system.turns.close()
         return found
 
     async def _course(self, system: System) -> None:
@@ -179,5 +188,11 @@ class _Run:
 
 
 def _is_lost(task: asyncio.Task[Any]) -> bool:
-    """Whether a task that is done ended with an error that nobody has looked at."""
-    return not task.cancelled() and bool(getattr(task, "_log_traceback", False))
+    """Whether a task that is done ended with an error that nobody has looked at.
+
+    A failed call is none: one that is made beside others is looked at when all of them have ended, which
+    those of a life that is over never do.
+    """
+    if task.cancelled() or not getattr(task, "_log_traceback", False):
+        return False
+    return getattr(task.get_coro(), "__qualname__", "") != Handle.perform.__qualname__

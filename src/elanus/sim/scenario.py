@@ -49,6 +49,8 @@ class FaultKind(StrEnum):
     META_SLOW = "metadata slow"
     STORE_FULL = "object store full"
     STORE_AWAY = "object not readable"
+    CHANNELS_LOST = "query channels lost"
+    CHANNEL_SLOW = "query channel slow"
     JOB_FAILED = "job failed"
     JOB_TWICE = "job done twice"
     JOB_SLOW = "job slow"
@@ -67,6 +69,7 @@ AT_ONCE = frozenset(
         FaultKind.STEP_CLOCK,
         FaultKind.SKEW_CLOCK,
         FaultKind.PARTITION,
+        FaultKind.CHANNELS_LOST,
     }
 )
 """Those that happen at their moment; the others wait for somebody to meet them."""

@@ -1,43 +1,37 @@
 """What a client asks of a proxy: the front's verbs, for callers on the event loop.
 
 `elanus.proxy.front` runs in gRPC threads and blocks; these do the same steps with the same parts (cache,
-queues, tasks, reader), and await instead.
+queues, tasks, reader), and await instead. Reads run in a thread here as there.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pyarrow as pa
 
-from elanus.core.errors import DeadlineExceeded
-from elanus.core.ids import ALL_PARTITIONS, CollectionID
+from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, Query, QueryResult, Search, SearchResult
 from elanus.proxy.cache import CachedCollection
 from elanus.proxy.ddl import DdTask
 from elanus.proxy.mutations import row_write
 from elanus.proxy.proxy import Proxy
-from elanus.proxy.reads import Nodes
 from elanus.proxy.writes import DeleteTask, InsertTask, keys_by_shard
-from elanus.sim.moment import Moment, NotYet, ReadsOfMoments
+from elanus.sim.turns import Turns
 
 T = TypeVar("T")
 
 READ_TIMEOUT_S = 8.0
-_FIRST_LOOK_S = 0.001
-_LAST_LOOK_S = 0.05
 
 
 class Verbs:
-    """One proxy's. ``nodes`` are the proxy's reads, ``now`` those behind them."""
+    """One proxy's."""
 
-    def __init__(self, proxy: Proxy, nodes: ReadsOfMoments, now: Nodes) -> None:
+    def __init__(self, proxy: Proxy, turns: Turns) -> None:
         self._proxy = proxy
-        self._nodes = nodes
-        self._now = now
+        self._turns = turns
 
     async def collection(self, name: str) -> CachedCollection:
         cached = self._proxy.cache.get(DEFAULT_DATABASE, name)
@@ -64,7 +58,8 @@ class Verbs:
         cached = await self.collection(name)
         keys: pa.Array = cached.plans.filter(text, {}).primary_keys()
         if keys is None:
-            keys = await self._read(lambda: self._proxy.reader.matching_keys(cached, text, {}, ""))
+            matching_keys = self._proxy.reader.matching_keys
+            keys = await self._turns.run_thread(lambda: matching_keys(cached, text, {}, ""))
         if len(keys) == 0:
             return cached, self._proxy.stamp(), []
         shards = keys_by_shard(keys, cached.view.vchannels)
@@ -76,31 +71,8 @@ class Verbs:
 
     async def query(self, request: Query) -> tuple[CachedCollection, QueryResult]:
         cached = await self.collection(request.collection)
-        return cached, await self._read(lambda: self._proxy.reader.query(cached, request))
+        return cached, await self._turns.run_thread(lambda: self._proxy.reader.query(cached, request))
 
     async def search(self, request: Search) -> tuple[CachedCollection, SearchResult]:
         cached = await self.collection(request.collection)
-        return cached, await self._read(lambda: self._proxy.reader.search(cached, request))
-
-    async def _read(self, attempt: Callable[[], T]) -> T:
-        """Raises `DeadlineExceeded`, and what the attempt raises."""
-        moment = Moment(self._proxy.stamp())
-        try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
-                while True:
-                    self._nodes.moment = moment
-                    try:
-                        return attempt()
-                    except NotYet as wait:
-                        waits_for = wait
-                    finally:
-                        self._nodes.moment = None
-                    await self._reach(waits_for.collection_id, waits_for.ts)
-        except TimeoutError:
-            raise DeadlineExceeded(f"the read's timestamp was not reached in {READ_TIMEOUT_S:g} s") from None
-
-    async def _reach(self, collection_id: CollectionID, ts: Timestamp) -> None:
-        pause_s = _FIRST_LOOK_S
-        while self._now.service_time(collection_id) < ts:
-            await asyncio.sleep(pause_s)
-            pause_s = min(_LAST_LOOK_S, 2 * pause_s)
+        return cached, await self._turns.run_thread(lambda: self._proxy.reader.search(cached, request))

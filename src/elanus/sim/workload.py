@@ -214,7 +214,7 @@ class Client:
 
         cached, result, ticked = await self._system.ask(self._proxy(), "query", query)
         self._judge.check_moment(cached, result.ts, level, session, since, ticked)
-        self._system.check_node()
+        self._system.check_nodes()
         self._system.trace.count("reads judged")
         return cached, result
 
@@ -264,12 +264,13 @@ class Client:
 
     async def _load(self, name: str) -> str:
         load_collection = self._system.roles_of_clients.query.load
+        replicas = self._system.reading.replicas
 
         async def load(verbs: Verbs) -> None:
             cached = await verbs.collection(name)
             if not cached.indexes:
                 raise IndexNotFound(f"collection {name} has no index")
-            await verbs.define("load", lambda: load_collection(cached.collection_id, (), 1))
+            await verbs.define("load", lambda: load_collection(cached.collection_id, (), replicas))
 
         await self._system.ask(self._proxy(), "load", load)
         return "loads"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +115,7 @@ class Bench:
             graceful_time_ms=GRACEFUL_MS,
             retention_s=retention_s,
             timeout_s=7.0,
+            now_s=time.monotonic,
         )
 
 
