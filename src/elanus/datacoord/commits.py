@@ -52,7 +52,10 @@ class Commits:
         # A checkpoint must never lie beyond what the log is sure to keep.
         await self._log.sync(pchannel_of(commit.vchannel))
         await self._state.put(segments, [moved])
-        self._desk.show_rows(commit.vchannel, {})
+        self._desk.committed(
+            commit.vchannel,
+            {o.segment_id: sum(file.rows for file in o.insert_logs) for o in commit.segments},
+        )
         for segment_id in commit.flushed:
             self._desk.forget(segment_id)
 

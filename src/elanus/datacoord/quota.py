@@ -45,6 +45,11 @@ class QuotaDesk:
         """All such rows of a vchannel, by segment."""
         self._seen_rows[vchannel] = rows
 
+    def committed(self, vchannel: str, rows: Mapping[SegmentID, int]) -> None:
+        """These of them are in binlogs now, counted with the segments. Those beyond are in the log still."""
+        seen = self._seen_rows.get(vchannel, {})
+        self._seen_rows[vchannel] = {s: n - rows.get(s, 0) for s, n in seen.items() if n > rows.get(s, 0)}
+
     def forget_vchannel(self, vchannel: str) -> None:
         self._seen_rows.pop(vchannel, None)
 
