@@ -82,6 +82,6 @@ class Life:
         if self._passages_left is not None:
             self._passages_left -= 1
             if self._passages_left < 0:
-                self._close()
+                self.kill()
         while self._gate is not None:
             await asyncio.shield(self._gate)

@@ -17,6 +17,13 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
+def _taken() -> threading.Lock:
+    """Who takes it once more waits until another gives it back: a turn, for one to give and one to take."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 class _Worker:
     """A thread, and what it and the loop hand each other with the turn. Either waits while the other runs.
 
@@ -29,8 +36,8 @@ class _Worker:
         self.result: Any = None
         self.error: BaseException | None = None
         self._work: Callable[[], Any] | None = None
-        self._its_turn = threading.Semaphore(0)
-        self._loops_turn = threading.Semaphore(0)
+        self._its_turn = _taken()
+        self._loops_turn = _taken()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
