@@ -9,7 +9,8 @@ while its inputs go on serving:
   would scan what they searched before.
 
 Where an input is not served any more (a node was lost, or all were restarted), there is nothing to go on
-with, and the output is loaded as it is.
+with, and the output is loaded as it is. Growing inputs are lost with the node that leads their vchannel: who
+follows that anew begins behind their rows.
 """
 
 from __future__ import annotations
@@ -65,7 +66,11 @@ def decide(
     lost = {successors.get(s) for s in served.named if s not in served.sealed}
     indexed = {successors.get(s) for s, serving in served.sealed.items() if serving.index_ids}
     late = frozenset(m.segment_id for m in outputs if _is_late(m, served, service_ts))
-    unindexed = {m.segment_id for m in outputs if m.segment_id in unbuilt and m.segment_id in indexed}
+    unindexed = {
+        m.segment_id
+        for m in outputs
+        if m.segment_id in unbuilt and m.segment_id in indexed and _has_inputs(m, served)
+    }
     held = (late | unindexed) - lost
     return Handover(
         held,
@@ -73,6 +78,12 @@ def decide(
         {s: v for s, v in served.growing.items() if successors.get(s, NO_SEGMENT) not in (NO_SEGMENT, *held)},
         late & held,
     )
+
+
+def _has_inputs(manifest: SegmentManifest, served: Served) -> bool:
+    """Whether its inputs are served: all as sealed segments, or some as what they grew from."""
+    is_followed = served.ticks.get(manifest.vchannel, NO_TIMESTAMP) > NO_TIMESTAMP
+    return is_followed or all(segment_id in served.sealed for segment_id in manifest.parents)
 
 
 def _is_late(manifest: SegmentManifest, served: Served, service_ts: Timestamp) -> bool:

@@ -81,6 +81,17 @@ def test_when_an_input_is_lost_the_output_does_not_wait() -> None:
     assert decided([output(9, 1, 2)], behind, {1: 9, 2: 9}).held == frozenset()
 
 
+def test_growing_inputs_are_lost_with_the_node_that_led_their_vchannel() -> None:
+    """Sealed ones are on other nodes, and alone they do not have all rows of the output."""
+    outputs, successors = [output(9, 1, 2)], {1: 9, 2: 9}
+    before = served(sealed(1), growing=(2,))
+    assert decided(outputs, before, successors, unbuilt=(9,)).held == {9}
+    after = served(sealed(1), tick=Timestamp(0))
+    assert decided(outputs, after, successors, unbuilt=(9,)).held == frozenset()
+    all_sealed = served(sealed(1), sealed(2), tick=Timestamp(0))
+    assert decided(outputs, all_sealed, successors, unbuilt=(9,)).held == {9}
+
+
 def test_an_output_is_late_until_its_rows_have_been_read_in_the_log() -> None:
     for tick, is_late in ((compose(4), True), (compose(5), False)):
         found = decided([output(9, 1)], served(sealed(1), tick=tick), {1: 9})
