@@ -212,8 +212,12 @@ class DataNodes:
 
     def take(self, node: LiveNode, ticks: Sequence[DataNodeTick]) -> dict[str, DataNodeTick]:
         """Of what a node reports, what is its to report, and counts from the checkpoint in force: a commit
-        may have passed the rest. Under the lock."""
-        own = {t.vchannel: t for t in ticks if self.owner(t.vchannel) is node}
+        may have passed the rest. What another report has overtaken on its way is left out. Under the lock."""
+        own = {
+            t.vchannel: t
+            for t in ticks
+            if self.owner(t.vchannel) is node and t.ts >= self._ticks.get(t.vchannel, NO_TIMESTAMP)
+        }
         self._ticks |= {name: t.ts for name, t in own.items()}
         return {name: t for name, t in own.items() if self._is_current(t)}
 

@@ -95,6 +95,19 @@ async def test_a_commit_leaves_no_room_for_rows_that_lie_in_the_log_beyond_it(tm
     await bench.coord.stop()
 
 
+async def test_a_report_that_another_has_overtaken_makes_no_room(tmp_path: Path) -> None:
+    """Promises have expired with the later one: the rows that they brought are counted by it alone."""
+    bench = Bench(tmp_path)
+    await bench.watched()
+    first = await bench.write(600)
+    before = bench.root.stamp()
+    bench.later(EXPIRATION_MS + 1)
+    await bench.report({first: 600})
+    await bench.report({first: 100}, ts=before)
+    assert await bench.write(401) != first
+    await bench.coord.stop()
+
+
 async def test_a_large_request_fills_whole_segments(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.watched()
