@@ -104,6 +104,11 @@ class _Signal:
         return True
 
 
+async def _within(work: Awaitable[T], timeout_s: float) -> T:
+    async with asyncio.timeout(timeout_s):
+        return await work
+
+
 class Turns:
     """Implements `elanus.proxy.waits.Waits`. Belongs to one run; `close` ends its threads."""
 
@@ -157,7 +162,7 @@ class Turns:
         self.wait(asyncio.sleep(seconds))
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        return self.wait(asyncio.wait_for(work, timeout_s))
+        return self.wait(_within(work, timeout_s))
 
     def begin(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
         return self._loop.create_task(work).cancel

@@ -14,6 +14,7 @@ from typing import Any
 
 import planted_compaction as compaction
 import planted_ownership as ownership
+import planted_reading as reading
 import pytest
 
 from elanus.core import gc as gc_rules
@@ -418,7 +419,7 @@ BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
     Bug("one proxy is enough", one_proxy_is_enough, frozenset({"TT2"})),
-    Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "DEL1", "SEG1"}), first_seed=24),
+    Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "DEL1", "SEG1"}), first_seed=62),
     Bug("range committed twice", range_committed_twice, _TWICE, first_seed=14),
     Bug("switched before the load", switched_before_the_load, frozenset({"VIS1"})),
     Bug("growing copy kept", growing_copy_kept, frozenset({"VIS2"})),
@@ -460,8 +461,7 @@ BUGS = (
     Bug("drop tolerance ignored", drop_tolerance_ignored, frozenset({"GC2"})),
     Bug("attempts looked up late", attempts_looked_up_after_references, frozenset({"GC1"})),
     Bug("superseded files kept", superseded_files_kept, frozenset({"GC3"})),
-    *(Bug(*bug) for bug in compaction.BUGS),
-    *(Bug(*bug) for bug in ownership.BUGS),
+    *(Bug(*bug) for part in (compaction, ownership, reading) for bug in part.BUGS),
 )
 
 

@@ -1,0 +1,92 @@
+"""Planted bugs in how several query nodes answer one read, and in what moves between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from elanus.core.errors import ElanusError
+from elanus.proxy.gathering import Gathering
+from elanus.querycoord import handover
+from elanus.querynode.collection import Collection
+from elanus.querynode.serving import ChannelServing
+from elanus.rpc.querychannel import SealedSegmentsChangeInfo, decode_message
+from elanus.sim import plan
+
+SEEDS = 12
+_TWICE_OR_DELETED = frozenset({"DEL1", "VIS2"})
+
+
+def _in_clusters(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Hunted where it can be found: every seed has several query nodes."""
+
+    def planted(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(plan, "_READINGS", tuple(r for r in plan._READINGS if r.is_cluster))
+        plant(patch)
+
+    planted.__doc__ = plant.__doc__
+    return planted
+
+
+@_in_clusters
+def answer_without_all_segments(patch: pytest.MonkeyPatch) -> None:
+    """A read is complete when all vchannels have been searched, whatever sealed segments the version has."""
+
+    def early(self: Gathering) -> bool:
+        return self._vchannels <= {v for result in self._results.values() for v in result.vchannels}
+
+    patch.setattr(Gathering, "_is_complete", early)
+
+
+@_in_clusters
+def versions_mixed(patch: pytest.MonkeyPatch) -> None:
+    """A version overtakes reads that wait for their moment, and nobody compares the versions of answers."""
+
+    def complete(self: Gathering) -> bool:
+        results = self._results.values()
+        segments = {s for result in results for s in result.segments}
+        vchannels = {v for result in results for v in result.vchannels}
+        return self._vchannels <= vchannels and segments.issuperset(next(iter(results)).sealed)
+
+    async def follow(self: ChannelServing, reader: Any) -> None:
+        try:
+            while True:
+                message = decode_message((await reader.next())[1])
+                if isinstance(message, SealedSegmentsChangeInfo):
+                    self._take_version(message)
+                elif message.collection_id == self._collection.collection_id:
+                    self._begin(message)
+        except ElanusError:
+            return
+
+    patch.setattr(Gathering, "_is_complete", complete)
+    patch.setattr(ChannelServing, "_follow", follow)
+
+
+@_in_clusters
+def growing_inputs_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """An output waits for its index though the node is lost that had some of its inputs growing."""
+    patch.setattr(handover, "_has_inputs", lambda manifest, served: True)
+
+
+@_in_clusters
+def deletes_only_where_rows_are_led(patch: pytest.MonkeyPatch) -> None:
+    """The deletes of a vchannel do not reach segments on nodes that do not lead it."""
+    delete = Collection._delete
+
+    def led(self: Collection, vchannel: str, deletes: Any) -> None:
+        if vchannel in self.leads:
+            delete(self, vchannel, deletes)
+
+    patch.setattr(Collection, "_delete", led)
+
+
+BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
+    ("answer without all segments", answer_without_all_segments, frozenset({"VIS1", "VIS3"}), SEEDS, 1),
+    ("versions mixed", versions_mixed, frozenset({"VIS1", "VIS2", "VIS3"}), SEEDS, 80),
+    ("growing inputs forgotten", growing_inputs_forgotten, frozenset({"VIS1", "VIS3"}), SEEDS, 4010),
+    ("deletes only where rows are led", deletes_only_where_rows_are_led, _TWICE_OR_DELETED, SEEDS, 1),
+)
+"""Name, patch, the invariants under which it counts as found, how many seeds it may take, and the first."""
