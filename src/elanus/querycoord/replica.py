@@ -33,6 +33,7 @@ from elanus.rpc.querynode import (
     FieldIndexSpec,
     LoadCollection,
     LoadSegment,
+    QueryNodeApi,
     QueryNodeStatus,
     SegmentServing,
     WatchVchannel,
@@ -397,19 +398,17 @@ class Replica:
                     await node.forget_deletes(self.collection_id, name, vchannel.checkpoint.ts)
                 elif name in statuses[node_id].service_times:
                     await node.unwatch_vchannel(self.collection_id, name)
-        is_done = True
-        for node_id in sorted(statuses.keys() - layout.nodes()):
-            if self.collection_id not in statuses[node_id].versions:
-                continue
-            node = self._fleet.node(node_id)
-            status = await node.status()
-            if status.query_channels.get(self.collection_id) == self.info.channel and not self._serves(
-                status
-            ):
-                is_done = False
-            else:
-                await node.release_collection(self.collection_id)
-        return is_done
+        others = [n for n in statuses.keys() - layout.nodes() if self.collection_id in statuses[n].versions]
+        return all([await self._is_let_go(self._fleet.node(node_id)) for node_id in sorted(others)])
+
+    async def _is_let_go(self, node: QueryNodeApi) -> bool:
+        """Of a node that has not read on to the version in force: not yet."""
+        status = await node.status()
+        follows = status.query_channels.get(self.collection_id) == self.info.channel
+        if follows and not self._serves(status):
+            return False
+        await node.release_collection(self.collection_id)
+        return True
 
     def _serves(self, status: QueryNodeStatus) -> bool:
         """Whether a node serves the version in force."""

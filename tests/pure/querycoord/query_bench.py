@@ -153,10 +153,11 @@ class Bench:
         self.index = FakeIndexCoord()
         self.node = FakeNode()
         self.proxy = FakeProxy()
+        self.proxies = {self.proxy.node_id: self.proxy}
 
     async def start(self) -> QueryCoord:
         fleet = OneNode(NODE, self.node)  # type: ignore[arg-type]
-        peers = Peers(self.root, self.data, self.index, fleet, {self.proxy.node_id: self.proxy})  # type: ignore[arg-type]
+        peers = Peers(self.root, self.data, self.index, fleet, self.proxies)  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers)
         await self.coord.start()
         return self.coord

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import CID, DEFAULT, OTHER, collection, index, manifest, recovery, schema, settle
+from fakes import CID, DEFAULT, OTHER, FakeProxy, collection, index, manifest, recovery, schema, settle
 from query_bench import NODE, Bench
 
 from elanus.core.errors import CollectionNotFound, Unavailable
-from elanus.core.ids import CollectionID, IndexID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.storage.port import ObjectMissing
 
@@ -288,6 +288,19 @@ async def test_a_release_forgets_the_load_and_frees_the_node() -> None:
     await bench.restart()
     await asyncio.sleep(5)
     assert bench.node.held == {}
+    await bench.coord.stop()
+
+
+async def test_proxies_that_leave_during_a_release_do_not_fail_it() -> None:
+    class Leaving(FakeProxy):
+        async def release_query_channels(self, collection_id: CollectionID) -> None:
+            bench.proxies.clear()
+
+    bench = Bench()
+    bench.proxies |= {NodeID(n): Leaving() for n in (2, 3)}
+    await loaded(bench)
+    await bench.coord.release(CID, ())
+    assert await bench.coord.loads() == ()
     await bench.coord.stop()
 
 
