@@ -49,6 +49,7 @@ from elanus.rpc.querynode import (
 from elanus.storage.port import ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
+_FETCHES_MAX = 16
 _LOADS_END_S = 20.0
 """How long a node that stops waits for what it is loading, and serves on."""
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class QueryNode:
     cores that one large batch of queries may use. ``capacity_bytes``: the memory it may fill with segments, 0
     when nobody said. ``channels`` and ``proxies``: how reads reach a node that is not in its proxies'
     process; ``offload_reads``: where those run, so that none waits for segments that are being loaded.
+    ``fetches_max``: how many small files a load fetches at a time.
     """
 
     def __init__(
@@ -82,12 +84,13 @@ class QueryNode:
         channels: QueryChannels | None = None,
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
         offload_reads: Offload | None = None,
+        fetches_max: int = _FETCHES_MAX,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
         self._log = log
         self._store = store
-        self._delta_logs = DeltaLogs(store)
+        self._delta_logs = DeltaLogs(store, fetches_max)
         self._offload = offload
         self._scratch = scratch
         self._search_threads = search_threads

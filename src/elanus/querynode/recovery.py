@@ -36,7 +36,7 @@ def recover_growing(
     if not wanted:
         return []
     segments = [_recover(manifest, schema, specs, store) for manifest in wanted]
-    tables = [delta_logs.read(log.file) for log in request.delta_logs]
+    tables = delta_logs.read([log.file for log in request.delta_logs])
     deletes = deletes_of_delta_logs(tables, NO_TIMESTAMP)
     for segment in segments:
         segment.delete(deletes)

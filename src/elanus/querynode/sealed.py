@@ -104,8 +104,7 @@ def load_sealed(
         complete_from=manifest.folded_until,
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
-    tables = [delta_logs.read(file) for file in later]
-    segment.delete(deletes_of_delta_logs(tables, manifest.deletes_from))
+    segment.delete(deletes_of_delta_logs(delta_logs.read(later), manifest.deletes_from))
     return segment
 
 

@@ -217,7 +217,9 @@ class Builders:
     def _querynode(self, berth: Berth) -> QueryNode:
         ground, log = self._ground, self._ground.log.handle(berth.life)
         if not ground.reading.is_cluster:
-            return QueryNode(QUERY_NODE, log, ground.store, ground.offload, scratch=ground.scratch)
+            return QueryNode(
+                QUERY_NODE, log, ground.store, ground.offload, scratch=ground.scratch, fetches_max=1
+            )
         return QueryNode(
             berth.joined.node_id,
             log,
@@ -226,6 +228,7 @@ class Builders:
             scratch=ground.scratch / berth.life.role,
             channels=ground.channels.handle(berth.life),
             proxies=_no_payloads,
+            fetches_max=1,
         )
 
     def _querycoord(self, berth: Berth) -> QueryCoord:
