@@ -1,7 +1,7 @@
 """How a thread that reads waits: for what runs on the event loop, for answers, for time to pass.
 
-Reads run in threads and everything else on the event loop, and this is where the two meet: a simulator that
-has no threads brings its own.
+Reads run in threads and everything else on the event loop, and this is where the two meet. A simulator, whose
+threads take turns with its loop, brings its own.
 """
 
 from __future__ import annotations
