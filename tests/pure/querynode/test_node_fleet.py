@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from unittest.mock import patch
 
 import pytest
@@ -46,6 +46,8 @@ from elanus.rpc.memory_channels import MemoryChannels
 from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.rpc.querynode import QueryNodeApi
 from elanus.rpc.rootcoord import RootCoordApi
+
+W = TypeVar("W")
 
 
 class Fleet(World):
@@ -189,16 +191,26 @@ class Fleet(World):
         assert rows["id"].to_pylist() == keys
 
 
-def scenario(test: Callable[[Fleet], Awaitable[None]]) -> Callable[[Path], None]:
-    async def play(directory: Path) -> None:
-        with patch.object(coordinator, "_NODE_LOOK_S", 0.02):
-            await test(Fleet(directory))
+def scenarios_of(
+    make: Callable[[Path], W],
+) -> Callable[[Callable[[W], Awaitable[None]]], Callable[[Path], None]]:
+    """Makes tests of what plays in a world, where nodes are looked at often."""
 
-    def run(tmp_path: Path) -> None:
-        asyncio.run(play(tmp_path))
+    def scenario(test: Callable[[W], Awaitable[None]]) -> Callable[[Path], None]:
+        async def play(directory: Path) -> None:
+            with patch.object(coordinator, "_NODE_LOOK_S", 0.02):
+                await test(make(directory))
 
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+        def run(tmp_path: Path) -> None:
+            asyncio.run(play(tmp_path))
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return scenario
+
+
+scenario = scenarios_of(Fleet)
 
 
 def test_a_channel_whose_holder_is_away_is_replaced_and_does_not_come_back() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 from node_world import COLLECTION
-from test_node_fleet import Fleet
+from test_node_fleet import Fleet, scenarios_of
 
 from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import InsufficientMemory, Unavailable
@@ -23,7 +22,7 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout import FanOut
-from elanus.querycoord import coord, replica
+from elanus.querycoord import replica
 from elanus.querycoord.state import LoadState
 from elanus.rpc.datacoord import RecoveryInfo
 from elanus.rpc.querynode import LoadSegment
@@ -95,16 +94,7 @@ class Shared(Fleet):
         await self.coord.release(COLLECTION, (partition,))
 
 
-def scenario(test: Callable[[Shared], Awaitable[None]]) -> Callable[[Path], None]:
-    async def play(directory: Path) -> None:
-        with patch.object(coord, "_NODE_LOOK_S", 0.02):
-            await test(Shared(directory))
-
-    def run(tmp_path: Path) -> None:
-        asyncio.run(play(tmp_path))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+scenario = scenarios_of(Shared)
 
 
 async def dropped_in_a_handoff(fleet: Shared) -> None:
