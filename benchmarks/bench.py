@@ -22,7 +22,7 @@ Values = dict[str, float]
 
 @dataclass
 class Bench:
-    """What every measure is given.
+    """The arguments of every measure.
 
     Attributes:
         system: adapter of the system under test.
@@ -79,7 +79,7 @@ class Bench:
 def cpu_metrics(name: str, before: Usage, after: Usage, scale: float) -> Values:
     """CPU used between two looks, in ms times `scale`: the sum as `name`, each role as ``name@role``.
 
-    Roles are only told apart where there is more than one.
+    Roles are distinguished only where there is more than one.
     """
     used = {role: (after.cpu_s[role] - before.cpu_s.get(role, 0.0)) * 1e3 * scale for role in after.cpu_s}
     return {name: sum(used.values()), **_by_role(name, used)}

@@ -1,6 +1,6 @@
 """Command line: ``run`` and its smaller siblings measure, ``render`` makes the page of any of them.
 
-What a run of the peers alone does not need, the server's own code, is imported by the commands that do.
+The server's own code, which a run of the peers alone does not need, is imported by the commands that need it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def pipeline(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
     picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,
 ) -> None:
-    """Measure the pipeline's jobs beside plain work, flush calls, and growth: ten to twenty minutes."""
+    """Measure the pipeline's jobs against plain work, flush calls, and growth: ten to twenty minutes."""
     from benchmarks.pipeline import figures
     from benchmarks.report.growth_plot import draw_growth
 
@@ -155,6 +155,19 @@ def scaling(
         found = measure.measure(turns, collections, typer.echo)
     out.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, remark=remark)))
     _say_written("scaling", out)
+
+
+@app.command()
+def idle(
+    collections: Annotated[str, typer.Option(help="how many, with commas between")] = "0,14,50,200",
+    seconds: Annotated[float, typer.Option(help="how long each is watched", min=1)] = 30.0,
+    released: Annotated[bool, typer.Option("--released", help="release the collections first")] = False,
+) -> None:
+    """Measure the processor time of a server that nobody uses, by its number of small collections."""
+    from benchmarks import idle as measured
+
+    counts = [int(count) for count in collections.split(",")]
+    measured.measure(counts, seconds, typer.echo, loaded=not released)
 
 
 @app.command(name="kernels")

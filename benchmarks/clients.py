@@ -18,7 +18,7 @@ class WorkerError(RuntimeError):
 
 
 class StartsWorkers(Protocol):
-    """What knows how to reach a system: see `benchmarks.systems`."""
+    """An object that knows how to reach a system: see `benchmarks.systems`."""
 
     def worker_command(self) -> list[str]:
         """Arguments that start one client process."""

@@ -1,7 +1,7 @@
 """Python environments of the peers, made once under ``.bench/`` and installed from PyPI.
 
 Each peer pins what its release needs; none of it fits into the project's own environment. A stamp holds the
-list that an environment was made from, so that a changed list makes it anew.
+list that an environment was made from, so that it is made again when the list changes.
 """
 
 from __future__ import annotations

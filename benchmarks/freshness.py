@@ -1,4 +1,4 @@
-"""How soon a write is seen: strong reads right after an insert, beside eventual ones.
+"""How soon a write is seen: strong reads right after an insert, compared with eventual ones.
 
 One client writes single rows through one proxy and reads through another (through the same one where there
 is only one), with fsync on and the settings otherwise as they come. Eventual and strong reads take turns, so
@@ -65,7 +65,7 @@ class ProxyFigures(msgspec.Struct, frozen=True):
 
 
 class Freshness(msgspec.Struct, frozen=True):
-    """What `measure` found. ``machine``: processors, and the operating system's name."""
+    """The results of `measure`. ``machine``: processors, and the operating system's name."""
 
     version: str
     machine: str

@@ -22,7 +22,7 @@ from benchmarks.metrics import median
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.expr import compile_filter
-from elanus.proxy.wire.columns import decode_column
+from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
 
 REPEATS = 7
@@ -100,7 +100,12 @@ def _wire_kernel() -> Kernel:
     ).SerializeToString()
     received = schema_pb2.FieldData.FromString(message)
     name = f"vectors off the wire, {WIRE_ROWS} × {WIRE_DIMENSION}"
-    return Kernel(name, WIRE_ROWS, WIRE_LIMIT_MS, lambda: decode_column(field, received, WIRE_ROWS))
+    schema = CollectionSchema("vectors", (field,))
+
+    def decode() -> pa.RecordBatch:
+        return decode_rows(schema, [received], WIRE_ROWS, with_auto_key=True)
+
+    return Kernel(name, WIRE_ROWS, WIRE_LIMIT_MS, decode)
 
 
 def _schema() -> CollectionSchema:

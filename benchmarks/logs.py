@@ -18,8 +18,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.devcluster.nats import Nats
 from elanus.log.files import FileLog
 from elanus.log.jetstream.log import NatsLog
-from elanus.log.jetstream.source import NatsSource
 from elanus.log.port import START, EntryHeader, Log, LogReader, NewEntry
+from elanus.nats.source import NatsSource
 
 ENTRY_BYTES = 64 * 1024
 ALONE = 300

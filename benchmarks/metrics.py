@@ -1,4 +1,4 @@
-"""What is computed from raw observations: recall, percentiles, and the smallest width that suffices."""
+"""Figures computed from raw observations: recall, percentiles, and the smallest width that suffices."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BUSY_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process tree has used so far, by role.
+    """The resources that a process tree has used so far, by role.
 
     Attributes:
         cpu_s: user and system seconds since each process began.
@@ -63,7 +63,7 @@ class Meter:
     """Reads what trees of processes use, and remembers those that have ended.
 
     A process that ends takes its CPU time with it, unless its parent waits for it: then the parent's time
-    counts it. So a tree's total could go back between two looks. What was last seen of a process stays in
+    counts it. So a tree's total could go back between two looks. The last reading of a process stays in
     the sum when it has ended and its parent's time has not grown by as much.
     """
 
@@ -138,7 +138,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process started; its children are found through it."""
+        """The id of the process started; its children are found through it."""
         return self._process.pid
 
     def usage(self) -> Usage:

@@ -1,4 +1,4 @@
-"""What a run writes down: metrics per system, and under which circumstances they were taken."""
+"""The record of a run: metrics per system, and the circumstances under which they were taken."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def _processor() -> str:
 
 
 def _shown_arguments() -> list[str]:
-    """The command line, with file names but not the folders they lie in."""
+    """The command line, with file names but not their folders."""
     return [Path(word).name if os.sep in word else word for word in sys.argv[1:]]

@@ -37,7 +37,7 @@ QUIET_LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
+    """The choice of what to run.
 
     Attributes:
         systems: names, in order.
@@ -146,7 +146,7 @@ def _ask(measure: Measure, bench: Bench) -> str | None:
 
 
 def _reason(error: Exception, bench: Bench) -> str:
-    """The error, or the end of the server if that is what lies behind it."""
+    """The error, or the end of the server if that is its cause."""
     try:
         if bench.server is not None:
             bench.server.check_running()

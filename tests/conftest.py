@@ -1,7 +1,8 @@
 """The services of a cluster, real ones, each started when the first test asks for it and shared by all.
 
 A test that kills or fills a service starts one of its own (`elanus.devcluster`). Tests that use these
-fixtures carry the mark ``services``.
+fixtures carry the mark ``services``. With several processes of pytest each process has its own services;
+`side_by_side` says which tests share a process.
 """
 
 from __future__ import annotations
@@ -9,16 +10,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
+import side_by_side
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
 from elanus.devcluster.swift import Swift
 
+# how long an example takes says nothing on a machine that runs other tests too
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", _UNTIMED)
+settings.register_profile("quick", _UNTIMED, max_examples=20)
+settings.load_profile("suite")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="write the traces of the golden scripts anew"
+        "--update-golden", action="store_true", help="write the traces of the golden scripts again"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    side_by_side.check(items)
+    if hasattr(config, "workerinput"):  # one of several processes
+        items.sort(key=lambda item: side_by_side.turn(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> side_by_side.AloneLast | None:
+    return side_by_side.AloneLast(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What is asked of every system, in the order in which it is asked.
+"""The measures of every system, in their order.
 
 A measure is a function from a `Bench` to metrics. The order matters: rows are inserted before an index is
 built, searches at rest come before anything that adds rows, and the crash comes last.

@@ -13,7 +13,7 @@ def measure_build(bench: Bench) -> Values:
     """Make the inserted rows searchable through the index, and time each step of it.
 
     ``build.settle_s`` is the time after load until the server says that all rows are served from sealed
-    segments; a server that does not tell counts as settled.
+    segments; a server that does not report it counts as settled.
     """
     before = bench.usage([bench.main])
     if bench.server is None:

@@ -1,4 +1,4 @@
-"""How long a strong read right after a write takes, and whether it tells the truth."""
+"""How long a strong read right after a write takes, and whether its answer is right."""
 
 from __future__ import annotations
 

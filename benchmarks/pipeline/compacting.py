@@ -1,4 +1,4 @@
-"""Compaction beside a plain pyarrow merge that reads, filters, sorts and writes in memory.
+"""Compaction compared with a plain pyarrow merge that reads, filters, sorts and writes in memory.
 
 Both merge the same five files of rows in no order of keys, leave out the tenth that a delta log deletes, sort
 by key and write one durable file with the same layout. The plain side holds everything in memory at once; the
@@ -16,16 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.pipeline.sides import Sides, in_turns
+from elanus.api.datanode import CompactionOrder
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.merge import merge_segments
-from elanus.rpc.datanode import CompactionOrder
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
-    vector_array,
     with_system_columns,
     write_insert_log,
 )
@@ -71,7 +70,7 @@ def make_order(
         columns = [
             pa.array(chosen),
             pa.array([f"document {n}" for n in chosen]),
-            vector_array(vectors, schema.arrow_schema.field("v").type),
+            schema.field("v").vector.to_column(vectors),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
         logged = with_system_columns(batch, 0, Timestamp(10), insert_log_schema(schema, key))

@@ -21,6 +21,8 @@ from pathlib import Path
 from benchmarks.pipeline.compacting import docs_schema, make_order
 from benchmarks.pipeline.flushing import make_rows, write_log_ranges
 from benchmarks.pipeline.growth import Course
+from elanus.api.datacoord import SegmentOutput
+from elanus.api.datanode import CompactionOrder
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.segments import IndexFile
 from elanus.pipeline.compact import CompactionTask, compaction_job
@@ -28,8 +30,6 @@ from elanus.pipeline.flush import flush_job
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
 from elanus.pipeline.port import Job
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
-from elanus.rpc.datacoord import SegmentOutput
-from elanus.rpc.datanode import CompactionOrder
 from elanus.server.settings import DatacoordSettings
 from elanus.storage.objects import open_store
 

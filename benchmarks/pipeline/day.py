@@ -1,4 +1,4 @@
-"""A day in the life of a server, in a minute: what lies on its disk while everything happens to it.
+"""A day in the life of a server, in a minute: the content of its disk while everything happens to it.
 
 Rows are inserted, deleted and flushed, segments indexed, compacted and collected, a second collection is
 dropped; retention and tolerances are zero. At the end the disk must hold little more than the rows that are
@@ -64,7 +64,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Day:
-    """What was seen: samples, what began when, and the ledger as `elanus jobs` prints it.
+    """The observations: samples, what began when, and the ledger as `elanus jobs` prints it.
 
     ``live_bytes``: the size of the rows that are left, by the yardstick.
     """
@@ -76,7 +76,7 @@ class Day:
 
     @property
     def surplus(self) -> float:
-        """What lies on disk at the end beyond the live data, as a part of it."""
+        """The bytes on disk at the end beyond the live data, as a part of it."""
         return self.samples[-1].total_bytes / self.live_bytes - 1
 
     @property

@@ -25,7 +25,7 @@ GROWTH_ROWS = (100_000, 500_000, 1_000_000, 2_000_000, 5_000_000)
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What one run found.
+    """The results of one run.
 
     ``jobs``: by the names of `measures`; ``growth``: by those of `courses`; ``machine``: processors,
     operating system.
@@ -40,7 +40,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def measures(threads: int) -> dict[str, Callable[[Path], Sides]]:
-    """Every job that is measured beside plain work; each is given an empty directory."""
+    """Every job that is measured against plain work; each is given an empty directory."""
     return {
         "flush": lambda directory: flushing.measure(directory, 40_000, 768, TURNS),
         "flush narrow": lambda directory: flushing.measure(directory, 200_000, 128, TURNS),
@@ -58,20 +58,20 @@ def courses(directory: Path, dim: int, steps: tuple[int, ...], passes: int) -> d
     }
 
 
-def measure(tell: Callable[[str], None]) -> Figures:
-    """Measure everything: ten to twenty minutes. ``tell`` is given a line before each part."""
+def measure(report: Callable[[str], None]) -> Figures:
+    """Measure everything: ten to twenty minutes. ``report`` is called with a line before each part."""
     threads = os.cpu_count() or 1
     jobs = {}
     for name, take in measures(threads).items():
-        tell(f"{name} beside plain work")
+        report(f"{name} and plain work")
         with _directory() as directory:
             jobs[name] = take(directory)
-    tell("flush calls")
+    report("flush calls")
     calls = flush_call.measure(10_000, 768, TURNS)
-    tell("the rows of growth")
+    report("the rows of growth")
     with _directory() as directory:
         measured = courses(directory, GROWTH_DIM, GROWTH_ROWS, GROWTH_PASSES)
-        points = growth.measure(directory / "spark", measured, tell)
+        points = growth.measure(directory / "spark", measured, report)
     machine = f"{threads} processors, {platform.system()}"
     return Figures(__version__, machine, jobs, calls, GROWTH_DIM, points)
 

@@ -1,4 +1,4 @@
-"""From the log to Parquet: the flush job's task beside a plain pyarrow loop.
+"""From the log to Parquet: the flush job's task compared with a plain pyarrow loop.
 
 Both read the same rows from one file in batches of a proxy's messages, and write them with the same schema,
 encodings and compression into one durable Parquet file. The plain side reads an Arrow stream and writes it

@@ -49,7 +49,7 @@ class GrowthPoint(msgspec.Struct, frozen=True):
 class Course:
     """``jobs`` are what the server would run on so many rows, under a name that it has not been given before.
 
-    What they write goes into ``store``, and is deleted after each turn. ``steps`` are numbers of rows.
+    They write into ``store``, which is cleared after each turn. ``steps`` are numbers of rows.
     """
 
     steps: tuple[int, ...]
@@ -59,24 +59,24 @@ class Course:
 
 
 def measure(
-    directory: Path, courses: dict[str, Course], tell: Callable[[str], None]
+    directory: Path, courses: dict[str, Course], report: Callable[[str], None]
 ) -> dict[str, list[GrowthPoint]]:
     """All courses, one after another. ``directory`` is for Spark's own files."""
     session = PipelineSession.start(SparkSettings(), directory)
     try:
         session.warm_up()
-        return {name: _take(session, name, course, tell) for name, course in courses.items()}
+        return {name: _take(session, name, course, report) for name, course in courses.items()}
     finally:
         session.stop()
 
 
-def _take(session: JobSession, kind: str, course: Course, tell: Callable[[str], None]) -> list[GrowthPoint]:
+def _take(session: JobSession, kind: str, course: Course, report: Callable[[str], None]) -> list[GrowthPoint]:
     """The course's points, after its smallest step once unmeasured."""
     asyncio.run(_turn(session, course, course.steps[0], "unmeasured"))
     taken: dict[int, list[tuple[float, float]]] = {rows: [] for rows in course.steps}
     for number in range(1, course.passes + 1):
         for rows, turns in taken.items():
-            tell(f"growth of {kind}: {rows:,} rows, turn {number} of {course.passes}")
+            report(f"growth of {kind}: {rows:,} rows, turn {number} of {course.passes}")
             turns.append(asyncio.run(_turn(session, course, rows, f"{number}-{rows}")))
     return [_point(rows, turns) for rows, turns in taken.items()]
 

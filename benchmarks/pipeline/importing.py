@@ -1,4 +1,4 @@
-"""An import beside rewriting the file: the import job's task, and pyarrow alone.
+"""An import compared with rewriting the file: the import job's task, and pyarrow alone.
 
 Both sides read the same Parquet file and write Elanus's own Parquet layout, with the same writer, on the same
 disk. The plain side goes batch by batch. The task also checks every value, hashes and sorts by primary key,

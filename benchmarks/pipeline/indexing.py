@@ -1,4 +1,4 @@
-"""An index build beside raw faiss: the job's task, and an `IndexHNSWFlat` filled from the same vectors.
+"""An index build and raw faiss: the job's task, and an `IndexHNSWFlat` filled from the same vectors.
 
 Raw faiss finds its vectors in memory, adds them in one call and writes a file. The task reads them from
 Parquet, adds them in chunks, and puts the file into the object store, durably.
@@ -16,9 +16,10 @@ from benchmarks.pipeline.sides import Sides, in_turns
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.types import Matrix
 from elanus.pipeline.flush import flush_task
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_task
-from elanus.storage.binlog import Matrix, read_vectors
+from elanus.storage.binlog import read_vectors
 from elanus.storage.objects import open_store
 
 M, EF_CONSTRUCTION = 16, 200

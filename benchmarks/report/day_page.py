@@ -11,7 +11,7 @@ PAGE = """\
 
 *Written by `make day`.*
 
-![What lies on disk over time]({picture})
+![Bytes on disk over time]({picture})
 
 Two collections get {batches} batches of {rows:,} rows of dimension {dim}; of one, half of every batch is
 deleted again, the other is dropped at the end. Every batch is flushed, and every segment indexed. Then the
@@ -19,7 +19,7 @@ segments that are left are compacted and the garbage is collected, with retentio
 ({settings}).
 
 At the end the rows that are left, with their index, are {live_mb:.1f} MB: eight bytes for a key, four for
-each float, and what raw faiss writes for the same index. On disk lie **{total_mb:.1f} MB** ({parts}):
+each float, and the file of raw faiss for the same index. On disk are **{total_mb:.1f} MB** ({parts}):
 **{surplus:+.0%}** (target at most {most:+.0%}: {verdict}).
 
 The ledger, as `elanus jobs` prints it:

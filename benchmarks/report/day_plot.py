@@ -1,4 +1,4 @@
-"""The picture of a day: what lies on disk over time, and what happened when."""
+"""The picture of a day: the bytes on disk over time, and the events."""
 
 from __future__ import annotations
 

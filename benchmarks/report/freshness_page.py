@@ -1,4 +1,4 @@
-"""The freshness page: medians beside their targets, and how they were taken."""
+"""The freshness page: medians and their targets, and how they were taken."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ VISIBLE_MS = 15.0
 HEAD = """\
 # Freshness
 
-*Made from `freshness.json` beside it by `python -m benchmarks render freshness > docs/freshness.md`;
-`make freshness` measures anew.*
+*Made from `freshness.json` by `python -m benchmarks render freshness > docs/freshness.md`;
+`make freshness` measures again.*
 
 A strong read sees every write acknowledged before it. Where ticks come every 200 ms, such a read waits for
 the next one. Here it asks for one: the proxies report at once, the tick goes into the channels, and the read
-is answered when the query node has met it there.
+is answered when the query node has read it there.
 """
 
 METHOD = """\

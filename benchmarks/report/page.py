@@ -16,11 +16,11 @@ MISSING = "–"
 HEAD = """\
 # Benchmarks
 
-*Made from `benchmarks.json` beside it by `python -m benchmarks render benchmarks > docs/benchmarks.md`; what
-is said by hand stands in `benchmarks-notes.md`.*
+*Made from `benchmarks.json` by `python -m benchmarks render benchmarks > docs/benchmarks.md`; the comments
+are in `benchmarks-notes.md`.*
 
-Figures of a database mean little alone. This page holds one run, on one machine, of Elanus beside the
-server that its users would otherwise run (Milvus 2.3.5, from PyPI), beside milvus-lite, and beside faiss in
+Figures of a database mean little alone. This page holds one run, on one machine, of Elanus, of
+the server that its users would otherwise run (Milvus 2.3.5, from PyPI), of milvus-lite, and of faiss in
 the client's own process, which is what the hardware allows. **Compare columns, not digits**: the machine
 also does other work.
 
@@ -101,13 +101,13 @@ def _verdicts(figures: Figures) -> str:
 
 def _table(table: Table, systems: Sequence[str], results: Mapping[str, SystemResult]) -> str:
     head = ["", *(TITLES[name] for name in systems)]
-    beside_milvus = SUBJECT in systems and "milvus" in systems
-    if beside_milvus:
+    has_milvus = SUBJECT in systems and "milvus" in systems
+    if has_milvus:
         head.append("Elanus ÷ Milvus")
     rows = [
         row
         for metric in table.metrics
-        if (row := _row(metric, systems, results, ratio=beside_milvus)) is not None
+        if (row := _row(metric, systems, results, ratio=has_milvus)) is not None
     ]
     return f"### {table.title}\n\n" + markdown_table(head, rows)
 
@@ -138,7 +138,7 @@ def _roles(figures: Figures) -> Iterator[str]:
 
 
 def _speeds(results: Mapping[str, SystemResult]) -> str:
-    """What the machine had left for each system, over its measures."""
+    """The machine's free capacity during the measures of each system."""
     rows = [
         [TITLES[name], *(f"{percentile(one.yardstick, percent):,.0f}" for percent in (0, 50, 100))]
         for name, one in results.items()

@@ -1,4 +1,4 @@
-"""Every page that is made from the figures of a run: where those lie, and what makes Markdown of them."""
+"""Every page that is made from the figures of a run: where those are, and how they become Markdown."""
 
 from __future__ import annotations
 

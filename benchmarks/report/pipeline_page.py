@@ -1,4 +1,4 @@
-"""The pipeline's page: every job beside plain work, flush calls, growth; each with its target."""
+"""The pipeline's page: every job compared with plain work, flush calls, growth; each with its target."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PLOT = "pipeline-growth.svg"
 HEAD = f"""\
 # Speed of the data pipeline
 
-*Made from `pipeline-benchmarks.json` beside it by `python -m benchmarks render pipeline >
-docs/pipeline-benchmarks.md`; `make pipeline` measures anew and draws `{PLOT}`.*
+*Made from `pipeline-benchmarks.json` by `python -m benchmarks render pipeline >
+docs/pipeline-benchmarks.md`; `make pipeline` measures again and draws `{PLOT}`.*
 
-## Jobs beside plain work
+## Jobs compared with plain work
 
-What a job's task takes, beside the same work done by the library alone: the same rows, the same schema, the
+The time of a job's task, and of the same work done by the library alone: the same rows, the same schema, the
 same encodings and compression in both. Both run in one process in turns, {{turns}} each after one that does
-not count. The ratio of their medians is quoted, which hardly depends on the machine. What a task writes is on
-stable storage at its end; so is the plain side's output where the table says *durable*. Spark's own time for
-a job and the commit are not in these figures; they are in the flush calls below.
+not count. The ratio of their medians is quoted, which hardly depends on the machine. The output of a task is
+on stable storage at its end; so is the plain side's output where the table says *durable*. Spark's own time
+for a job and the commit are not in these figures; they are in the flush calls below.
 """
 
 GROWTH = f"""\

@@ -1,4 +1,4 @@
-"""The scaling page: reads over several nodes beside a standalone server, balance, and a cluster at rest."""
+"""The scaling page: reads over several nodes and on a standalone server, balance, and a cluster at rest."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ UNEVEN_MAX = 0.1
 HEAD = """\
 # Scaling out
 
-*Made from `scaling.json` beside it by `python -m benchmarks render scaling > docs/scaling.md`;
-`make scaling` measures anew.*
+*Made from `scaling.json` by `python -m benchmarks render scaling > docs/scaling.md`;
+`make scaling` measures again.*
 
-One machine, so more nodes bring no more processors: what is shown is that each holds its share, and what the
-way over the network costs.
+One machine, so more nodes bring no more processors. The page shows that each node holds its share,
+and the cost of the network.
 
 ## Reads over 1, 2 and 4 query nodes
 """
@@ -29,16 +29,16 @@ at once. Single searches for 10 neighbours take turns between the two; medians. 
 timestamps and ticks by call, the query channel there and back, the merge in the proxy.
 """
 COSTS = """\
-Processor time of one Bounded search, in ms, by who takes part. What four nodes do side by side on machines of
-their own they do here on the same {processors} processors. The client and the proxy work one after another,
-the others at most {processors} at a time: so searches over {query_nodes} nodes that follow each other take
-about **{least_ms:.1f} ms** each at least, whatever the network.
+Processor time of one Bounded search, in ms, by process. All nodes
+share {processors} processors here, which they would not on machines of their own. The client and the proxy
+work one after another, the others at most {processors} at a time: so searches over {query_nodes} nodes that
+follow each other take about **{least_ms:.1f} ms** each at least, with any network.
 """
 AT_REST = """\
 All collections loaded and empty; shares of one processor. Writes to etcd are the oracle's bound, and the
-checkpoint of each idle vchannel every 30 s, with a key that tells a transaction whose answer was lost: they
-grow with the number of vchannels, not with the rate of ticks. A checkpoint alone wakes nobody, so nothing
-here grows faster than the number of collections.
+checkpoint of each idle vchannel every 30 s, with a key that shows whether it was applied when its
+answer is lost: they grow with the number of vchannels, not with the rate of ticks. A checkpoint alone wakes
+nobody, so nothing here grows faster than the number of collections.
 """
 _READS_HEAD = (
     "query nodes",

@@ -1,4 +1,4 @@
-"""What Elanus is expected to reach, as ratios within one run, and whether it did.
+"""The targets of Elanus, as ratios within one run, and whether they are met.
 
 Most are ratios to Milvus 2.3.5, the server that its users would otherwise run; those about the kernel are
 ratios to raw faiss; a few are plain bounds.
@@ -16,7 +16,7 @@ SUBJECT = "elanus"
 
 
 class Side(Enum):
-    """On which side of its bound a figure must lie."""
+    """On which side of its bound a figure must be."""
 
     AT_MOST = "≤"
     AT_LEAST = "≥"

@@ -1,1 +1,1 @@
-"""What a cluster of several query nodes gains and costs, on one machine."""
+"""Gains and costs of a cluster of several query nodes, on one machine."""

@@ -1,4 +1,4 @@
-"""What is measured, as values."""
+"""The results, as values."""
 
 from __future__ import annotations
 

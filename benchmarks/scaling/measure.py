@@ -1,4 +1,4 @@
-"""Searches over one, two and four query nodes beside a standalone server; segments spread over four nodes;
+"""Searches over one, two and four query nodes, and on a standalone server; segments spread over four nodes;
 what a cluster with hundreds of collections costs when nobody asks anything of it."""
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ _SMALL_SEGMENTS: Mapping[str, Mapping[str, object]] = {
 Vectors = npt.NDArray[np.float32]
 
 
-def measure(turns: int, collections: int, tell: Callable[[str], None]) -> Scaling:
+def measure(turns: int, collections: int, report: Callable[[str], None]) -> Scaling:
     machine = f"{os.cpu_count()} processors, {platform.system()}"
-    reads, costs = measure_all_reads(turns, tell)
+    reads, costs = measure_all_reads(turns, report)
     balance = measure_balance()
-    tell(f"balance: {balance}")
-    return Scaling(__version__, machine, DIM, reads, costs, balance, measure_all_idle(collections, tell))
+    report(f"balance: {balance}")
+    return Scaling(__version__, machine, DIM, reads, costs, balance, measure_all_idle(collections, report))
 
 
-def measure_all_reads(turns: int, tell: Callable[[str], None]) -> tuple[list[Reads], list[Cost]]:
+def measure_all_reads(turns: int, report: Callable[[str], None]) -> tuple[list[Reads], list[Cost]]:
     reads, costs = [], []
     for query_nodes in (1, 2, 4):
         found, cost = measure_reads(query_nodes, turns)
         reads.append(found)
         costs.append(cost)
-        tell(f"{query_nodes} query nodes: {found}, {cost}")
+        report(f"{query_nodes} query nodes: {found}, {cost}")
     return reads, costs
 
 
-def measure_all_idle(collections: int, tell: Callable[[str], None]) -> list[Idle]:
+def measure_all_idle(collections: int, report: Callable[[str], None]) -> list[Idle]:
     idle = []
     for interval_ms in (200, 50):
         idle.append(measure_idle(collections, 2, interval_ms))
-        tell(f"idle: {idle[-1]}")
+        report(f"idle: {idle[-1]}")
     return idle
 
 
@@ -211,7 +211,7 @@ def measure_idle(collections: int, shards: int, tick_interval_ms: int, seconds: 
 
 
 class _Counted:
-    """What processes and etcd have counted at one moment."""
+    """The counters of processes and etcd at one moment."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -236,7 +236,7 @@ def _pids(cluster: Cluster) -> dict[str, int]:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of a process with what it started."""
+    """Processor time of a process and its children."""
     root = psutil.Process(pid)
     return float(sum(sum(member.cpu_times()[:2]) for member in [root, *root.children(recursive=True)]))
 

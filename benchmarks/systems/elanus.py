@@ -33,7 +33,7 @@ class ElanusSystem(ServedSystem):
 
     @property
     def version(self) -> str:
-        """Of the package imported here."""
+        """The version of the package imported here."""
         return elanus.__version__
 
     def server_command(self) -> list[str]:

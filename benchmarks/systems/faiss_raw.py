@@ -20,7 +20,7 @@ class FaissSystem:
 
     @property
     def version(self) -> str:
-        """Of the library imported here."""
+        """The version of the library imported here."""
         return str(faiss.__version__)
 
     def worker_command(self) -> list[str]:

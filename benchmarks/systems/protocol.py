@@ -1,4 +1,4 @@
-"""What the benchmark needs to know of a system: how its clients start and how its server lives."""
+"""The benchmark's view of a system: how its clients start and how its server lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client process: one pymilvus client (or one faiss index), told what to do by JSON lines.
+"""The client process: one pymilvus client (or one faiss index), which gets its commands as JSON lines.
 
 A run needs clients of two pymilvus generations, some of them inside a network namespace of their own, and
 several at a time without sharing an interpreter lock. So each client is a process, started with the

@@ -1,4 +1,4 @@
-"""What a worker can be told to do with any engine: insert, build, search, search against the clock."""
+"""A worker's commands for any engine: insert, build, search, search against the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker can ask of the system under test: the part that pymilvus and raw faiss have in common."""
+"""The calls of a worker to the system under test: the part that pymilvus and raw faiss have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker can be told to do with raw faiss only: hand its finished graph to the other workers."""
+"""A worker's command for raw faiss only: pass its finished graph to the other workers."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class MilvusEngine:
     def settle(self, collection: str, rows: int, timeout_s: float) -> bool:
         """Wait until `rows` rows are served from sealed segments.
 
-        Returns False when the system does not tell (milvus-lite has no such call) or `timeout_s` is over.
+        Returns False when the system reports nothing (milvus-lite has no such call) or `timeout_s` is over.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""What a worker can be told to do with a server only: load, write at a rate, read its own writes, come back.
+"""A worker's commands for a server only: load, write at a rate, read its own writes, come back.
 
-Rows that these calls add lie far from every query, at ten times the data's span, so that the exact answers
-computed before the run still stand.
+Rows that these calls add are far from every query, at ten times the data's span, so that the exact answers
+computed before the run still hold.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class ServerCommands(Commands):
         }
 
     def settle(self, collection: str, rows: int, timeout_s: float) -> dict[str, Any]:
-        """Wait until all rows are served from sealed segments; ``seconds``, and whether it is ``told``."""
+        """Wait until all rows are in sealed segments; ``seconds``, and whether that is ``reported``."""
         begun = time.perf_counter()
-        told = self._server.settle(collection, rows, timeout_s)
-        return {"seconds": time.perf_counter() - begun, "told": told}
+        reported = self._server.settle(collection, rows, timeout_s)
+        return {"seconds": time.perf_counter() - begun, "reported": reported}
 
     def insert_at_rate(
         self, collection: str, first_key: int, rows_per_s: int, batch_rows: int, seconds: float

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What is told about a metric. ``name`` is the one on the wire, its unit last."""
+    """A metric's description. ``name`` is the one on the wire, its unit last."""
 
     name: str
     help: str
@@ -80,6 +80,11 @@ LATE_MESSAGES = CounterSpec(
     "Messages ignored because they stand at or below a time tick already in their channel.",
     ("pchannel",),
 )
+QUARANTINED_ENTRIES = GaugeSpec(
+    "elanus_quarantined_entries",
+    "Log entries that no reader takes in, because they do not fit their collection's schema. The data "
+    "coordinator logs each as `log entry quarantined`.",
+)
 SEGMENTS = GaugeSpec("elanus_segments", "Segments, by state.", ("state",))
 OWNED_VCHANNELS = GaugeSpec(
     "elanus_owned_vchannels", "Vchannels, by the id of the data node that owns them; 0: none does.", ("node",)
@@ -125,6 +130,7 @@ SPECS: tuple[Spec, ...] = (
     GUARANTEE_WAIT_SECONDS,
     CHANNEL_LAG_MS,
     LATE_MESSAGES,
+    QUARANTINED_ENTRIES,
     SEGMENTS,
     OWNED_VCHANNELS,
     GROWING_BYTES,
@@ -158,6 +164,7 @@ class Metrics:
         self.guarantee_wait_seconds = GUARANTEE_WAIT_SECONDS.create(registry)
         self.channel_lag_ms = CHANNEL_LAG_MS.create(registry)
         self.late_messages = LATE_MESSAGES.create(registry)
+        self.quarantined_entries = QUARANTINED_ENTRIES.create(registry)
         self.segments = SEGMENTS.create(registry)
         self.owned_vchannels = OWNED_VCHANNELS.create(registry)
         self.growing_bytes = GROWING_BYTES.create(registry)
@@ -181,8 +188,8 @@ _PAGE_INTRODUCTION = """\
 
 <!-- Written by `make docs` from `src/elanus/metrics.py`: edit that file, not this one. -->
 
-Served in Prometheus' text format at `http://127.0.0.1:9091/metrics` (settings `metrics.*`). Beside
-those below there are the process's own (`elanus_process_resident_memory_bytes`,
+Served in Prometheus' text format at `http://127.0.0.1:9091/metrics` (settings `metrics.*`). In addition
+to those below there are the process's own (`elanus_process_resident_memory_bytes`,
 `elanus_process_cpu_seconds_total` and the like), for the online process. A collection is never a
 label: its clients choose it, and the number of label values would have no bound.
 """

@@ -1,4 +1,4 @@
-"""A process that appends to an embedded log until it is killed, and tells what was acknowledged.
+"""A process that appends to an embedded log until it is killed, and prints what was acknowledged.
 
 Started by the crash tests as ``python log_child.py DIRECTORY SEED``. Each line on its standard output is
 one acknowledged append: pchannel, number, and the positions of its entries.
@@ -48,7 +48,7 @@ async def write(log: FileLog, writer: int, seed: int) -> None:
 
 
 async def main() -> None:
-    configure_logging(LoggingSettings(), "writer")  # a torn tail is warned of, and not among what is told
+    configure_logging(LoggingSettings(), "writer")  # warnings go to stderr
     log = FileLog(Path(sys.argv[1]), FileLogOptions(file_bytes_max=FILE_BYTES_MAX, sync_delay_ms=20))
     await asyncio.gather(*(write(log, writer, int(sys.argv[2])) for writer in range(WRITERS)))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from elanus.api.datanode import DataNodeApi, FlushReason
 from elanus.core.errors import CoordinatorReplaced
 from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.datanode import DataNodeApi, FlushReason
 from elanus.server.logs import configure_logging
 from elanus.server.settings import LoggingSettings
 

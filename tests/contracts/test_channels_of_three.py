@@ -15,19 +15,7 @@ from typing import cast
 
 import pytest
 
-from elanus.core.errors import ChannelLost, Unavailable
-from elanus.core.ids import CollectionID, FieldID, NodeID
-from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.core.timestamps import Timestamp
-from elanus.devcluster.nats import Nats
-from elanus.devcluster.process import free_port
-from elanus.expr import compile_filter
-from elanus.log.jetstream.source import NatsSource
-from elanus.proxy.fanout import FanOut
-from elanus.proxy.patience import Patience
-from elanus.querycoord.fleet import ChannelFleet
-from elanus.rpc.nats_channels import NatsChannels
-from elanus.rpc.querychannel import (
+from elanus.api.query_channel import (
     ChannelReader,
     DqRequest,
     DqResult,
@@ -35,10 +23,22 @@ from elanus.rpc.querychannel import (
     decode_message,
     encode_result,
 )
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import NodeQuery
-from elanus.rpc.reads import encode_answer
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.querynode import NodeQuery
+from elanus.api.rootcoord import RootCoordApi
+from elanus.channels.nats import NatsChannels
+from elanus.channels.read_codec import encode_answer
+from elanus.core.errors import ChannelLost, Unavailable
+from elanus.core.ids import CollectionID, FieldID, NodeID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.devcluster.nats import Nats
+from elanus.devcluster.process import free_port
+from elanus.expr import compile_filter
+from elanus.nats.source import NatsSource
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.fanout.deadline import Patience
+from elanus.querycoord.fleet import ChannelFleet
 
 pytestmark = pytest.mark.services
 

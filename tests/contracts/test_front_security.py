@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,9 @@ import trustme
 from rpc_carriers import LONG_AGO, security_of
 
 from elanus.core.errors import InvalidParameter, Unavailable
-from elanus.rpc.carrier import RpcChannel, ThreadedHandler
+from elanus.proxy.calls import NO_PRIVILEGE, AllowAll, Caller, Calls, requires
+from elanus.proxy.wire.interfaces import interface_handler, interface_operations
+from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.security import ClientSecurity, FrontSecurity
 
 NAME = "elanus.example"
@@ -28,7 +29,8 @@ class EchoApi(Protocol):
 
 
 class Echo:
-    async def echo(self, text: str) -> str:
+    @requires(NO_PRIVILEGE)
+    def echo(self, caller: Caller, text: str) -> str:
         return text
 
 
@@ -52,12 +54,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @contextmanager
 def serving(credentials: grpc.ServerCredentials | None) -> Iterator[str]:
-    """The address of a server that answers in threads, as the Milvus front does."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    """The address of a server that answers in threads, as a client port does."""
+    calls = Calls(interface_operations(EchoApi, Echo()), AllowAll(), lambda *_: None)
     server = grpc.server(ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers((ThreadedHandler(EchoApi, Echo(), loop),))
+    server.add_generic_rpc_handlers((interface_handler(EchoApi, calls),))
     if credentials is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:
@@ -67,9 +67,6 @@ def serving(credentials: grpc.ServerCredentials | None) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         server.stop(0).wait()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def call(credentials: grpc.ServerCredentials | None, security: ClientSecurity | None) -> str:
@@ -120,12 +117,12 @@ def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
     assert "certificate has expired" in refused(late.front(), late.client)
 
 
-def test_who_comes_without_tls_or_with_it_to_a_server_without_is_told(world: World) -> None:
+def test_a_client_that_is_wrong_about_tls_gets_an_error(world: World) -> None:
     assert "it speaks TLS, and this process does not" in refused(world.front(), None)
     assert "it does not speak TLS, and this process does" in refused(None, world.client)
 
 
-def test_a_port_of_the_cluster_is_told_from_one_of_a_proxy(
+def test_a_port_of_the_cluster_is_distinguished_from_one_of_a_proxy(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert "is that the port of a proxy?" in refused(world.server.server_credentials(), world.client)

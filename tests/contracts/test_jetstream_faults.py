@@ -16,11 +16,11 @@ from elanus.core.errors import DiskFull, InvalidParameter, Unavailable
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.devcluster.nats import Nats
-from elanus.log.jetstream.connection import Interrupted, NatsConnection
-from elanus.log.jetstream.follower import StreamFollower
 from elanus.log.jetstream.log import NatsLog, read_range
-from elanus.log.jetstream.source import NatsSource
 from elanus.log.port import START, CorruptLog, EntryHeader, Log, LogEntry, NewEntry, Position
+from elanus.nats.connection import Interrupted, NatsConnection
+from elanus.nats.follower import StreamFollower
+from elanus.nats.source import NatsSource
 
 pytestmark = pytest.mark.services
 
@@ -381,7 +381,7 @@ def test_credentials_come_from_a_file(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elanus.log.jetstream.connection._CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("elanus.nats.connection._CONNECT_TIMEOUT_S", 0.3)
 
     async def work() -> None:
         with pytest.raises(Unavailable, match=r"no NATS server answers at nats://127\.0\.0\.1:9"):

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from elanus.core.world import SystemClock
+from elanus.core.clock import SystemClock
 from elanus.devcluster.etcd import Etcd
 from elanus.meta.etcd import EtcdMeta
 from elanus.meta.keeper import LeaseKeeper

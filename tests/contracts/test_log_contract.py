@@ -1,4 +1,4 @@
-"""What every log must do (`elanus.log.port.Log`), run against every adapter.
+"""The contract of every log (`elanus.log.port.Log`), run against every adapter.
 
 An adapter joins with one class: how to open it (again, on the same data, if it keeps any) and how to
 read a finished stretch.
@@ -19,9 +19,9 @@ import pytest
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
+from elanus.log.backends import range_reader
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.jetstream.log import NatsLog
-from elanus.log.jetstream.source import NatsSource
 from elanus.log.memory import MemoryLog
 from elanus.log.port import (
     START,
@@ -36,7 +36,7 @@ from elanus.log.port import (
     TrimmedLog,
 )
 from elanus.log.reading import read_range
-from elanus.log.sources import range_reader
+from elanus.nats.source import NatsSource
 
 CHANNEL = "dml_0"
 TIMEOUT_S = 20

@@ -1,4 +1,4 @@
-"""What every metadata store must do (`elanus.meta.port.MetaStore`), run against every adapter.
+"""The contract of every metadata store (`elanus.meta.port.MetaStore`), run against every adapter.
 
 An adapter joins with one entry in `meta_adapters.ADAPTERS`. Leases and watches: `test_meta_leases`.
 """
@@ -114,7 +114,7 @@ def test_deleting_what_is_not_there_is_no_error(with_store: WithStore) -> None:
     with_store(use)
 
 
-def test_a_key_that_was_deleted_starts_anew_with_a_larger_revision(with_store: WithStore) -> None:
+def test_a_deleted_key_starts_again_with_a_larger_revision(with_store: WithStore) -> None:
     async def use(store: MetaStore) -> None:
         first = await store.txn([Put("a", b"1")])
         await store.txn([Delete("a")])

@@ -1,4 +1,4 @@
-"""What every metadata store must do about leases and watches, run against every adapter."""
+"""The contract of every metadata store about leases and watches, run against every adapter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING_S = 0.1
 
 
 class Seen:
-    """A watch that is followed in the background: what it has told so far."""
+    """A watch that is followed in the background: its changes so far."""
 
     def __init__(self, store: MetaStore, prefix: str, after: int) -> None:
         self.changes: list[Change] = []
@@ -103,7 +103,7 @@ def test_a_put_under_a_lease_that_is_over_applies_nothing(with_store: WithStore)
     with_store(use)
 
 
-def test_a_later_put_decides_anew_what_a_key_is_bound_to(with_store: WithStore) -> None:
+def test_a_later_put_binds_a_key_to_its_own_lease(with_store: WithStore) -> None:
     async def use(store: MetaStore) -> None:
         one, other = await store.grant_lease(TTL_S), await store.grant_lease(TTL_S)
         await store.txn([Put(key, b"", one) for key in ("freed", "moved", "removed")])
@@ -158,7 +158,7 @@ def test_the_keys_of_leases_do_not_outlast_those_who_held_them(with_lasting_stor
 # watches
 
 
-def test_a_watch_tells_every_change_under_its_prefix_in_order(with_store: WithStore) -> None:
+def test_a_watch_delivers_every_change_under_its_prefix_in_order(with_store: WithStore) -> None:
     async def use(store: MetaStore) -> None:
         await store.txn([Put("a/0", b"before"), Put("b/0", b"before")])
         listing = await store.listing("a/")

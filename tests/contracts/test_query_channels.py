@@ -1,4 +1,4 @@
-"""What every broker of query channels must do (`elanus.rpc.querychannel.QueryChannels`)."""
+"""The contract of every broker of query channels (`elanus.api.query_channel.QueryChannels`)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,7 @@ from typing import cast
 import pytest
 from nats.aio.msg import Msg
 
-from elanus.core.errors import ChannelLost, InvalidParameter, Unavailable
-from elanus.core.ids import CollectionID, NodeID, SegmentID
-from elanus.devcluster.nats import Nats
-from elanus.log.jetstream import follower
-from elanus.log.jetstream.connection import Interrupted, NatsConnection
-from elanus.log.jetstream.source import NatsSource
-from elanus.rpc import nats_channels
-from elanus.rpc.memory_channels import MemoryChannels
-from elanus.rpc.nats_channels import NatsChannels
-from elanus.rpc.querychannel import (
+from elanus.api.query_channel import (
     PAYLOAD_MAX_BYTES,
     ChannelReader,
     DqRequest,
@@ -31,6 +22,15 @@ from elanus.rpc.querychannel import (
     decode_message,
     encode_message,
 )
+from elanus.channels import nats as nats_channels
+from elanus.channels.memory import MemoryChannels
+from elanus.channels.nats import NatsChannels
+from elanus.core.errors import ChannelLost, InvalidParameter, Unavailable
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.devcluster.nats import Nats
+from elanus.nats import follower
+from elanus.nats.connection import Interrupted, NatsConnection
+from elanus.nats.source import NatsSource
 from tests.e2e.relay import Relay
 
 TIMEOUT_S = 20
@@ -161,7 +161,7 @@ def test_what_was_handed_to_a_connection_that_breaks_stands_there_once(nats_serv
             relay.cut()
             await far.hand_over(CHANNEL, b"3")
             assert await near.end(CHANNEL) == 2
-            relay.mend()
+            relay.repair()
             assert sorted(data for _, data in await take(reader, 2)) == [b"2", b"3"]
             assert await far.publish(CHANNEL, b"4") == 4
             await reader.close()
@@ -269,12 +269,12 @@ def test_what_is_too_old_is_lost(nats_server: Nats, monkeypatch: pytest.MonkeyPa
 
 async def aged(channels: NatsChannels, position: int) -> None:
     """Return when the channel does not keep this position any more."""
-    while (await channels._check(CHANNEL))[0] <= position:  # noqa: ASYNC110 - NATS tells nobody
+    while (await channels._check(CHANNEL))[0] <= position:  # noqa: ASYNC110 - NATS does not report it
         await asyncio.sleep(0.02)
 
 
 @pytest.mark.services
-def test_a_reader_that_was_cut_off_for_longer_than_messages_are_kept_is_told(
+def test_a_reader_cut_off_for_longer_than_messages_are_kept_gets_an_error(
     nats_server: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(near: QueryChannels) -> None:
@@ -288,7 +288,7 @@ def test_a_reader_that_was_cut_off_for_longer_than_messages_are_kept_is_told(
             await near.publish(CHANNEL, b"a version that it misses")
             await aged(cast(NatsChannels, near), 2)
             relay.cut()
-            relay.mend()
+            relay.repair()
             with pytest.raises(ChannelLost, match="position 2 is trimmed"):
                 await behind.next()
             await near.publish(CHANNEL, b"3")
@@ -308,10 +308,10 @@ def test_a_reader_that_was_cut_off_for_longer_than_messages_are_kept_is_told(
 
 
 @pytest.mark.services
-def test_a_process_that_stood_still_for_longer_than_messages_are_kept_is_told(
+def test_a_process_paused_for_longer_than_messages_are_kept_gets_an_error(
     nats_server: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connection holds. What it missed is no longer there when it reads on, and nothing comes after."""
+    """Its connection holds. The messages it missed are gone when it reads on, and nothing comes after."""
 
     async def stand_still(channels: QueryChannels) -> None:
         await channels.create(CHANNEL)
@@ -346,7 +346,7 @@ def test_a_process_that_stood_still_for_longer_than_messages_are_kept_is_told(
 
 
 def test_messages_are_kept_for_longer_than_a_server_remembers_who_reads_them() -> None:
-    """Else a version could pass, and age, between two questions to one consumer; nobody would be told."""
+    """Else a version could pass, and age, between two questions to one consumer; nobody would notice."""
     assert nats_channels.KEPT_S > follower.FORGOTTEN_AFTER_S + follower._PULL_EXPIRES_S
 
 
@@ -389,7 +389,7 @@ def test_a_server_that_dies_takes_its_channels_along(tmp_path: Path) -> None:
 def test_a_message_that_no_server_takes_is_refused(nats_server: Nats) -> None:
     async def use(channels: QueryChannels) -> None:
         await channels.create(CHANNEL)
-        with pytest.raises(InvalidParameter, match="give it by RPC"):
+        with pytest.raises(InvalidParameter, match="send it by RPC"):
             await channels.publish(CHANNEL, bytes(1024 * 1024))
 
     asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))

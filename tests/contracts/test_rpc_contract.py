@@ -1,4 +1,4 @@
-"""What every carrier of calls between roles does: in the process, on a socket, over TCP, over mutual TLS."""
+"""The contract of every carrier of calls: in the process, on a socket, over TCP, over mutual TLS."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from elanus.api.datanode import DataNodeApi, FlushReason
 from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.rpc.datanode import DataNodeApi, FlushReason
 
 FORMER, LATTER = 5, 9
 CHILD = Path(__file__).with_name("ordering_child.py")

@@ -15,8 +15,8 @@ from rpc_carriers import LONG_AGO, over_tcp, security_of
 
 from elanus.core.errors import InvalidParameter, Unavailable
 from elanus.rpc.carrier import RpcServer
-from elanus.rpc.reach import is_local, refusal
 from elanus.rpc.security import RpcSecurity
+from elanus.rpc.tls_diagnosis import is_local, refusal
 
 
 class EchoApi(Protocol):
@@ -48,7 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Any]]:
+def logged() -> Iterator[list[Any]]:
     with structlog.testing.capture_logs() as lines:
         yield lines
 
@@ -198,7 +198,7 @@ def test_files_that_are_no_pem_are_named(world: World, tmp_path: Path) -> None:
         ("good", "other.example", "not valid for 'other.example'"),
     ],
 )
-def test_what_every_peer_would_refuse_is_told_at_the_start(
+def test_what_every_peer_would_refuse_is_an_error_at_the_start(
     world: World, issued: str, name: str, reason: str
 ) -> None:
     cert = {
@@ -222,14 +222,14 @@ def start(address: str, security: RpcSecurity | None) -> None:
     asyncio.run(run())
 
 
-def test_serving_other_machines_without_tls_is_warned_of(heard: list[Any], world: World) -> None:
+def test_serving_other_machines_without_tls_is_warned_of(logged: list[Any], world: World) -> None:
     start("127.0.0.1:0", None)
     start("0.0.0.0:0", world.member)
-    assert heard == []
+    assert logged == []
     start("0.0.0.0:0", None)
-    assert [line["log_level"] for line in heard] == ["warning"]
-    assert heard[0]["address"] == "0.0.0.0:0"
-    assert "cluster.tls_cert" in heard[0]["event"]
+    assert [line["log_level"] for line in logged] == ["warning"]
+    assert logged[0]["address"] == "0.0.0.0:0"
+    assert "cluster.tls_cert" in logged[0]["event"]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_put_whose_answer_was_lost_is_done_once(url: str, monkeypatch: pytest.
     assert store.get("one").to_pybytes() == b"content"
 
 
-def test_what_goes_wrong_while_reading_is_told_as_elsewhere(url: str) -> None:
+def test_errors_while_reading_are_reported_as_elsewhere(url: str) -> None:
     store = open_store(url)
     store.put("one", b"content")
     with store.open("one") as file:

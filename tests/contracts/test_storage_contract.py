@@ -1,4 +1,4 @@
-"""What every object store must do (`elanus.storage.port.ObjectStore`), run against every adapter."""
+"""The contract of every object store (`elanus.storage.port.ObjectStore`), run against every adapter."""
 
 from __future__ import annotations
 

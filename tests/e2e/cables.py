@@ -1,6 +1,6 @@
 """A cable between two network devices, whose frames go through our hands: late, lost, or not at all.
 
-What the kernel itself can do to a network differs from machine to machine; tap devices are nearly
+The kernel's own network faults differ from machine to machine; tap devices are nearly
 everywhere where network namespaces are.
 """
 
@@ -92,7 +92,7 @@ def _tap(name: str) -> int:
 
 
 def _frames(fd: int) -> Sequence[bytes]:
-    """What has come, some of it if it is much."""
+    """The bytes that have arrived, at most a part of them."""
     frames: list[bytes] = []
     with contextlib.suppress(BlockingIOError):
         while len(frames) < _FRAMES_AT_ONCE:

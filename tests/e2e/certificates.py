@@ -1,4 +1,4 @@
-"""Certificates for servers under test, made anew for each."""
+"""Certificates for servers under test, made for each."""
 
 from __future__ import annotations
 

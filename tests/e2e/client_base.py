@@ -1,4 +1,4 @@
-"""What the checks of `client_program` share: the account of outcomes, and collections to try things on."""
+"""Shared by the checks of `client_program`: the account of outcomes, and collections to try things on."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pymilvus
-from client_base import FLAT, L2, REFUSED, VECTORS, VERSION, check, collection, filled, keys, program
+from client_base import DIM, FLAT, L2, REFUSED, VECTORS, VERSION, check, collection, filled, keys, program
 from pymilvus import Collection, DataType, FieldSchema, utility
 
 TYPES: Sequence[tuple[str, Sequence[Any], dict[str, Any]]] = (
@@ -139,6 +139,23 @@ def _() -> None:
         rows = made.query("key > 0", output_fields=["n", "s"])
         assert [(row["n"], row["s"]) for row in rows] == [(None, "none"), (5, "x")]
         assert keys(made.query("n is null")) == [1]
+
+
+@check("Types", "vectors of half precision", needs=VERSION >= (2, 6))
+def _() -> None:
+    bfloat16 = (VECTORS.view(np.uint32) >> 16).astype(np.uint16)  # cut off, as the type does it
+    for kind, data in (
+        (DataType.FLOAT16_VECTOR, list(VECTORS.astype(np.float16))),
+        (DataType.BFLOAT16_VECTOR, [row.tobytes() for row in bfloat16]),
+    ):
+        with collection(vector=FieldSchema("v", kind, dim=DIM)) as made:
+            made.insert([{"key": n, "v": data[n]} for n in range(300)])
+            made.create_index("v", FLAT, sync=False)
+            made.load()
+            assert made.search([data[8]], "v", L2, 1)[0].ids == [8]
+            found = made.query("key == 8", output_fields=["v"])[0]["v"]
+            sent = data[8] if isinstance(data[8], bytes) else data[8].tobytes()
+            assert bytes(found[0] if isinstance(found, list) else found) == sent
 
 
 # indexes

@@ -95,12 +95,12 @@ class Cluster:
         return client
 
     def status(self, name: str = "proxy1") -> dict[str, Any]:
-        """What a process's ``/status`` answers: of the whole cluster."""
+        """The answer of a process's ``/status``, about the whole cluster."""
         answer = remote.get(self.processes[name].observe_url + "/status")
         return msgspec.json.decode(answer, type=dict[str, Any])
 
     def until_seen(self, role: str, count: int, deadline_s: float = 30.0) -> None:
-        """Until the sessions tell of so many of a role."""
+        """Until the sessions show so many of a role."""
         until(lambda: self.seen(role) == count, deadline_s, f"{count} of {role} have sessions", poll_s=0.1)
 
     def seen(self, role: str) -> int:

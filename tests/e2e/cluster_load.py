@@ -3,7 +3,7 @@
 Each proxy has a writer of its own (`crash_load.Writer`: it knows what every key of its range holds) and a
 reader. All use clients that repeat nothing by themselves. As a careful application would, they repeat a
 request that failed with an error that says so, after a pause, until it succeeds: an insert whose outcome is
-not known is repeated as an upsert. What failed is counted; what failed with an error that no repetition mends
+not known is repeated as an upsert. Failures are counted; a failure that no repetition can fix
 is *unexpected*.
 
 Readers ask for rows that are written once and never touched (*anchors*): every answer, at whatever moment,
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a stretch of time was like. ``gaps_s``: by kind and proxy, the longest time without a success."""
+    """A stretch of time. ``gaps_s``: by kind and proxy, the longest time without a success."""
 
     gaps_s: Mapping[tuple[str, str], float]
     failed: Mapping[str, int]
@@ -83,7 +83,7 @@ class Span:
 
 
 def is_retryable(error: MilvusException) -> bool:
-    """Whether the error tells an application to try again."""
+    """Whether the error asks an application to try again."""
     return isinstance(error.code, grpc.StatusCode) or error.code in RETRYABLE_CODES
 
 
@@ -219,7 +219,7 @@ class ClusterLoad:
         return lambda request: self._attempt(WRITE, proxy, request)
 
     def _reading(self, proxy: str) -> Callable[[Sequence[int]], dict[int, int] | None]:
-        """What a proxy answers now about some keys; None when it does not."""
+        """A proxy's present answer about some keys; None when it gives none."""
 
         def read(keys: Sequence[int]) -> dict[int, int] | None:
             found: dict[int, int] = {}
@@ -244,7 +244,7 @@ class ClusterLoad:
         return read
 
     def _attempt(self, kind: str, proxy: str, request: Callable[[], object]) -> bool:
-        """Whether it succeeded. An answer that cannot be is unexpected, and an error that no retry mends."""
+        """Whether it succeeded. An impossible answer is unexpected, and an error that no retry can fix."""
         began_s = time.monotonic()
         text = ""
         try:
@@ -338,7 +338,7 @@ class PatientWriter(Writer):
         return True
 
     def _read_elsewhere(self, written: Mapping[int, Version]) -> None:
-        """What this writer wrote last is there at every other proxy."""
+        """This writer's last write is visible at every other proxy."""
         wanted = {key: version for key, version in written.items() if version is not None}
         for read in self._others:
             found = read(list(written))

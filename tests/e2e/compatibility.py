@@ -1,7 +1,7 @@
 """The compatibility page: what each client generation can do here, found out by running it.
 
-Each client is installed from PyPI into an environment of its own under ``.clients/``, made once, and
-runs `client_program` against a fresh server. `make compatibility` writes ``docs/compatibility.md`` from
+Each client is installed from PyPI into an environment of its own (`environments`) and runs
+`client_program` against a fresh server. `make compatibility` writes ``docs/compatibility.md`` from
 what came of it, and a test compares the page with a new run.
 """
 
@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from environments import ROOT, python_environment
 from harness import Server
 
-ROOT = Path(__file__).parents[2]
+from elanus.index.tolerated import TOLERANCES
+
 PAGE = ROOT / "docs" / "compatibility.md"
 PROGRAM = Path(__file__).with_name("client_program.py")
-ENVIRONMENTS = ROOT / ".clients"
 
 CLIENTS: Mapping[str, tuple[str, ...]] = {
     "2.3.6": ("setuptools<70", "marshmallow<4", "numpy<2"),
@@ -40,28 +40,30 @@ INTRODUCTION = """\
 
 <!-- Written by `make compatibility` from runs of the clients: edit tests/e2e/client_program.py. -->
 
-What programs written for [pymilvus](https://pypi.org/project/pymilvus/) can do with Elanus. Every row
+Features of Elanus for programs written for [pymilvus](https://pypi.org/project/pymilvus/). Every row
 is a check in [client_program.py](../tests/e2e/client_program.py), run with each of these releases against
 a server: it does the thing and compares the answer. A dash: that release of the client does not have it.
 """
 
 
+PARAMETERS = """
+## Parameters without effect, and in several places
+
+Programs send parameters that no index reads, or one parameter in two places. This is what becomes of them.
+Features that are missing are refused with what to do instead.
+
+| parameters | where | here |
+|---|---|---|
+"""
+
+
 def python_of(version: str) -> Path:
     """The Python of an environment with that client. It is made when it is not there yet."""
-    directory = ENVIRONMENTS / version
-    python = directory / "bin" / "python"
-    complete = directory / "complete"
-    if not complete.exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, f"pymilvus=={version}", *CLIENTS[version]], check=True)
-        complete.touch()
-    return python
+    return python_environment(version, f"pymilvus=={version}", *CLIENTS[version])
 
 
 def outcomes_of(version: str, server: Server) -> Outcomes:
-    """What came of the program with that client against an empty server."""
+    """The outcome of the program with that client against an empty server."""
     # nothing of the environment the tests run in: the client has only its own packages
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
@@ -88,6 +90,8 @@ def page(outcomes: Mapping[str, Outcomes]) -> str:
         for title in rows:
             cells = [cell(of_client[section][title]) for of_client in outcomes.values()]
             parts.append(f"| {title} | {' | '.join(cells)} |\n")
+    parts.append(PARAMETERS)
+    parts.extend(f"| {row.parameters} | {row.where} | {row.treatment} |\n" for row in TOLERANCES)
     return "".join(parts)
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+# A test that starts Spark forks while a client's gRPC threads run; gRPC's fork handlers break in that.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from cluster import Cluster
 from harness import Server
 from pymilvus import MilvusClient
 
 SHOWN_CHARACTERS = 6000
 
-# every error the tests provoke would be logged with its traceback, beside what failed
+# every error the tests provoke would be logged with its traceback, next to the failure
 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 
 
@@ -43,7 +48,7 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def client(shared: Server) -> Iterator[MilvusClient]:
-    """A client of the shared server. What a test made in the default database is gone afterwards."""
+    """A client of the shared server. Everything a test made in the default database is dropped afterwards."""
     client = MilvusClient(shared.uri)
     yield client
     client.use_database("default")

@@ -1,12 +1,12 @@
 """Acknowledged load, and a model of what it must leave: the oracle of the tests that kill processes.
 
 Each writer owns a range of keys, so it knows what every key holds. It inserts, upserts, deletes by key
-and by expression, one request after the other, without letting the client repeat any. What was
-acknowledged is certain. A request that ended in an error is *doubtful*: each of its rows is as it was
+and by expression, one request after the other, without letting the client repeat any. An acknowledged
+request is certain. A request that ended in an error is *doubtful*: each of its rows is as it was
 before, or as the request wanted it; all alike when the collection has one shard, because then the
 request is one step in one log.
 
-What a doubtful request left is looked at once and is certain from then on: it may not change any more.
+The outcome of a doubtful request is looked at once, and may not change from then on.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Doubtful:
 
 @dataclass(slots=True)
 class Book:
-    """What the writers of one collection know of it. A key of a doubtful request is not in ``certain``."""
+    """The writers' knowledge of one collection. A key of a doubtful request is not in ``certain``."""
 
     shards: int
     certain: dict[int, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Writer:
         self._version = 0
 
     def work(self, client: MilvusClient, stop: threading.Event, *, until_error: bool) -> None:
-        """Request after request until told to stop, or until the first error."""
+        """Request after request until stopped, or until the first error."""
         while not stop.is_set():
             ended_well = self._random.choices(
                 (self._insert, self._upsert, self._delete_keys, self._delete_range), (6, 3, 2, 1)

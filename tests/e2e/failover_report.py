@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "failover.md"
 SEED = 1
 INTRODUCTION = f"""# Failover
 
-What happens when a part of a cluster is killed, paused or restarted while clients write, delete, read and
+The effects when a part of a cluster is killed, paused or restarted while clients write, delete, read and
 flush through two proxies. Written by `make failover`, which does it: two proxies, three query nodes that hold
 one replica, a data node, each coordinator with a standby, etcd, NATS JetStream, OpenStack Swift with its S3
 interface, and Spark, all on one machine; `session.ttl_s` is {TTL_S}. After each strike all rows are compared

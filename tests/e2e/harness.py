@@ -1,8 +1,8 @@
 """A whole server under test: `elanus serve` as a child process that can be stopped, killed and restarted.
 
-It listens on free loopback ports and keeps its data where it is told. What it prints goes to a file
-beside the data directory; `conftest` shows the end of it when a test fails. Whatever a test does, no
-process outlives it: the children of a killed server must end by themselves, and that is checked.
+It listens on free loopback ports and keeps its data in the given directory. Its output goes to a file
+next to the data directory; `conftest` shows the end of it when a test fails. No process outlives
+a test: the children of a killed server must end by themselves, and that is checked.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ QUICK: Mapping[str, object] = {
     "pipeline.driver_memory_mb": 512,
     "pipeline.spark_master": "local[2]",
     "pipeline.restart_backoff_ms": 50,
+    "pipeline.nice": 0,
 }
-"""Settings of every server under test: little memory, and a pipeline that comes back at once."""
+"""Settings of every server under test: little memory, and a pipeline that comes back at once. The pipeline
+does not make way for others: among several tests that compute, it would come up after minutes."""
 
 
 def until(condition: Callable[[], T], deadline_s: float, what: str, poll_s: float = POLL_S) -> T:
@@ -61,7 +63,7 @@ def fresh_timestamp(client: MilvusClient) -> int:
 
 
 def as_of(moment: int) -> dict[str, object]:
-    """What pins a query to a moment of the past."""
+    """The arguments that pin a query to a moment of the past."""
     return {"iterator": "True", "guarantee_timestamp": moment}
 
 
@@ -205,7 +207,7 @@ class Server:
         return psutil.Process(pid)
 
     def status(self) -> dict[str, Any]:
-        """What ``/status`` answers."""
+        """The answer of ``/status``."""
         return msgspec.json.decode(remote.get(self.observe_url + "/status"), type=dict[str, Any])
 
     def _pipeline(self) -> dict[str, Any]:
@@ -258,7 +260,7 @@ def _expect_gone(family: list[psutil.Process]) -> None:
 
 def _lives(process: psutil.Process) -> bool:
     try:
-        # one that has ended stays a zombie until whoever inherited it looks
+        # one that has ended stays a zombie until the process that inherited it looks
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -23,7 +23,7 @@ TIMEOUT_S = 10.0
 PAUSE_AFTER_ERROR_S = 0.05
 VALUES_PER_CLIENT = 1_000_000
 DOUBLED = -2
-"""What a read found that had a key twice: no client writes that, so it fits no order."""
+"""The value of a read that found a key twice: no client writes it, so it fits no order."""
 ONCE = {"timeout": TIMEOUT_S, "retry_times": 0}
 
 
@@ -56,9 +56,9 @@ class Registers:
                 row = {"key": key, "value": value, "v": vector_of(key)}
                 self._client.upsert(self._collection, [row], **ONCE)
         except MilvusException:
-            told(key, reads=False, value=value, began=began, ended=None)
+            record(key, reads=False, value=value, began=began, ended=None)
             return False
-        told(key, reads=False, value=value, began=began, ended=time.monotonic_ns())
+        record(key, reads=False, value=value, began=began, ended=time.monotonic_ns())
         return True
 
     def _read(self, key: int, *, by_search: bool) -> bool:
@@ -69,7 +69,7 @@ class Registers:
             return False
         ended = time.monotonic_ns()
         value = values[0] if values else None
-        told(key, reads=True, value=value if len(values) < 2 else DOUBLED, began=began, ended=ended)
+        record(key, reads=True, value=value if len(values) < 2 else DOUBLED, began=began, ended=ended)
         return True
 
     def _query(self, key: int) -> list[int]:
@@ -96,7 +96,7 @@ def vector_of(key: int) -> list[float]:
     return [float(key), 0.0]
 
 
-def told(key: int, *, reads: bool, value: int | None, began: int, ended: int | None) -> None:
+def record(key: int, *, reads: bool, value: int | None, began: int, ended: int | None) -> None:
     sys.stdout.write(json.dumps([key, reads, value, began, ended]) + "\n")
     sys.stdout.flush()
 

@@ -60,14 +60,14 @@ class Network:
         return machine
 
     def cut(self, machine: Machine) -> None:
-        """Nothing reaches it, nothing leaves it; nobody is told."""
+        """Nothing reaches it, nothing leaves it, and no peer gets an error."""
         self._cables[machine].is_cut = True
 
-    def mend(self, machine: Machine) -> None:
+    def repair(self, machine: Machine) -> None:
         self._cables[machine].is_cut = False
 
     def make_worse(self, machine: Machine, *, delay_ms: float, loss_percent: float) -> None:
-        """What it sends and what it gets comes late, and some of it never."""
+        """Its packets come late in both directions, and some never."""
         cable = self._cables[machine]
         cable.delay_ms, cable.loss_percent = delay_ms, loss_percent
 
@@ -75,7 +75,7 @@ class Network:
         return self._cables[machine].lost_frames
 
     def close(self) -> None:
-        """What runs on the machines must have ended."""
+        """The programs on the machines must have ended."""
         for cable in self._cables.values():
             cable.close()
         for machine in self._machines:

@@ -1,7 +1,7 @@
 """A cable between two processes on one machine, as bad as a test wants it: slow, lossy, cut, dead.
 
-Kernels differ in what they can do to a network; a relay of TCP connections works with all of them. What a
-lost packet does to TCP is to hold back everything behind it until it is sent again, and so does the relay.
+Kernels differ in what they can do to a network; a relay of TCP connections works with all of them. A lost
+packet holds back everything behind it in TCP until it is sent again, and so it does in the relay.
 Within a connection the order stays, as TCP keeps it.
 """
 
@@ -22,8 +22,8 @@ _CALL_S = 10.0
 
 @dataclass(frozen=True)
 class Quality:
-    """Of a cable, in each direction. Every piece is late by ``delay_ms`` and, exponentially distributed,
-    by ``jitter_ms`` on the average; of ``loss_percent`` of them the first sending is lost, which costs
+    """A cable's properties, in each direction. Every piece is late by ``delay_ms`` and, exponentially
+    distributed, by ``jitter_ms`` on the average; ``loss_percent`` of them are lost at first, which costs
     ``resend_ms``."""
 
     delay_ms: float = 0.0
@@ -46,7 +46,7 @@ GOOD = Quality()
 class Relay:
     """Listens on ``host`` and ``port`` (0: any), and leads to ``target``, a ``HOST:PORT``.
 
-    It runs in a thread of its own, and is told what to do from another.
+    It runs in a thread of its own, and is controlled from another.
     """
 
     def __init__(self, target: str, *, host: str = "127.0.0.1", port: int = 0, seed: int = 1) -> None:
@@ -69,15 +69,15 @@ class Relay:
         self._quality = quality
 
     def cut(self) -> None:
-        """End every connection, and end new ones at once, until `mend`."""
+        """End every connection, and end new ones at once, until `repair`."""
         self._call(self._cut())
 
     def stall(self) -> None:
-        """Carry nothing, and tell nobody, until `mend`: what a cable does that was pulled out."""
+        """Carry nothing, and give no error, until `repair`: what a cable does that was pulled out."""
         self._call(self._stall())
 
-    def mend(self) -> None:
-        self._call(self._mend())
+    def repair(self) -> None:
+        self._call(self._repair())
 
     def close(self) -> None:
         self._call(self._close())
@@ -99,7 +99,7 @@ class Relay:
     async def _stall(self) -> None:
         self._flows.clear()
 
-    async def _mend(self) -> None:
+    async def _repair(self) -> None:
         self._is_cut = False
         self._flows.set()
 

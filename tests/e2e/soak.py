@@ -1,7 +1,7 @@
 """A long test: random sequences of kills, pauses and restarts under load, and a check after each.
 
-``python tests/e2e/soak.py --minutes 30 --seed 1`` runs it and writes ``docs/soak.md``. Each *turn* takes one
-to three strikes (`strikes`) by seed, some at the same time, mends them, and waits until every proxy serves
+``python tests/e2e/soak.py --minutes 30 --seed N`` runs it and writes ``docs/soak.md``. Each *turn* takes one
+to three strikes (`strikes`) by seed, some at the same time, repairs them, and waits until every proxy serves
 reads and writes again; then the load is stopped and all rows are compared with what was acknowledged. A
 turn that goes wrong is reported, its cluster is kept for a look, and the next one begins with a new cluster.
 """
@@ -28,7 +28,7 @@ from strikes import ROLLING, STRIKES, Stage, Strike
 PAGE = Path(__file__).parents[2] / "docs" / "soak.md"
 STRIKES_MAX = 3
 BETWEEN_STRIKES_S = 6.0
-BEFORE_MENDING_S = 8.0
+BEFORE_REPAIR_S = 8.0
 SETTLED_REQUESTS = 10
 INTRODUCTION = """# Soak
 
@@ -87,14 +87,14 @@ def _turn(stage: Stage, chance: random.Random, report: Report, struck: list[str]
     load.begin()
     try:
         load.wait_for(SETTLED_REQUESTS, load.mark())
-        mends = list(_strikes(stage, chance, report, struck))
-        time.sleep(chance.uniform(0.0, BEFORE_MENDING_S))
-        chance.shuffle(mends)
-        for mend in mends:
-            mend()
-        mended_s = load.mark()
-        load.wait_for(SETTLED_REQUESTS, mended_s)
-        report.recovered_s.append(load.mark() - mended_s)
+        repairs = list(_strikes(stage, chance, report, struck))
+        time.sleep(chance.uniform(0.0, BEFORE_REPAIR_S))
+        chance.shuffle(repairs)
+        for repair in repairs:
+            repair()
+        repaired_s = load.mark()
+        load.wait_for(SETTLED_REQUESTS, repaired_s)
+        report.recovered_s.append(load.mark() - repaired_s)
         span = load.span(since_s)
         report.succeeded.update(span.succeeded)
         report.failed.update(span.failed)
@@ -107,7 +107,7 @@ def _turn(stage: Stage, chance: random.Random, report: Report, struck: list[str]
 def _strikes(
     stage: Stage, chance: random.Random, report: Report, struck: list[str]
 ) -> list[Callable[[], None]]:
-    mends: list[Callable[[], None]] = []
+    repairs: list[Callable[[], None]] = []
     victims: set[str] = set()
     wanted: list[Strike] = chance.sample((*STRIKES, *ROLLING), chance.randint(1, STRIKES_MAX))
     for strike in wanted:
@@ -119,9 +119,9 @@ def _strikes(
         victims.add(victim)
         struck.append(strike.name)
         report.struck[strike.name] += 1
-        mends.append(strike.how(stage, victim))
+        repairs.append(strike.how(stage, victim))
         time.sleep(chance.uniform(0.0, BETWEEN_STRIKES_S))
-    return mends
+    return repairs
 
 
 def page(report: Report) -> str:
@@ -136,7 +136,7 @@ def page(report: Report) -> str:
     if report.recovered_s:
         recovered = sorted(report.recovered_s)
         lines.append(
-            f"- From the last mend to {SETTLED_REQUESTS} reads and writes at every proxy: median "
+            f"- From the last repair to {SETTLED_REQUESTS} reads and writes at every proxy: median "
             f"{recovered[len(recovered) // 2]:.1f} s, at most {recovered[-1]:.1f} s."
         )
     lines.append(f"- Turns that went wrong: {len(report.failures)}.")
@@ -147,7 +147,7 @@ def page(report: Report) -> str:
 
 
 def _first(text: str) -> str:
-    """What went wrong, without what a process has printed."""
+    """The failure, without the output of the processes."""
     return text.partition("; it said")[0][:500]
 
 

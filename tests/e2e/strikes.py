@@ -1,7 +1,7 @@
-"""What can happen to a cluster under load: its strikes, each with what mends it, and a stage to try them on.
+"""Faults of a cluster under load: strikes, each with its repair, and a stage to try them on.
 
 A strike hits one process, or one service. `Stage.strike` carries one out while the load runs: it waits until
-every proxy that still runs serves reads and writes again, mends what is broken, waits again, and says what
+every proxy that still runs serves reads and writes again, repairs what is broken, waits again, and says what
 the whole was like.
 """
 
@@ -36,7 +36,7 @@ SETTLED_REQUESTS = 5
 REJOIN_DEADLINE_S = 60.0
 OUTAGE_S = 10.0
 START_DEADLINE_S = 240.0
-"""Of a data node with its Spark, on a machine that has much else to do."""
+"""The time for a data node with its Spark to start, on a machine that has much else to do."""
 QUICK: Mapping[str, Mapping[str, object]] = {
     "session": {"ttl_s": TTL_S},
     "datacoord": {"assignment_expiration_ms": 2000},
@@ -45,7 +45,7 @@ QUICK: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """``how``: carries it out on a role's process or a service, and returns what mends it.
+    """``how``: carries it out on a role's process or a service, and returns its repair.
 
     ``reads_s``, ``writes_s``: how long the surviving proxies may go without a success. Not those struck.
     """
@@ -59,7 +59,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``hit``: from the strike to when it was mended, ``span``: to the end. ``victim``: the process."""
+    """``hit``: from the strike to its repair, ``span``: to the end. ``victim``: the process."""
 
     strike: Strike
     victim: str
@@ -165,16 +165,16 @@ class Stage:
         victim = self.find(strike.victim)
         survivors = tuple(name for name in PROXIES if name != victim)
         since_s = self.load.mark()
-        mend = strike.how(self, victim)
+        repair = strike.how(self, victim)
         self.load.wait_for(requests, self.load.mark(), *survivors)
         hit = self.load.span(since_s)
-        mend()
+        repair()
         self.load.wait_for(SETTLED_REQUESTS, self.load.mark())
         return Result(strike, victim, hit, self.load.span(since_s), survivors)
 
 
 def kill(stage: Stage, name: str) -> Callable[[], None]:
-    """`kill -9`; mended by starting it again."""
+    """`kill -9`; repaired by starting it again."""
     stage.process(name).kill()
     return lambda: start(stage.process(name))
 
@@ -194,7 +194,7 @@ def roll(stage: Stage, name: str) -> Callable[[], None]:
 
 
 def pause(stage: Stage, name: str) -> Callable[[], None]:
-    """SIGSTOP past the lease; mended by SIGCONT. Its process lives on, and its role joins again."""
+    """SIGSTOP past the lease; repaired by SIGCONT. Its process lives on, and its role joins again."""
     process = stage.process(name)
     pid, former = process.pid, stage.node_ids(name)
     process.pause()

@@ -267,8 +267,12 @@ def test_what_is_loaded_in_a_resource_group(client: MilvusClient, orm: None) -> 
         utility.transfer_node(default, "rg", 1)
         books.load(_resource_groups=["rg"])
         assert count(client) == 3
-        told = utility.describe_resource_group("rg")
-        assert (told.capacity, told.num_available_node, told.num_loaded_replica) == (1, 1, {"books": 1})
+        described = utility.describe_resource_group("rg")
+        assert (described.capacity, described.num_available_node, described.num_loaded_replica) == (
+            1,
+            1,
+            {"books": 1},
+        )
         (replica,) = books.get_replicas().groups
         assert (replica.resource_group, dict(replica.num_outbound_node)) == ("rg", {})
         with pytest.raises(MilvusException, match="some replicas still loaded"):

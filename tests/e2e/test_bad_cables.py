@@ -1,7 +1,7 @@
 """A proxy and a query node behind cables that are slow, lossy, cut for a moment, or dead for longer.
 
 Every connection of these two goes through a relay: to etcd, to NATS, and the calls of the others to them.
-What kernels can do to a network besides is tested in `test_network.py`, where they can.
+The network faults of kernels are tested in `test_network.py`, on machines that have them.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def test_cables_cut_for_a_moment_lose_and_double_nothing(
         written(far, 10_000 + 100 * turn, 50)
         relay.cut() if turn % 2 else relay.stall()
         time.sleep(MOMENT_S)  # within the lease
-        relay.mend()
+        relay.repair()
         written(far, 10_050 + 100 * turn, 50)
     expected = there + 100 * len(cabled.all())
     assert [counted_again(client) for client in (near, far)] == [expected] * 2
@@ -177,7 +177,7 @@ def test_a_node_whose_cables_are_dead_past_its_lease_is_replaced_and_comes_back(
     cabled.cluster.until_seen("querynode", 1, AGAIN_S)
     assert counted_again(near) == expected
     for relay in cabled.cables["querynode2"]:
-        relay.mend()
+        relay.repair()
     cabled.cluster.until_seen("querynode", 2, AGAIN_S)
     assert len({i for i in cabled.ids() - before if i.startswith("querynode")}) == 1, "under another id"
     assert counted_again(near) == expected

@@ -179,14 +179,14 @@ def test_an_outage_of_the_object_store_stops_neither_writes_nor_reads(
     assert [count(client) for client in clients] == [before + 99] * 2
 
 
-def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
+def test_every_process_shows_the_whole_cluster(cluster: Cluster) -> None:
     for name in cluster.processes:
         roles = {r["role"].split()[0] for r in cluster.status(name)["roles"]}
         assert roles == {
             "rootcoord", "datacoord", "indexcoord", "querycoord", "querynode", "proxy", "datanode"
         }, name  # fmt: skip
     url = cluster.processes["querycoord"].observe_url
-    told = subprocess.run(
+    shown = subprocess.run(
         [sys.executable, "-m", "elanus", "status", "--url", url],
         capture_output=True,
         text=True,
@@ -194,8 +194,8 @@ def test_every_process_tells_of_the_whole(cluster: Cluster) -> None:
         check=True,
         env={**os.environ, "COLUMNS": "200"},
     )
-    assert "default.rows" in told.stdout
-    assert "querynode" in told.stdout
+    assert "default.rows" in shown.stdout
+    assert "querynode" in shown.stdout
 
 
 def test_data_nodes_share_the_vchannels_and_one_that_dies_loses_nothing(

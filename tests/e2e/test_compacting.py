@@ -71,7 +71,7 @@ class Reader:
         while not self._ended.is_set():
             try:
                 found = check(self._client, self._name, rows, self.answers)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the test tells it
+            except Exception as error:  # noqa: BLE001 - the test reports any error
                 found = error
             if found is not None:
                 self.wrong.append(found)
@@ -80,7 +80,7 @@ class Reader:
 
 
 def check(client: MilvusClient, name: str, rows: np.ndarray, turn: int) -> object:  # type: ignore[type-arg]
-    """What is wrong with a count or a search, or None. Rows are counted one by one, doubles included."""
+    """The fault of a count or a search, or None. Rows are counted one by one, doubles included."""
     (counted,) = client.query(name, output_fields=["count(*)"], consistency_level="Strong")
     if counted["count(*)"] != len(rows) - DELETED:
         return counted

@@ -18,6 +18,8 @@ from elanus.devcluster.roles import COORDINATORS
 pytestmark = [pytest.mark.e2e, pytest.mark.services, pytest.mark.jvm]
 
 SEED = 1
+LONG = ("kill datacoord", "kill indexcoord", "pause a proxy", "pause querycoord")
+"""Strikes of a kind of which the others show what happens. The rolling restart meets every coordinator."""
 SERVED_DEADLINE_S = 60.0
 
 
@@ -42,7 +44,13 @@ def loaded(stage: Stage) -> Iterator[Stage]:
     stage.load.check()
 
 
-@pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "strike",
+    [
+        pytest.param(s, marks=pytest.mark.long if s.name in LONG else (), id=s.name.replace(" ", "-"))
+        for s in STRIKES
+    ],
+)
 def test_reads_and_writes_go_on_and_nothing_is_lost(loaded: Stage, strike: Strike) -> None:
     result = loaded.strike(strike)
     assert result.reads_s < strike.reads_s, result
@@ -57,9 +65,9 @@ def test_with_two_replicas_only_reads_in_flight_fail(stage: Stage) -> None:
     try:
         load.wait_for(5, load.mark())
         since_s = load.mark()
-        mend = kill(stage, stage.find("querynode"))
+        repair = kill(stage, stage.find("querynode"))
         load.wait_for(20, load.mark())
-        mend()
+        repair()
         span = load.span(since_s)
     finally:
         load.end()

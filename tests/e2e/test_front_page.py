@@ -1,4 +1,4 @@
-"""What the README promises: the demo runs to its end, the example prints what is said of it."""
+"""The promises of the README: the demo runs to its end, the example prints what is said of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is dropped leaves the disk: through the unmodified client, tolerances at zero, under kills."""
+"""Dropped collections leave the disk: through the unmodified client, tolerances at zero, under kills."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
 from harness import SPARK_DEADLINE_S, Server, until
 from pymilvus import MilvusClient
 
+from elanus.api.gc import GcReport, GcStatus
 from elanus.cli import remote
-from elanus.rpc.gc import GcReport, GcStatus
+from elanus.core.gc import Verdict
+
+pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
 
 DIM = 64
 ROWS = 4000
@@ -62,6 +66,10 @@ def disk_bytes(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
 
 
+def is_let_go(report: GcReport) -> bool:
+    return all(finding.verdict is not Verdict.PINNED for finding in report.findings)
+
+
 def rows_in(client: MilvusClient, name: str) -> int:
     client.load_collection(name)
     return int(client.query(name, "", output_fields=["count(*)"], consistency_level="Strong")[0]["count(*)"])
@@ -83,6 +91,8 @@ def test_the_disk_shrinks_to_what_lives(new_server: Callable[..., Server]) -> No
     client.release_partitions("dropped", ["other"])
     client.drop_partition("dropped", "other")
     until(lambda: status(server).waiting_bytes > 0, 30, "the partition's segments are dropped")
+    # what a node has not let go of yet is kept back, in one round and not in the next
+    until(lambda: is_let_go(collect(server, dry=True)), 60, "no node holds the partition's segments")
     rows_bytes = disk_bytes(files / "insert_log")  # the dropped segments' indexes go by themselves
     dry = collect(server, dry=True)
     assert disk_bytes(files / "insert_log") == rows_bytes

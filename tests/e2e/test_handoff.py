@@ -160,7 +160,7 @@ def is_handed_off(client: MilvusClient) -> bool:
     return built and all(s.state_name == "Sealed" and (s.index_name or s.num_rows < 1024) for s in loaded)
 
 
-@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_no_read_loses_or_doubles_a_row(shards: int, shared: Server, client: MilvusClient) -> None:
     create(client, shards)
     writer = Writer(client)

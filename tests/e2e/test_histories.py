@@ -1,4 +1,4 @@
-"""What real clients saw is linearizable, whatever is killed: histories recorded, and checked.
+"""The histories of real clients are linearizable while processes are killed.
 
 Client processes write and read registers (rows of a few keys) with Strong consistency through two proxies,
 while rows are flushed and handed off, processes are killed and started again, and roles are restarted. The
@@ -56,7 +56,7 @@ def test_what_clients_saw_has_an_order(seed: int, new_server: Callable[..., Serv
         strike(server, random.Random(seed))
     operations = [operation for history in histories for operation in history()]
     answered = [o for o in operations if o.ended is not None]
-    assert len(answered) >= OPERATIONS_MIN, "too little was recorded to tell anything"
+    assert len(answered) >= OPERATIONS_MIN, "too little was recorded to judge"
     assert unexplained(operations) is None
     last = max(answered, key=lambda o: (o.reads and o.value is not None, o.began))
     planted = replace(last, began=last.ended + 1, ended=last.ended + 2, value=-1)  # type: ignore[operator]

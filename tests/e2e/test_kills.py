@@ -1,9 +1,9 @@
-"""Whatever is killed at whatever moment, what was acknowledged is there, exactly once.
+"""Processes are killed at any moment: every acknowledged row is there, exactly once.
 
-Each seed is a run of its own: writers on a collection of one shard and one of two, flushes beside them,
+Each seed is a run of its own: writers on a collection of one shard and one of two, flushes at the same time,
 and after a seeded number of acknowledged requests a `kill -9` of the online process, the pipeline
-process, or both. CI runs `SEEDS_IN_CI`; ``KILL_SEEDS=20`` runs that many, ``KILL_SEEDS=7,9``
-those.
+process, or both. `make test` runs the first seed, `make test-long` all `SEEDS`; ``KILL_SEEDS=20`` makes
+these twenty, ``KILL_SEEDS=7,9`` those two.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crash_load import Load, create
@@ -21,7 +22,7 @@ from pymilvus.exceptions import MilvusException
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
 
-SEEDS_IN_CI = 3
+SEEDS = 3
 ROUNDS = 3
 REQUESTS_BEFORE_A_KILL = (10, 250)
 FLUSHED_DEADLINE_S = 120.0
@@ -29,13 +30,14 @@ COLLECTIONS = {"one_shard": 1, "two_shards": 2}
 SMALL = {"indexcoord.index_rows_min": 200}
 
 
-def seeds() -> list[int]:
-    asked = os.environ.get("KILL_SEEDS", str(SEEDS_IN_CI))
-    return [int(seed) for seed in asked.split(",")] if "," in asked else list(range(int(asked)))
+def seeds() -> list[Any]:
+    asked = os.environ.get("KILL_SEEDS", str(SEEDS))
+    numbers = [int(seed) for seed in asked.split(",")] if "," in asked else list(range(int(asked)))
+    return [pytest.param(seed, marks=() if n == 0 else pytest.mark.long) for n, seed in enumerate(numbers)]
 
 
 class Flusher:
-    """Flushes the collections one after the other until told to stop, or until the server is gone."""
+    """Flushes the collections one after the other until stopped, or until the server is gone."""
 
     def __init__(self, client: MilvusClient, pause: random.Random) -> None:
         self.flushes = 0

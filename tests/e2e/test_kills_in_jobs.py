@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,12 @@ DIM = 64
 ROWS = 30_000
 BATCH_ROWS = 5_000
 NAME = "vectors"
-VICTIMS = ["online", "pipeline", "both"]
+VICTIMS = ("online", "pipeline", "both")
+
+
+def victims(first: str) -> list[Any]:
+    """`make test` kills the ``first``, `make test-long` the others."""
+    return [pytest.param(v, marks=() if v == first else pytest.mark.long) for v in VICTIMS]
 
 
 def vectors(rows: int = ROWS) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -91,7 +97,7 @@ def begin_flush(client: MilvusClient) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", victims("both"))
 def test_a_kill_during_a_flush(victim: str, new_server: Callable[..., Server]) -> None:
     server = new_server().start().wait_for_spark()
     client = server.client()
@@ -110,7 +116,7 @@ def test_a_kill_during_a_flush(victim: str, new_server: Callable[..., Server]) -
     assert count(client) == 9_900
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", victims("pipeline"))
 def test_a_kill_during_an_index_build(victim: str, new_server: Callable[..., Server]) -> None:
     server = new_server().start().wait_for_spark()
     client = server.client()
@@ -137,7 +143,7 @@ def wait_until_indexed(client: MilvusClient) -> None:
 
 
 def recall(client: MilvusClient, rows: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> float:
-    """Of the ten exact neighbours of twenty rows, the part that is found."""
+    """The share of the ten exact neighbours of twenty rows that is found."""
     queries = rows[::1500]
     hits = client.search(NAME, list(queries), limit=10, search_params={"params": {"ef": 200}})
     distances = ((queries[:, None, :] - rows[None, :, :]) ** 2).sum(axis=2)

@@ -1,4 +1,4 @@
-"""Roles on machines of their own, whose network fails: cut off past the lease, mended, slow and lossy.
+"""Roles on machines of their own, whose network fails: cut off past the lease, repaired, slow and lossy.
 
 The machines are network namespaces; where those cannot be made the tests are skipped, and say so.
 """
@@ -75,8 +75,8 @@ class Machines:
     def cut(self, name: str) -> None:
         self.network.cut(self.at[name])
 
-    def mend(self, name: str) -> None:
-        self.network.mend(self.at[name])
+    def repair(self, name: str) -> None:
+        self.network.repair(self.at[name])
 
 
 COORDINATORS = ("rootcoord", "datacoord", "indexcoord", "querycoord")
@@ -108,7 +108,7 @@ def count(client: MilvusClient) -> int:
 
 
 def counts_again(client: MilvusClient, deadline_s: float = READS_AGAIN_S) -> int:
-    """The first count that is answered. Clients are told to retry, and do."""
+    """The first count that is answered. The error asks clients to retry, and they do."""
 
     def asked() -> int | None:
         try:
@@ -128,7 +128,7 @@ def test_a_query_node_that_is_cut_off_is_replaced_and_comes_back_as_another(
     began_s = time.monotonic()
     machines.cluster.until_seen("querynode", 1, READS_AGAIN_S)
     assert counts_again(client, READS_AGAIN_S - (time.monotonic() - began_s)) == ROWS
-    machines.mend("querynode1")
+    machines.repair("querynode1")
     machines.cluster.until_seen("querynode", 2, REJOINS_S)
     assert len(ids(machines, "querynode") - before) == 1, "it has a new id"
     assert machines.cluster.processes["querynode1"].running, "its process went on"
@@ -168,9 +168,9 @@ def test_a_proxy_that_is_cut_off_acknowledges_nothing_and_holds_up_nobody(
         said.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    assert said.wait(40), "its client is told"
+    assert said.wait(40), "its client gets an error"
     assert answer[0].startswith("refused"), answer
-    machines.mend("proxy2")
+    machines.repair("proxy2")
     machines.cluster.until_seen("proxy", 2, REJOINS_S)
     assert len(ids(machines, "proxy") - before) == 1
     after = counts_again(client)

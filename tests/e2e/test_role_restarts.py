@@ -16,7 +16,7 @@ COLLECTIONS = {"one_shard": 1, "two_shards": 2}
 REQUESTS = 60
 RESTARTS = 3
 RETRIABLE = {NotReady.code, Unavailable.code}
-"""What a request that meets a restart may be answered."""
+"""The errors that a request may get when it meets a restart."""
 
 
 @pytest.fixture(scope="module")

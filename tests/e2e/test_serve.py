@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import psutil
 import pytest
 from harness import Server, until
 from pymilvus import DataType, MilvusClient
@@ -65,6 +66,36 @@ def test_it_stops_cleanly_and_soon_while_spark_comes_up_and_when_it_is_up(new_se
     server.start().wait_for_spark()
     assert server.stop() < STOP_S_MAX
     assert "Traceback" not in server.output()
+
+
+def slowdown() -> float:
+    """How many times longer than alone a computation takes on this machine at the moment."""
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    while time.process_time() - cpu_s < 0.2:
+        sum(range(1000))
+    return (time.perf_counter() - wall_s) / (time.process_time() - cpu_s)
+
+
+@pytest.mark.jvm
+def test_it_stops_within_a_second_when_nothing_is_under_way(new_server: NewServer) -> None:
+    """The JVM and its workers included, with a collection loaded and clients that stay connected."""
+    server = new_server().start().wait_for_spark()
+    client = server.client()
+    create(client)
+    client.insert("rows", rows(0, 100))
+    client.flush("rows")
+    assert count(client) == 100
+    until(lambda: all(job["ended"] for job in server.status()["jobs"]), 60, "no job runs")
+    family = psutil.Process(server.pid).children(recursive=True)
+    assert any("java" in process.name() for process in family)
+    before = slowdown()
+    took_s = server.stop()
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family)
+    assert took_s < 1.0 * max(1.0, before, slowdown())
+    assert not list((server.data_dir / "scratch").glob("spark/*"))
+    assert "Traceback" not in server.output()
+    assert "WARNING" not in server.output()
+    assert count(server.start().client()) == 100
 
 
 @pytest.mark.jvm

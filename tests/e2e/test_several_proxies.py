@@ -1,4 +1,4 @@
-"""Two proxies of one system, through a client each: one order of things, whoever asks where.
+"""Two proxies of one system, through a client each: one order of things, at either proxy.
 
 The server has no pipeline process: nothing here is flushed, so it starts in a moment.
 """
@@ -63,7 +63,7 @@ def keys_of(client: MilvusClient, **how: object) -> list[int]:
 
 
 def test_the_worked_table_of_two_users(users: tuple[MilvusClient, MilvusClient]) -> None:
-    """What u1 does through one proxy, u2 sees through the other at once; and later, as of each moment."""
+    """u2 sees a write of u1 at once through the other proxy; and later, as of each moment."""
     u1, u2 = users  # t0: u1 has created the collection
     seen = [keys_found(u2)]  # t2
     moments = [fresh_timestamp(u2)]
@@ -88,8 +88,8 @@ def travel_to(moment: int) -> dict[str, object]:
 
 
 def test_the_status_names_the_address_of_each(server: Server) -> None:
-    told = {role["role"]: role["detail"] for role in server.status()["roles"]}
-    assert [f"http://{told[name]}" for name in ("proxy", "proxy-2")] == server.uris
+    addresses = {role["role"]: role["detail"] for role in server.status()["roles"]}
+    assert [f"http://{addresses[name]}" for name in ("proxy", "proxy-2")] == server.uris
 
 
 def test_a_moment_that_cannot_be_read_is_an_error_that_says_why(

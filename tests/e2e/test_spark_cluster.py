@@ -16,9 +16,9 @@ from harness import Server, until
 from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
 from spark_cluster import SparkCluster
 
+from elanus.api.gc import GcStatus
 from elanus.cli import remote
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
-from elanus.rpc.gc import GcStatus
 from elanus.storage.paths import insert_log_path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
@@ -105,7 +105,14 @@ def segment_rows(client: MilvusClient, name: str) -> int:
     return sum(segment.num_rows for segment in segments)
 
 
-@pytest.mark.parametrize("strike", ["kill_python_workers", "kill_executors", "kill_worker"])
+@pytest.mark.parametrize(
+    "strike",
+    [
+        pytest.param("kill_python_workers", marks=pytest.mark.long),
+        pytest.param("kill_executors", marks=pytest.mark.long),
+        "kill_worker",
+    ],
+)
 def test_a_flush_survives_what_runs_it(
     server: Server, client: MilvusClient, cluster: SparkCluster, strike: str
 ) -> None:
@@ -220,7 +227,7 @@ def test_a_garbage_collection_survives_its_python_workers(
     assert segment_rows(client, "kept") == ROWS
     client.release_collection("kept")
     client.load_collection("kept")
-    assert count(client, "kept") == ROWS, "read anew from what is left"
+    assert count(client, "kept") == ROWS, "read again from what is left"
     client.drop_collection("kept")
 
 

@@ -1,4 +1,4 @@
-"""What a crash can leave at the end of the log is cut off; damage that no crash leaves is refused."""
+"""A torn end of the log, as a crash leaves it, is cut off; any other damage is refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,15 @@ def wait_for_ticks(server: Server) -> None:
         until(lambda file=file, size=size: file.stat().st_size > size, TICK_DEADLINE_S, f"{file} grows")
 
 
-@pytest.mark.parametrize("damage", [truncate, garble, append_garbage, append_half_a_record])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(truncate, marks=pytest.mark.long),
+        garble,
+        pytest.param(append_garbage, marks=pytest.mark.long),
+        append_half_a_record,
+    ],
+)
 def test_a_torn_tail_is_cut_off(damage: Damage, new_server: Callable[..., Server]) -> None:
     chance = random.Random(3)
     server = new_server({"pipeline.enabled": "false"}).start()

@@ -1,11 +1,11 @@
 """Runs a golden script: the whole system (`elanus.sim.system`) on virtual time, driven line by line.
 
-A script is a header of comments that says why it is there, and commands. The trace of each stands beneath
+A script is a header of comments that says why it is there, and commands. The trace of each is below
 it, indented. Nothing goes wrong but what the script says. After each command a second passes, in which
-everything that follows from it is told; after one that begins with ``&``, only a moment.
+everything that follows from it is written; after one that begins with ``&``, only a moment.
 
 =================================  ====================================================================
-``create NAME SHARDS``             make, index and load a collection (told briefly)
+``create NAME SHARDS``             make, index and load a collection (written briefly)
 ``A: insert NAME 1=10 2=20``       a client's write through proxy-1; ``A`` names it. Also ``upsert``
 ``A: delete NAME 1 2``             by key; ``A: partition NAME P`` and ``A: drop NAME [P]`` define
 ``A: query NAME LEVEL``            all rows (strong, bounded, session, eventually)
@@ -15,7 +15,7 @@ everything that follows from it is told; after one that begins with ``&``, only 
 ``hold ROLE``, ``let go ROLE``     what it appends does not reach the log; now it does, dead or not
 ``crash ROLE``, ``restart ROLE``   also ``crash pipeline``, ``stall pipeline SECONDS``, ``lose power``
 ``part ROLE ROLE SECONDS``         no call passes between the two
-``fault KIND [TARGET [AMOUNT]]``   lies in wait, as in scenarios; ``-`` stands for no target
+``fault KIND [TARGET [AMOUNT]]``   waits for its moment, as in scenarios; ``-`` stands for no target
 ``step clock MILLISECONDS``        wall clocks jump
 ``segments NAME``                  what the query node serves
 ``wait SECONDS``                   let time pass
@@ -35,25 +35,25 @@ from typing import Any
 import structlog
 from story import Story
 
+from elanus.api.rootcoord import NewCollection
 from elanus.core.consistency import WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
 from elanus.core.errors import ElanusError
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query
-from elanus.rpc.rootcoord import NewCollection
 from elanus.sim.chance import Chance
+from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
 from elanus.sim.scenario import Fault, FaultKind, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
 from elanus.sim.truth import KEY, VALUE
-from elanus.sim.verbs import Verbs
 from elanus.sim.workload import Client, rows_of, schema_of
 
 _SETTLE_S = 1.0
 _SOON_S = 0.1
 _INDENT = "    "
-_TOLD = ("CRASH", "POWER LOST", "STALL", "goes on")
+_WRITTEN = ("CRASH", "POWER LOST", "STALL", "goes on")
 
 
 def run_script(script: str) -> str:
@@ -75,19 +75,19 @@ def _quiet() -> Iterator[None]:
 
 
 class _Trace(Trace):
-    """``tell`` hears of deaths, and of zombies."""
+    """``write`` is called with deaths, and with zombies."""
 
-    def __init__(self, now_s: Callable[[], float], tell: Callable[[str], None]) -> None:
+    def __init__(self, now_s: Callable[[], float], write: Callable[[str], None]) -> None:
         super().__init__(now_s)
-        self._say = tell
+        self._say = write
 
     def note(self, text: str, keys: Any = ()) -> None:
         super().note(text, keys)
-        if any(word in text for word in _TOLD):
+        if any(word in text for word in _WRITTEN):
             self._say(" ".join(word.partition("#")[0] for word in text.split(" ")))
 
 
-class _ToldSystem(System):
+class _TracedSystem(System):
     """``story`` sees every entry and every record when the checks have seen them."""
 
     compacts_without_being_asked = False
@@ -99,41 +99,41 @@ class _ToldSystem(System):
     def _guarded(self, observe: Callable[..., None]) -> Callable[..., None]:
         checked = super()._guarded(observe)
 
-        def told(*args: Any) -> None:
+        def recorded(*args: Any) -> None:
             checked(*args)
             (self._story.entry if len(args) == 2 else self._story.record)(*args)
 
-        return told
+        return recorded
 
 
 class _Run:
     def __init__(self, scratch: Path) -> None:
         self.loop = VirtualLoop()
         self._lines: list[str] = []
-        self._story = Story(self._tell)
-        self._trace = _Trace(self.loop.time, self._tell)
+        self._story = Story(self._add_line)
+        self._trace = _Trace(self.loop.time, self._add_line)
         self._chance = Chance(Scenario(0, 0.0, (), ()), self.loop.time, self._trace.met)
         self._scratch = scratch
         self._tasks: list[asyncio.Task[None]] = []
         self._answers: dict[str, Timestamp] = {}
-        self._is_told = True
+        self._is_written = True
         self._settle_s = _SETTLE_S
 
-    def _tell(self, line: str) -> None:
-        if self._is_told:
+    def _add_line(self, line: str) -> None:
+        if self._is_written:
             self._lines.append(_INDENT + line)
 
     async def whole(self, script: str) -> str:
-        self._is_told = False
-        system = self._system = _ToldSystem(self._story, self._chance, self._trace, self._scratch)
+        self._is_written = False
+        system = self._system = _TracedSystem(self._story, self._chance, self._trace, self._scratch)
         self._keeper = Client(-1, system, Judge(system.truth), self._chance.stream("keeper"))
         await system.start()
         await system.all_up()
         await asyncio.sleep(_SETTLE_S)
-        self._is_told = True
+        self._is_written = True
         for line in script.splitlines():
             if line.startswith(_INDENT):
-                continue  # what an earlier run has told
+                continue  # the trace of an earlier run
             self._lines.append(line)
             if line and not line.startswith("#"):
                 self._settle_s = _SOON_S if line.startswith("& ") else _SETTLE_S
@@ -145,7 +145,7 @@ class _Run:
 
     async def _end(self) -> None:
         this = asyncio.current_task()
-        self._is_told = False
+        self._is_written = False
         for _ in range(3):
             left = [task for task in asyncio.all_tasks() if task is not this]
             for task in left:
@@ -184,7 +184,7 @@ class _Run:
             case ["step", "clock", milliseconds]:
                 self._system.step_clocks(int(milliseconds))
             case ["segments", _]:
-                await self._tell_segments()
+                await self._write_segments()
             case ["wait", seconds]:
                 await asyncio.sleep(float(seconds) - _SETTLE_S)
             case _:
@@ -201,55 +201,63 @@ class _Run:
         proxy = words[-1] if words[-2:-1] == ("via",) else "proxy-1"
         words = words[:-2] if words[-2:-1] == ("via",) else words
         try:
-            told = await self._system.ask(
+            answer = await self._system.ask(
                 proxy, verb, lambda verbs: getattr(self, f"_{verb}")(name, verbs, *words)
             )
         except ElanusError as error:
-            told = f"{type(error).__name__}"
-        self._tell(f"{name}: {told}")
+            answer = f"{type(error).__name__}"
+        self._add_line(f"{name}: {answer}")
 
-    async def _insert(self, name: str, verbs: Verbs, collection: str, *rows: str) -> str:
+    async def _insert(self, name: str, verbs: ClientVerbs, collection: str, *rows: str) -> str:
         return await self._write(verbs, collection, rows, replaces=False)
 
-    async def _upsert(self, name: str, verbs: Verbs, collection: str, *rows: str) -> str:
+    async def _upsert(self, name: str, verbs: ClientVerbs, collection: str, *rows: str) -> str:
         return await self._write(verbs, collection, rows, replaces=True)
 
-    async def _write(self, verbs: Verbs, collection: str, rows: tuple[str, ...], *, replaces: bool) -> str:
+    async def _write(
+        self, verbs: ClientVerbs, collection: str, rows: tuple[str, ...], *, replaces: bool
+    ) -> str:
         partition = rows[0] if "=" not in rows[0] else DEFAULT_PARTITION
         pairs = [tuple(map(int, row.split("="))) for row in rows if "=" in row]
-        batch = rows_of([key for key, _ in pairs], [value for _, value in pairs])
-        _, ts = await verbs.write(collection, partition, batch, replaces=replaces)
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+        _, ts = await verbs.write(
+            collection, partition, lambda schema: rows_of(keys, values, schema), replaces=replaces
+        )
         return f"{self._story.writes.of(ts)} is acknowledged"
 
-    async def _delete(self, name: str, verbs: Verbs, collection: str, *keys: str) -> str:
+    async def _delete(self, name: str, verbs: ClientVerbs, collection: str, *keys: str) -> str:
         _, ts, _ = await verbs.delete(collection, f"{KEY} in [{', '.join(keys)}]")
         return f"{self._story.writes.of(ts)} is acknowledged"
 
-    async def _query(self, name: str, verbs: Verbs, collection: str, level: str) -> str:
+    async def _query(self, name: str, verbs: ClientVerbs, collection: str, level: str) -> str:
         return await self._read(
             name, verbs, collection, ReadConsistency(ConsistencyLevel[level.upper()], WIRE_EVENTUALLY)
         )
 
-    async def _again(self, name: str, verbs: Verbs, earlier: str, collection: str) -> str:
+    async def _again(self, name: str, verbs: ClientVerbs, earlier: str, collection: str) -> str:
         pinned = ReadConsistency(None, self._answers[earlier], pinned=True)
         return await self._read(name, verbs, collection, pinned)
 
-    async def _read(self, name: str, verbs: Verbs, collection: str, consistency: ReadConsistency) -> str:
-        request = Query(DEFAULT_DATABASE, collection, (), f"{KEY} >= 0", (KEY, VALUE), None, 0, consistency)
-        _, result = await verbs.query(request)
+    async def _read(
+        self, name: str, verbs: ClientVerbs, collection: str, consistency: ReadConsistency
+    ) -> str:
+        _, result = await verbs.query(
+            collection,
+            lambda cached: Query(cached, (), f"{KEY} >= 0", (KEY, VALUE), None, 0, consistency),
+        )
         self._answers[name] = result.ts
         keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
         rows = sorted(zip(keys, values, strict=True))
         return "sees " + (" ".join(f"{k}={v}" for k, v in rows) or "no rows")
 
-    async def _partition(self, name: str, verbs: Verbs, collection: str, partition: str) -> str:
+    async def _partition(self, name: str, verbs: ClientVerbs, collection: str, partition: str) -> str:
         root = self._system.roles_of_clients.root
         await verbs.define(
             "partition", lambda: root.create_partition(DEFAULT_DATABASE, collection, partition)
         )
         return "done"
 
-    async def _drop(self, name: str, verbs: Verbs, collection: str, partition: str = "") -> str:
+    async def _drop(self, name: str, verbs: ClientVerbs, collection: str, partition: str = "") -> str:
         root = self._system.roles_of_clients.root
         if partition:
             work = lambda: root.drop_partition(DEFAULT_DATABASE, collection, partition)  # noqa: E731
@@ -261,8 +269,8 @@ class _Run:
     # the rest
 
     async def _create(self, name: str, shards: int) -> None:
-        """Told by nothing but the vchannels it has."""
-        self._is_told = False
+        """Written as the vchannels it has, and nothing else."""
+        self._is_written = False
         root = self._system.roles_of_clients.root
         new = NewCollection(DEFAULT_DATABASE, schema_of(name), shards, ConsistencyLevel.BOUNDED, {})
         await root.create_collection(new)
@@ -270,12 +278,14 @@ class _Run:
             await self._keeper.operate(step, name)
         found = await root.describe_collection(DEFAULT_DATABASE, name)
         await asyncio.sleep(_SETTLE_S)
-        self._is_told = True
+        self._is_written = True
         for vchannel in found.vchannels:
-            self._tell(f"{name} has {self._story.of_vchannel(vchannel)}")
+            self._add_line(f"{name} has {self._story.of_vchannel(vchannel)}")
 
-    async def _tell_segments(self) -> None:
+    async def _write_segments(self) -> None:
         (node,) = self._system.query_nodes()
         for segment in sorted((await node.status()).segments, key=lambda s: s.segment_id):
             kind = "growing" if not segment.sealed else "indexed" if segment.index_ids else "sealed"
-            self._tell(f"serves {self._story.segments.of(segment.segment_id)}, {kind}, {segment.rows} rows")
+            self._add_line(
+                f"serves {self._story.segments.of(segment.segment_id)}, {kind}, {segment.rows} rows"
+            )

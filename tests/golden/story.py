@@ -1,7 +1,7 @@
-"""What a golden script's run is told as: the log, the metadata and the answers, in a protocol's own words.
+"""The trace of a golden script's run: the log, the metadata and the answers, in a protocol's own words.
 
 No timestamp, id or duration is printed. Writes are named in the order they come up in the log (w1, w2), and
-so are definitions (d1), segments (s1), collections (c1), partitions (p1) and epochs (e1), and a tick is told
+so are definitions (d1), segments (s1), collections (c1), partitions (p1) and epochs (e1), and a tick is shown
 by what it completes. So a script's output changes when the protocol does, and not when something takes a
 millisecond more.
 """
@@ -41,10 +41,10 @@ class Names:
 
 
 class Story:
-    """``tell`` gets each line."""
+    """``write`` gets each line."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
         self.writes = Names("w")
         self.segments = Names("s")
         self._ddls = Names("d")
@@ -70,7 +70,7 @@ class Story:
         header, where = entry.header, _short(pchannel)
         if header.kind is MsgKind.EPOCH:
             self._epoch[pchannel] = max(header.epoch, self._epoch.get(pchannel, 0))
-            self._tell(f"{where}: epoch {self._epochs.of(header.epoch)} begins")
+            self._write(f"{where}: epoch {self._epochs.of(header.epoch)} begins")
         elif header.kind is MsgKind.TIME_TICK:
             self._take_tick(pchannel, header.epoch, header.ts)
         else:
@@ -79,24 +79,24 @@ class Story:
     def _take_tick(self, pchannel: str, epoch: int, ts: Timestamp) -> None:
         where = _short(pchannel)
         if epoch < self._epoch.get(pchannel, 0):
-            self._tell(f"{where}: a tick of {self._epochs.of(epoch)}, which is over: ignored")
+            self._write(f"{where}: a tick of {self._epochs.of(epoch)}, which is over: ignored")
             return
         self._tick[pchannel] = max(ts, self._tick.get(pchannel, NO_TIMESTAMP))
         waiting = self._open.get(pchannel, {})
         complete = [waiting.pop(known) for known in sorted(waiting) if known <= ts]
         if complete:
-            self._tell(f"{where}: tick completes {_listed(complete)}")
+            self._write(f"{where}: tick completes {_listed(complete)}")
 
     def _take_message(self, pchannel: str, entry: LogEntry) -> None:
         header, message = entry.header, decode(entry)
         what = self._what(message)
         if header.ts <= self._tick.get(pchannel, NO_TIMESTAMP):
-            self._tell(f"{_short(pchannel)}: {what}; it stands behind its tick: late")
+            self._write(f"{_short(pchannel)}: {what}; it is behind its tick: late")
             return
         name = self._name(header.kind, header.ts)
         self._open.setdefault(pchannel, {})[header.ts] = name
         self._on.setdefault(header.vchannel, {})[header.ts] = name
-        self._tell(f"{_short(pchannel)}: {what}")
+        self._write(f"{_short(pchannel)}: {what}")
 
     def _name(self, kind: MsgKind, ts: Timestamp) -> str:
         is_write = kind in (MsgKind.INSERT, MsgKind.UPSERT, MsgKind.DELETE)
@@ -139,7 +139,7 @@ class Story:
             return
         self._states[info.segment_id] = info.state
         rows = f" with {info.rows} rows" if info.state is SegmentState.FLUSHED else ""
-        self._tell(f"datacoord: {self.segments.of(info.segment_id)} is {info.state.name.lower()}{rows}")
+        self._write(f"datacoord: {self.segments.of(info.segment_id)} is {info.state.name.lower()}{rows}")
 
     def _vchannel(self, info: Vchannel) -> None:
         before = self._checkpoints.get(info.vchannel, NO_TIMESTAMP)
@@ -147,7 +147,7 @@ class Story:
         covered = self._on.get(info.vchannel, {})
         new = [name for ts, name in sorted(covered.items()) if before < ts <= info.checkpoint.ts]
         if new:
-            self._tell(f"datacoord: checkpoint of {self.of_vchannel(info.vchannel)} covers {_listed(new)}")
+            self._write(f"datacoord: checkpoint of {self.of_vchannel(info.vchannel)} covers {_listed(new)}")
 
     # names that scripts ask for
 

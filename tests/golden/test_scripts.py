@@ -1,6 +1,6 @@
-"""Each script tells what it told before; a change of a protocol shows as a change of a text.
+"""Each script has the same trace as before; a change of a protocol shows as a change of a text.
 
-``pytest tests/golden --update-golden`` writes the texts anew, to be read as a diff.
+``pytest tests/golden --update-golden`` writes the texts again, to be read as a diff.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_tells_what_it_told(script: Path, request: pytest.FixtureRequest) -> None:
+def test_a_script_has_the_trace_it_had(script: Path, request: pytest.FixtureRequest) -> None:
     before = script.read_text()
     assert before.startswith("# "), "a script begins with why it is there"
-    told = run_script(before)
+    trace = run_script(before)
     if request.config.getoption("--update-golden"):
-        script.write_text(told)
+        script.write_text(trace)
     else:
-        assert told == before, (
+        assert trace == before, (
             f"read the diff of: pytest tests/golden --update-golden; git diff {script.name}"
         )
 

@@ -55,7 +55,7 @@ def wait_for(file: Path) -> bool:
     return file.exists()
 
 
-def tell_until(plan: tuple[str, str, str]) -> bool:
+def report_until(plan: tuple[str, str, str]) -> bool:
     """Say again and again that half of the work is done, until a file is there."""
     store_url, job, stop = plan
     progress = TaskProgress.of_this(open_store(store_url), job)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from elanus.api.datanode import CompactionOrder
 from elanus.core.attempts import number_in
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.jobs import JobKind, JobState
@@ -19,12 +20,10 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datanode.compactions import SparkCompactions
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession
-from elanus.rpc.datanode import CompactionOrder
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
     read_columns,
-    vector_array,
     with_system_columns,
     write_insert_log,
 )
@@ -50,7 +49,7 @@ def segment(store: ObjectStore, scratch: Path, number: int) -> SegmentManifest:
     keys = np.arange(number, number + 2 * ROWS, 2)
     vectors = np.repeat(keys[:, None], DIM, axis=1).astype(np.float32)
     batch = pa.RecordBatch.from_arrays(
-        [pa.array(keys), vector_array(vectors, SCHEMA.arrow_schema.field("v").type)],
+        [pa.array(keys), SCHEMA.field("v").vector.to_column(vectors)],
         schema=SCHEMA.arrow_schema,
     )
     logged = with_system_columns(batch, 0, Timestamp(number), insert_log_schema(SCHEMA, key))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import tasks
 
+from elanus.api.gc import SweepOrder, SweepOutcome
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import InvalidParameter
 from elanus.core.gc import SweepRules, Verdict, digests
@@ -24,8 +25,8 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.datanode.sweeps import SparkSweeps
 from elanus.index.build import load
+from elanus.index.resolve import resolve_index
 from elanus.index.search_params import resolve_search
-from elanus.index.spec import resolve_index
 from elanus.log.codec import encode
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.port import CorruptLog, Position
@@ -36,7 +37,6 @@ from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.session import PipelineSession
-from elanus.rpc.gc import SweepOrder, SweepOutcome
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.objects import open_store
@@ -191,10 +191,10 @@ def test_a_single_task_is_seen_to_move(session: PipelineSession, tmp_path: Path)
 
     async def scenario() -> None:
         runner = JobRunner(session)
-        told = Job(
-            JobKind.INDEX_BUILD, ("one",), tasks.tell_until, (plan,), lambda _: JobOutput((), 9, 0), board
+        reporting = Job(
+            JobKind.INDEX_BUILD, ("one",), tasks.report_until, (plan,), lambda _: JobOutput((), 9, 0), board
         )
-        running = asyncio.create_task(runner.run(told, "flushed"))
+        running = asyncio.create_task(runner.run(reporting, "flushed"))
         async with asyncio.timeout(60):
             while not any(entry.progress.share for entry in runner.book.entries()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

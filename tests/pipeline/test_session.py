@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -16,6 +18,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import tasks
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from elanus.core.errors import DiskFull
@@ -116,11 +119,22 @@ def test_jobs_of_two_pools_run_side_by_side(session: PipelineSession, tmp_path: 
     assert met == [True, True]
 
 
-def test_local_sessions_have_room_for_a_short_task_beside_a_long_one(tmp_path: Path) -> None:
+def test_local_sessions_have_room_for_a_short_task_next_to_a_long_one(tmp_path: Path) -> None:
     conf = spark_conf(SparkSettings(), tmp_path, tmp_path / "log")
     slots = int(conf["spark.master"].removeprefix("local[").removesuffix("]"))
     assert slots == max(2, os.cpu_count() or 1)
     assert conf["spark.driver.host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("master", ["local[*]", "spark://host:7077"])
+def test_all_temporary_files_are_in_the_scratch_directory(tmp_path: Path, master: str) -> None:
+    scratch = tmp_path / 'the "scratch"'
+    conf = spark_conf(SparkSettings(master=master), scratch, tmp_path / "log")
+    options = shlex.split(conf["spark.driver.extraJavaOptions"])
+    assert f"-Djava.io.tmpdir={scratch}/tmp" in options
+    assert "-XX:-UsePerfData" in options
+    assert conf["spark.local.dir"] == f"{scratch}/spark"
+    assert Path(conf["spark.sql.warehouse.dir"]).is_relative_to(scratch)
 
 
 def test_a_cluster_is_left_to_find_its_own_address(tmp_path: Path) -> None:
@@ -132,7 +146,7 @@ def test_a_cluster_is_left_to_find_its_own_address(tmp_path: Path) -> None:
     assert "spark.executor.cores" not in conf
 
 
-def test_a_cluster_is_told_where_the_driver_is_and_how_much_to_take(tmp_path: Path) -> None:
+def test_a_cluster_gets_the_address_of_the_driver_and_its_share_of_resources(tmp_path: Path) -> None:
     settings = SparkSettings(
         master="spark://host:7077",
         driver_host="10.0.0.7",
@@ -212,11 +226,20 @@ def test_a_killed_process_takes_its_jvm_and_workers_along(tmp_path: Path) -> Non
     assert alive == []
 
 
-def test_a_jvm_that_died_fails_the_jobs_and_says_so(tmp_path: Path) -> None:
-    program = start_program("auto", tmp_path)
+def test_a_jvm_that_died_fails_the_jobs_and_leaves_files_only_in_scratch(tmp_path: Path) -> None:
+    scratch = tmp_path / "a scratch"
+    left = scratch / "tmp" / "liblz4-java-1.so"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    program = start_program("auto", scratch)
     assert program.stdout is not None
     assert program.stdout.readline().startswith("ready")
+    assert not left.exists(), "what a killed JVM left is removed at the start"
     (jvm,) = [p for p in psutil.Process(program.pid).children() if p.name() == "java"]
+    used = {Path(file.path) for file in (*jvm.memory_maps(), *jvm.open_files())}
+    temporary = {path for path in used if path.is_relative_to(tempfile.gettempdir())}
+    assert any(path.is_relative_to(scratch / "tmp") for path in temporary), "a library that Java unpacked"
+    assert all(path.is_relative_to(scratch) for path in temporary)
     jvm.kill()
     out, err = program.communicate("run\n", timeout=120)
     failed, stopped = out.split("\n")[:2]
@@ -239,7 +262,7 @@ class DyingSpark:
 
 @pytest.fixture
 def no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the end of a session clears is this process's, and other tests have a session."""
+    """The end of a session clears state of this process, and other tests have a session."""
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(SparkContext, "_jvm", None)
 
@@ -250,6 +273,27 @@ def test_a_session_whose_jvm_is_dying_is_stopped_without_an_error(tmp_path: Path
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as jvm:
         PipelineSession(DyingSpark(jvm, jvm.kill if signals else bool), tmp_path).stop()
         assert jvm.returncode == (-signal.SIGKILL if signals else 0), "and its end is waited for"
+
+
+class GoneSpark:
+    """A session without a JVM: every call is refused."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def refuse(*_arguments: object) -> None:
+            raise Py4JNetworkError(f"no connection for {name}")
+
+        return refuse
+
+
+def test_a_job_is_cancelled_and_looked_at_without_an_error_when_the_jvm_is_gone(tmp_path: Path) -> None:
+    session = PipelineSession(GoneSpark(), tmp_path)
+    session._running["one"] = False
+    session.cancel("one")
+    assert session._running["one"], "what makes `run` end with JobCancelled"
+    assert session.look("one") is None
 
 
 @pytest.mark.usefixtures("no_gateway")

@@ -1,4 +1,4 @@
-"""Peers of a role, as its tests see them: they remember what they were asked, and fail when told to.
+"""Peers of a role, as its tests see them: they remember what they were asked, and fail when the test says so.
 
 Each offers the part of its role's interface that the roles under test use. Collections, schemas and
 commits come from the builders at the end.
@@ -11,6 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from elanus.api.datacoord import (
+    AllocationRequest,
+    FlushOutcome,
+    RecoveryInfo,
+    SegmentAllocation,
+    VchannelRecovery,
+)
+from elanus.api.gc import IndexReferences
+from elanus.api.imports import ImportRequest
+from elanus.api.rootcoord import TickReport
 from elanus.core.catalog import Checkpoint, Collection, Index, Partition
 from elanus.core.change import Changes
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -22,10 +32,6 @@ from elanus.core.nodes import Nodes
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
-from elanus.rpc.datacoord import FlushOutcome, Quota, QuotaRequest, RecoveryInfo, VchannelRecovery
-from elanus.rpc.gc import IndexReferences
-from elanus.rpc.imports import ImportRequest
-from elanus.rpc.rootcoord import TickReport
 
 CID = CollectionID(400)
 DEFAULT = PartitionID(401)
@@ -45,7 +51,7 @@ async def inline(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 @dataclass
 class Calls:
-    """What was asked, in order, and the errors that are to be raised instead of an answer."""
+    """The calls, in order, and the errors that are to be raised instead of an answer."""
 
     asked: list[tuple[str, Any]] = field(default_factory=list)
     failing: dict[str, BaseException] = field(default_factory=dict)
@@ -115,7 +121,7 @@ class FakeRoot:
 
 
 class FakeNodes(Nodes[Any]):
-    """The nodes of a role, who come and go as they are told. ``registered`` shows at the next refresh."""
+    """The nodes of a role, which come and go as the test says. ``registered`` shows at the next refresh."""
 
     def __init__(self, nodes: Mapping[NodeID, Any] | None = None) -> None:
         self.nodes = dict(nodes or {})
@@ -137,7 +143,7 @@ class FakeNodes(Nodes[Any]):
         if self.registered:
             self.nodes |= self.registered
             self.registered.clear()
-            self._tell()
+            self._notify()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -145,19 +151,19 @@ class FakeNodes(Nodes[Any]):
 
     def join(self, node_id: NodeID, node: Any) -> None:
         self.nodes[node_id] = node
-        self._tell()
+        self._notify()
 
     def leave(self, node_id: NodeID) -> None:
         del self.nodes[node_id]
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 
 
 class FakeLease:
-    """Holds until it is told otherwise."""
+    """Holds until the test says otherwise."""
 
     def __init__(self, node_id: int = 1) -> None:
         self.node_id = NodeID(node_id)
@@ -185,8 +191,8 @@ class FakeProxy:
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         self.calls.note("release_query_channels", collection_id)
 
-    async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
-        self.calls.note("give_back_quota", collection_id)
+    async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
+        self.calls.note("return_allocations", collection_id)
         return NO_TIMESTAMP
 
     async def report_tick(self, now: Timestamp) -> TickReport:
@@ -195,7 +201,7 @@ class FakeProxy:
 
 
 class FakeData:
-    """A data coordinator: quota without end, and the segments it is given."""
+    """A data coordinator: allocations that do not expire, and the segments it is given."""
 
     def __init__(self) -> None:
         self.calls = Calls()
@@ -206,20 +212,25 @@ class FakeData:
         self.expires = Timestamp(2**62)
         self.next_segment = 7000
         self.rows_granted_max = 2**31
+        self.dropped: set[CollectionID] = set()
         self.before_answer: Callable[[], None] = lambda: None
         self.when_flushed: Callable[[], object] = lambda: None
 
-    async def assign_quota(self, requests: tuple[QuotaRequest, ...]) -> tuple[Quota, ...]:
-        self.calls.note("assign_quota", requests)
-        quotas = []
+    async def allocate(self, requests: tuple[AllocationRequest, ...]) -> tuple[SegmentAllocation, ...]:
+        self.calls.note("allocate", requests)
+        allocations = []
         for r in requests:
+            if r.collection_id in self.dropped:
+                raise CollectionNotFound(f"collection not found[collection={r.collection_id}]")
             self.next_segment += 1
             rows = min(r.rows, self.rows_granted_max)
             segment_id = SegmentID(self.next_segment)
-            quotas.append(Quota(r.collection_id, r.partition_id, r.vchannel, segment_id, rows, self.expires))
+            allocations.append(
+                SegmentAllocation(r.collection_id, r.partition_id, r.vchannel, segment_id, rows, self.expires)
+            )
         await asyncio.sleep(0)
         self.before_answer()
-        return tuple(quotas)
+        return tuple(allocations)
 
     async def watch_channels(self, collection: Collection) -> None:
         self.calls.note("watch_channels", collection.collection_id)
@@ -244,6 +255,9 @@ class FakeData:
     ) -> bool:
         self.calls.note("flush_finished", (collection_id, segment_ids, flush_ts))
         return True
+
+    async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
+        return tuple(i for i in self.infos.values() if i.segment_id in segment_ids)
 
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         self.calls.note("segments", collection_id)
@@ -282,10 +296,10 @@ class FakeData:
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
         self.calls.check("wait_change")
-        return await self.changes.wait(since, timeout_s)
+        return await self.changes.wait_change(since, timeout_s)
 
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
-        return self.changes.since(since)
+        return await self.changes.changed_since(since)
 
     def set_recovery(self, recovery: RecoveryInfo) -> None:
         self.recoveries[recovery.collection_id] = recovery
@@ -332,10 +346,10 @@ class FakeIndexCoord:
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
         self.calls.check("wait_change")
-        return await self.changes.wait(since, timeout_s)
+        return await self.changes.wait_change(since, timeout_s)
 
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
-        return self.changes.since(since)
+        return await self.changes.changed_since(since)
 
 
 class FakeQueryCoord:

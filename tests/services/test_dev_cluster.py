@@ -171,13 +171,23 @@ def test_the_services_end_with_a_command_that_is_killed(
     wait_until(lambda: not any(child.is_running() for child in running.children))
 
 
-def test_the_command_ends_when_a_service_does(command: Callable[..., Command], tmp_path: Path) -> None:
+def test_a_service_that_is_killed_is_reported_and_comes_back_on_its_own(
+    command: Callable[..., Command], tmp_path: Path
+) -> None:
     running = command("--dir", str(tmp_path), "--with", "etcd,nats").wait_ready()
     (nats,) = [child for child in running.children if "nats" in child.name()]
+    (etcd,) = [child for child in running.children if "etcd" in child.name()]
     os.kill(nats.pid, signal.SIGKILL)
-    assert running.end() == 1
-    assert "nats has ended" in running.said
-    assert not any(child.is_running() for child in running.children)
+    assert running.process.stdout is not None
+    for line in running.process.stdout:
+        running.said += line
+        if "nats is ready again" in line:
+            break
+    assert "nats has ended by signal 9; started again in 1 s" in running.said
+    assert listening(running.addresses["nats"])
+    assert etcd.is_running(), "the others went on"
+    running.process.send_signal(signal.SIGTERM)
+    assert running.end() == 0
 
 
 def test_an_unknown_service_is_refused_by_name(command: Callable[..., Command], tmp_path: Path) -> None:

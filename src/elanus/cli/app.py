@@ -1,14 +1,15 @@
-"""The commands of ``elanus``: what can be typed, and where each goes.
+"""The commands of ``elanus``: their arguments, and the code that each one calls.
 
 A command imports what it needs when it runs: `elanus serve` answers clients within seconds, and
 `elanus status` has no reason to load a gRPC server. Wrong settings end a command with exit code 2, a
-server that cannot start or be reached with exit code 1; both say so in a line or two, without a
+server that cannot start or be reached with exit code 1; both print one or two lines, without a
 traceback.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -22,7 +23,6 @@ EXIT_MISUSED = 2
 
 app = typer.Typer(
     name="elanus",
-    help="The Milvus 2.0 vector database in Python, its data pipeline on Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,6 +43,25 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
 ]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from elanus import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def elanus(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end."),
+    ] = False,
+) -> None:
+    """The Milvus 2.0 vector database in Python, its data pipeline on Spark."""
 
 
 @app.command()
@@ -60,7 +79,7 @@ def serve(
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
     settings = _settings(config, named, assignments)
-    from elanus.storage.lean import keep_pandas_out
+    from elanus.storage.without_pandas import keep_pandas_out
 
     keep_pandas_out()
     from elanus.server.standalone import serve as serve_standalone
@@ -70,7 +89,9 @@ def serve(
         code = serve_standalone(settings)
     except CannotStart as error:
         _fail(str(error), EXIT_FAILED)
-    raise typer.Exit(code)
+    from elanus.server.ending import end_process
+
+    end_process(code)
 
 
 @app.command()
@@ -96,7 +117,7 @@ def run(
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
     settings = _settings(config, named, assignments)
-    from elanus.storage.lean import keep_pandas_out
+    from elanus.storage.without_pandas import keep_pandas_out
 
     keep_pandas_out()
     from elanus.server.cluster.run import run as run_roles
@@ -106,7 +127,9 @@ def run(
         code = run_roles(settings, tuple(roles))
     except CannotStart as error:
         _fail(str(error), EXIT_FAILED)
-    raise typer.Exit(code)
+    from elanus.server.ending import end_process
+
+    end_process(code)
 
 
 @app.command()
@@ -114,17 +137,18 @@ def status(
     data_dir: DataDir = None,
     url: Url = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the server's answer as it came.")] = False,
+    wide: Wide = False,
 ) -> None:
     """Show a running server: roles, channels, collections, segments, jobs."""
     from elanus.cli import remote
-    from elanus.cli.status import show
+    from elanus.cli.status import show_status
 
     try:
         answer = remote.get(_observe_url(data_dir, url) + "/status")
         if as_json:
             typer.echo(answer.decode())
         else:
-            show(answer)
+            show_status(answer, wide=wide)
     except remote.NoAnswer as error:
         _fail(str(error), EXIT_FAILED)
 
@@ -153,8 +177,9 @@ def jobs(
     latest: Annotated[int, typer.Option(min=1, help="How many of the latest jobs.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one list.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on showing them until interrupted.")] = False,
+    wide: Wide = False,
 ) -> None:
-    """Show the job ledger: the latest jobs, why they ran and how they ended; bars for those that run."""
+    """Show the job ledger: the latest jobs and how they ended; why they ran with --wide."""
     if context.invoked_subcommand is not None:
         return
     from elanus.cli import jobs, remote
@@ -166,9 +191,9 @@ def jobs(
 
             typer.echo(msgspec.json.encode(jobs.jobs_at(base_url)[-latest:]).decode())
         elif follow:
-            jobs.follow(base_url, latest)
+            jobs.follow(base_url, latest, wide=wide)
         else:
-            jobs.show(jobs.jobs_at(base_url)[-latest:])
+            jobs.show(jobs.jobs_at(base_url)[-latest:], wide=wide)
     except remote.NoAnswer as error:
         _fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
@@ -181,7 +206,7 @@ def show_job(
     data_dir: DataDir = None,
     url: Url = None,
 ) -> None:
-    """Tell the story of one job: why, what it read and wrote, how it ended."""
+    """Show the history of one job: why, what it read and wrote, how it ended."""
     from elanus.cli import jobs, remote
 
     try:
@@ -227,7 +252,7 @@ def import_(
     """Import Parquet files into a collection: all rows at once, or none. Ctrl-C cancels."""
     from rich.console import Console
 
-    from elanus.cli.imports import ImportFailed, Server, Wanted, import_files
+    from elanus.cli.import_command import ImportFailed, Server, Wanted, import_files
     from elanus.core.errors import InvalidParameter
     from elanus.rpc.uri import address_in, security_for
 
@@ -250,10 +275,10 @@ def gc(
     data_dir: DataDir = None,
     url: Url = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Delete nothing; tell what would go, and what stays until when.")
+        bool, typer.Option("--dry-run", help="Delete nothing; show what would go, and what stays until when.")
     ] = False,
 ) -> None:
-    """Collect garbage now, on a running server on this machine, and tell what went."""
+    """Collect garbage now, on a running server on this machine, and show what went."""
     from elanus.cli import gc, remote
 
     try:
@@ -281,6 +306,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="The directory for the picture.")] = Path("out"),
 ) -> None:
     """Take real data through a server of its own, and draw what comes back."""
+    if find_spec("pymilvus") is None:
+        _fail("the demo is a client: pip install 'elanus[demo]'", EXIT_FAILED)
     from elanus.demo.run import DemoFailed, run
 
     try:
@@ -300,7 +327,7 @@ def sim(
         Path, typer.Option(help="Where the scenarios of what is found are written, cut down.")
     ] = Path("sim-findings"),
     replay: Annotated[
-        Path | None, typer.Option(help="Run the scenario in this file instead, and tell its story.")
+        Path | None, typer.Option(help="Run the scenario in this file instead, and print its story.")
     ] = None,
 ) -> None:
     """Run the whole system on virtual time under seeded faults, and check every invariant."""
@@ -353,10 +380,8 @@ def settings(data_dir: DataDir = None, config: Config = None, assignments: Set =
 
 @app.command()
 def version() -> None:
-    """Print the version."""
-    from elanus import __version__
-
-    typer.echo(__version__)
+    """Print the version, as `elanus --version` does."""
+    _print_version(True)
 
 
 @app.command(hidden=True)
@@ -367,16 +392,16 @@ def pipeline(
     node_id: Annotated[int, typer.Option(help="The id of its session.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
-    from elanus.storage.lean import keep_pandas_out
+    from elanus.storage.without_pandas import keep_pandas_out
 
     keep_pandas_out()
     from elanus.server.pipeline_process import run
 
-    raise typer.Exit(run(settings_json, online, address, node_id))
+    run(settings_json, online, address, node_id)
 
 
 @app.command(hidden=True)
-def docs(directory: Annotated[Path, typer.Argument(help="Where the pages stand.")]) -> None:
+def docs(directory: Annotated[Path, typer.Argument(help="Where the pages are.")]) -> None:
     """Write the pages that are made from the code."""
     from elanus.cli.pages import pages
 
@@ -387,7 +412,7 @@ def docs(directory: Annotated[Path, typer.Argument(help="Where the pages stand."
 def _settings(
     config: Path | None, named: Mapping[str, object], assignments: Iterable[str] | None
 ) -> Settings:
-    """The effective settings, or the end of the command with exit code 2."""
+    """Return the effective settings, or end the command with exit code 2."""
     from elanus.server.settings_load import InvalidSettings, load
 
     flags = {name: value for name, value in named.items() if value is not None}
@@ -403,7 +428,7 @@ def _settings(
 
 
 def _observe_url(data_dir: Path | None, url: str | None) -> str:
-    """Where to ask: as told, or as announced in the data directory, or where the settings say."""
+    """Return the metrics address: as given, as announced in the data directory, or from the settings."""
     if url:
         return url.rstrip("/")
     from elanus.server.announce import find
@@ -418,7 +443,7 @@ def _observe_url(data_dir: Path | None, url: str | None) -> str:
 
 
 def _address(data_dir: Path | None) -> str:
-    """Where the server of a data directory of this machine answers."""
+    """Return the address of the server that runs on a data directory of this machine."""
     from elanus.server.announce import find
 
     effective = _settings(None, {"data_dir": data_dir}, None)

@@ -1,4 +1,4 @@
-"""`elanus gc`: a round of garbage collection on a running server, with progress, and what came of it."""
+"""`elanus gc`: a round of garbage collection on a running server, with progress and its result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
 
+from elanus.api.gc import Finding, GcReport, GcStatus, PinnedSegment
 from elanus.cli import remote
 from elanus.cli.status import duration, size
-from elanus.rpc.gc import Finding, GcReport, GcStatus, PinnedSegment
 from elanus.storage.paths import PREFIXES
 
 _LOOK_S = 0.3
@@ -22,7 +22,7 @@ _EXAMPLES_SHOWN_MAX = 3
 
 
 def run(base_url: str, *, dry: bool, console: Console | None = None) -> bool:
-    """Have the server do a round, wait for its end, show it. Whether it came to its end.
+    """Start a round on the server, wait for its end, show it. Returns whether it ended without an error.
 
     Raises `NoAnswer`.
     """
@@ -42,7 +42,7 @@ def run(base_url: str, *, dry: bool, console: Console | None = None) -> bool:
 
 
 def _is_another(report: GcReport | None, *, dry: bool) -> bool:
-    """Whether it is the end of a round that had begun before."""
+    """Whether this is the report of a round that had started earlier."""
     return report is not None and report.deleted is dry
 
 
@@ -54,7 +54,7 @@ def _status(base_url: str) -> GcStatus:
 
 
 def render(report: GcReport) -> Iterator[RenderableType]:
-    """What goes and why, what stays and until when."""
+    """The lines about what is deleted and why, and what is kept until when."""
     gone = [f for f in report.findings if f.verdict.goes]
     if gone:
         yield _findings("Deleted" if report.deleted else "Would be deleted", gone)

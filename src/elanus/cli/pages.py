@@ -1,6 +1,6 @@
-"""The pages of ``docs/`` that are made from the code: commands, settings, metrics.
+"""The pages of ``docs/`` that are generated from the code: commands, settings, metrics.
 
-`make docs` writes them, and a test compares them with what stands in the repository.
+`make docs` writes them, and a test compares them with the files in the repository.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elanus.server import settings_page
 
 
 def pages() -> dict[str, str]:
-    """File name → text."""
+    """Return the text of each page, by file name."""
     return {
         "cli.md": "".join(_commands()),
         "configuration.md": settings_page.markdown(),
@@ -37,7 +37,7 @@ def _commands() -> Iterator[str]:
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
-    """The command, and those below it."""
+    """Document a command and its subcommands."""
     yield f"\n## {name}\n\n{command.help}\n\n"
     for parameter in command.params:
         metavar = f" {parameter.metavar}" if parameter.metavar else ""

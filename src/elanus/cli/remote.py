@@ -1,4 +1,4 @@
-"""Asking a running server over its HTTP port."""
+"""Requests to a running server over its HTTP port."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CHANGE_TIMEOUT_S = 60
 
 
 class NoAnswer(Exception):
-    """The server is not there, or refused. The text is for the user."""
+    """The server does not answer, or refused. The text is for the user."""
 
 
 def get(url: str) -> bytes:
-    """The body of a successful answer. Raises `NoAnswer`."""
+    """Return the body of a successful answer. Raises `NoAnswer`."""
     return _ask(urllib.request.Request(url), TIMEOUT_S)
 
 
@@ -39,7 +39,7 @@ def cancel_job(base_url: str, job_id: str) -> None:
 
 
 def collect_garbage(base_url: str, *, dry: bool) -> None:
-    """Begin a round of garbage collection. Raises `NoAnswer`."""
+    """Start a round of garbage collection. Raises `NoAnswer`."""
     what = "dry-run" if dry else "run"
     request = urllib.request.Request(f"{base_url}/gc/{what}", method="POST", headers={REQUEST_HEADER: "cli"})
     _ask(request, TIMEOUT_S)
@@ -60,7 +60,7 @@ def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """The error text that the server sent, else the standard phrase."""
+    """The error text that the server sent, otherwise the standard phrase."""
     try:
         return msgspec.json.decode(error.read(), type=dict[str, str])["error"]
     except (msgspec.DecodeError, KeyError):

@@ -1,4 +1,4 @@
-"""`elanus sim`: the simulator's runs, with a progress bar."""
+"""`elanus sim`: run the simulator, with a progress bar."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from elanus.sim.report import run_seeds, tell
+from elanus.sim.report import print_outcome, run_seeds
 from elanus.sim.run import run
 from elanus.sim.scenario import load
 
 
 def simulate(first: int, seeds: int, processes: int | None, findings: Path) -> bool:
-    """Run the seeds and print what came of them. Whether all were run, and every invariant was kept."""
+    """Run the seeds and print the results. Returns whether all were run and every invariant held."""
     console = Console(soft_wrap=True, highlight=False, markup=False)
     columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -34,9 +34,12 @@ def simulate(first: int, seeds: int, processes: int | None, findings: Path) -> b
 
 
 def replay_scenario(file: Path) -> bool:
-    """Run a scenario from a file and print its story. Raises `InvalidParameter` for a file without one."""
+    """Run a scenario from a file and print its story. Returns whether every invariant held.
+
+    Raises `InvalidParameter` for a file without a scenario.
+    """
     console = Console(soft_wrap=True, highlight=False, markup=False)
     scenario = load(file)
     outcome = run(scenario)
-    tell(scenario, outcome, console.print)
+    print_outcome(scenario, outcome, console.print)
     return not outcome.broken

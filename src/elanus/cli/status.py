@@ -1,7 +1,8 @@
-"""`elanus status`: the server's own account of itself, as tables.
+"""`elanus status`: the server's status as tables of plain text.
 
-What is normal is plain, what needs somebody's attention is coloured: a role that does not serve, a
-channel whose ticks have stopped, a pipeline that is down.
+Normal values are plain; values that need attention are coloured: a role that does not serve, a
+channel whose ticks have stopped, a pipeline that is down. The columns are always the same, whatever
+the server answers.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
+from elanus.cli.columns import Cell, Column, show, table
 from elanus.cli.remote import NoAnswer
 from elanus.server.status import (
     ChannelStatus,
@@ -26,40 +27,77 @@ from elanus.server.status import (
 )
 
 LAG_WARNING_MS = 2000
-"""Ten of the usual intervals between ticks."""
+"""Ten times the usual interval between ticks."""
 
-_SEGMENT_ORDER = ("Growing", "Sealed", "Flushing", "Flushed", "Dropped")
+_ROLES = (Column("role"), Column("id", right=True), Column("state"), Column("detail"))
+_CHANNELS = (
+    Column("pchannel"),
+    Column("lag", right=True),
+    Column("log", right=True),
+    Column("vchannels", right=True),
+    Column("data_node", right=True),
+    Column("tick", right=True, wide=True),
+)
+_STATES = ("Growing", "Sealed", "Flushed")
+_WIDE_STATES = ("Flushing", "Dropped", "Importing")
+_COLLECTIONS = (
+    Column("collection"),
+    Column("rows", right=True),
+    Column("loaded", right=True),
+    *(Column(state.lower(), right=True, wide=state in _WIDE_STATES) for state in _STATES + _WIDE_STATES),
+)
+_GROUPS = (Column("group"), Column("missing", right=True), Column("replicas", right=True), Column("nodes"))
+_JOBS = (
+    Column("job"),
+    Column("state"),
+    Column("started"),
+    Column("took", right=True),
+    Column("done", right=True),
+    Column("kind", wide=True),
+    Column("rows", right=True, wide=True),
+    Column("size", right=True, wide=True),
+    Column("cause", wide=True),
+)
+_TO_THE_MINUTE = len("2026-01-01T00:00")
+_JOB_STYLES = {"running": "cyan", "finished": "green", "failed": "red", "lost": "red", "cancelled": "yellow"}
+_ROLE_STYLES = {"Healthy": "green", "Standby": "green", "Initializing": "yellow"}
 
 
-def show(answer: bytes, console: Console | None = None) -> None:
-    """Print a ``/status`` answer. Raises `NoAnswer` for one in another form."""
+def show_status(answer: bytes, console: Console | None = None, *, wide: bool = False) -> None:
+    """Print a ``/status`` answer. Raises `NoAnswer` if it has another form."""
     try:
         status = msgspec.json.decode(answer, type=Status)
     except msgspec.DecodeError as error:
         raise NoAnswer(f"the answer is not a status of this release: {error}") from None
     console = console or Console()
-    for part in _render(status):
-        console.print(part)
+    for part in _render(status, wide):
+        show(console, part)
 
 
-def _render(status: Status) -> Iterator[RenderableType]:
+def _render(status: Status, wide: bool) -> Iterator[Text | str]:
     yield f"elanus {status.version}, up {duration(status.uptime_s * 1000)}"
-    yield _roles(status.roles)
     yield _pipeline(status.pipeline)
     yield _garbage(status.garbage)
-    yield _channels(status.channels)
-    yield _collections(status.collections) if status.collections else "no collections"
-    if len(status.resource_groups) > 1:  # the default one alone says nothing
-        yield _groups(status.resource_groups)
-    yield _jobs(status.jobs) if status.jobs else "no pipeline jobs"
+    if quarantined := sum(channel.quarantined for channel in status.channels):
+        yield Text(f"{quarantined} log entries in quarantine: they do not fit their collection", "red")
+    for part in (
+        _roles(status.roles, wide),
+        _channels(status.channels, wide),
+        _collections(status.collections, wide),
+        _groups(status.resource_groups, wide),
+        jobs_table(status.jobs, wide=wide),
+    ):
+        yield ""
+        yield part
 
 
-def _roles(roles: Sequence[RoleStatus]) -> Table:
-    table = Table("role", "state", "detail", title="Roles", title_justify="left")
+def _roles(roles: Sequence[RoleStatus], wide: bool) -> Text:
+    """A role of another process is called ``ROLE ID``."""
+    rows = []
     for role in roles:
-        style = "green" if role.state == "Healthy" else "yellow" if role.state == "Initializing" else "red"
-        table.add_row(role.role, Text(role.state, style), role.detail)
-    return table
+        name, _, node_id = role.role.partition(" ")
+        rows.append((name, node_id, Cell(role.state, _ROLE_STYLES.get(role.state, "red")), role.detail))
+    return table("Roles", _ROLES, rows, wide=wide)
 
 
 def _pipeline(pipeline: PipelineStatus) -> Text:
@@ -74,69 +112,64 @@ def _garbage(garbage: GarbageStatus) -> Text:
     return Text(f"{text}; last round: {garbage.error}" if garbage.error else text)
 
 
-def _channels(channels: Sequence[ChannelStatus]) -> Table:
-    table = _table("Channels", "pchannel", right=("tick", "lag", "log", "vchannels", "data node"))
+def _channels(channels: Sequence[ChannelStatus], wide: bool) -> Text:
+    rows = []
     for channel in channels:
-        style = "red" if channel.lag_ms > LAG_WARNING_MS else ""
-        lag = Text(f"{channel.lag_ms:.0f} ms", style)
+        lag = Cell(f"{channel.lag_ms:.0f}ms", "red" if channel.lag_ms > LAG_WARNING_MS else "")
         owner = str(channel.data_node) if channel.data_node else "none"
-        facts = (size(channel.log_bytes), str(channel.vchannels), owner if channel.vchannels else "")
-        table.add_row(channel.pchannel, str(channel.tick), lag, *facts)
-    return table
+        facts = (_cell_size(channel.log_bytes), str(channel.vchannels), owner if channel.vchannels else "")
+        rows.append((channel.pchannel, lag, *facts, str(channel.tick)))
+    return table("Channels", _CHANNELS, rows, wide=wide)
 
 
-def _collections(collections: Sequence[CollectionStatus]) -> Table:
-    states = _states(collections)
-    table = _table("Collections", "collection", right=("rows", "loaded", *(s.lower() for s in states)))
+def _collections(collections: Sequence[CollectionStatus], wide: bool) -> Text:
+    rows = []
     for collection in collections:
-        loaded = "no" if collection.loaded_percent is None else f"{collection.loaded_percent} %"
-        counts = [str(collection.segments.get(state, 0)) for state in states]
-        table.add_row(f"{collection.database}.{collection.name}", f"{collection.rows:,}", loaded, *counts)
-    return table
+        loaded = "no" if collection.loaded_percent is None else f"{collection.loaded_percent}%"
+        counts = [str(collection.segments.get(state, 0)) for state in _STATES + _WIDE_STATES]
+        rows.append((f"{collection.database}.{collection.name}", str(collection.rows), loaded, *counts))
+    return table("Collections", _COLLECTIONS, rows, wide=wide)
 
 
-def _groups(groups: Sequence[ResourceGroup]) -> Table:
-    table = _table("Resource groups", "group", "query nodes", right=("missing", "replicas"))
+def _groups(groups: Sequence[ResourceGroup], wide: bool) -> Text:
+    rows = []
     for group in groups:
-        missing = Text(str(group.missing_nodes), "red" if group.missing_nodes else "")
-        table.add_row(group.name, ", ".join(map(str, group.nodes)), missing, str(group.replicas))
-    return table
+        missing = Cell(str(group.missing_nodes), "red" if group.missing_nodes else "")
+        rows.append((group.name, missing, str(group.replicas), ",".join(map(str, group.nodes))))
+    return table("Resource groups", _GROUPS, rows, wide=wide)
 
 
-def _states(collections: Sequence[CollectionStatus]) -> list[str]:
-    """The usual states of segments, and whatever else occurs."""
-    seen = dict.fromkeys(s for collection in collections for s in collection.segments)
-    return [*_SEGMENT_ORDER, *(state for state in seen if state not in _SEGMENT_ORDER)]
+def jobs_table(jobs: Sequence[JobStatus], *, wide: bool = False) -> Text:
+    """The jobs of a ledger as a table; those that ended badly are coloured.
 
-
-def _jobs(jobs: Sequence[JobStatus]) -> Table:
-    table = _table(
-        "Pipeline jobs", "job", "kind", "state", "cause", "started", right=("took", "rows", "size")
-    )
+    The wide form also has the causes, and the errors of failed jobs.
+    """
+    rows = []
     for job in jobs:
-        facts = (job.job_id, job.kind, job.state, job.cause, job.started)
-        table.add_row(*facts, duration(job.duration_ms), f"{job.rows:,}", size(job.bytes))
-    return table
+        done = f"{job.percent:.0f}%" if job.state == "running" else ""
+        facts = (job.started[:_TO_THE_MINUTE], duration(job.duration_ms, ""), done, job.kind, str(job.rows))
+        state = Cell(job.state, _JOB_STYLES.get(job.state, ""))
+        error = job.error.partition("\n")[0]
+        cause = f"{job.cause}; {error}" if error else job.cause
+        rows.append((job.job_id, state, *facts, _cell_size(job.bytes), cause))
+    return table("Jobs", _JOBS, rows, wide=wide)
 
 
-def _table(title: str, *left: str, right: tuple[str, ...]) -> Table:
-    table = Table(*left, title=title, title_justify="left")
-    for name in right:
-        table.add_column(name, justify="right")
-    return table
+def _cell_size(count: int) -> str:
+    return size(count, "")
 
 
-def duration(ms: float) -> str:
-    """A duration in the largest unit that leaves something before the point."""
+def duration(ms: float, gap: str = " ") -> str:
+    """Format a duration in the largest unit in which it is at least 1; ``gap`` precedes the unit."""
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if ms >= unit_ms:
-            return f"{ms / unit_ms:.1f} {unit}"
-    return f"{ms:.0f} ms"
+            return f"{ms / unit_ms:.1f}{gap}{unit}"
+    return f"{ms:.0f}{gap}ms"
 
 
-def size(count: int) -> str:
-    """A number of bytes in the largest unit that leaves something before the point."""
+def size(count: int, gap: str = " ") -> str:
+    """Format a number of bytes in the largest unit in which it is at least 1; ``gap`` precedes the unit."""
     for unit, unit_bytes in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= unit_bytes:
-            return f"{count / unit_bytes:.1f} {unit}"
-    return f"{count} B"
+            return f"{count / unit_bytes:.1f}{gap}{unit}"
+    return f"{count}{gap}B"

@@ -1,6 +1,6 @@
-"""What the coordinators keep about databases, collections, partitions, indexes and vchannels.
+"""The records of the coordinators about databases, collections, partitions, indexes and vchannels.
 
-Plain values: they are stored as JSON in the metadata and travel between the roles as they are.
+Plain values: they are stored as JSON in the metadata and sent between the roles unchanged.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything of a vchannel up to ``ts`` is in binlogs; reading goes on at ``position``.
+    """All messages of a vchannel up to ``ts`` are in binlogs; reading continues at ``position``.
 
-    ``position`` is the seek point: the oldest message later than ``ts`` stands there or after it.
-    ``tick`` and ``epoch`` are what was in force just before that position, so that a reader that starts
-    there calls the same messages late as everybody else.
+    ``position`` is the seek point: the oldest message later than ``ts`` is there or after it. ``tick`` and
+    ``epoch`` are those in force just before that position, so that a reader that starts there classifies
+    the same messages as late as every other reader.
     """
 
     ts: Timestamp
@@ -48,9 +48,9 @@ class Checkpoint:
 class Collection:
     """``vchannels`` are index-aligned with the shards; their pchannels follow from their names.
 
-    ``dropped`` is set when the drop has been decided: the collection is then invisible, its record
+    ``dropped`` is set when the drop is decided: the collection is invisible from then on, and its record
     stays until its segments are marked dropped. ``starts``: where each vchannel begins. ``leaving``:
-    partitions whose drop has been decided, and not yet told to everybody.
+    partitions whose drop is decided but not yet announced to every role.
     """
 
     collection_id: CollectionID

@@ -1,4 +1,4 @@
-"""Virtual and physical channels: names, and which of them a row goes to."""
+"""Virtual and physical channels: their names, and the shard of each row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pchannel_of(vchannel: str) -> str:
 
 
 def shard_of_keys(keys: pa.Array, shards: int) -> npt.NDArray[np.int64]:
-    """The shard number of each primary key (int64 or string). shape (n,), values in [0, shards)."""
+    """Return the shard number of each primary key (int64 or string). shape (n,), values in [0, shards)."""
     if shards == 1:
         return np.zeros(len(keys), dtype=np.int64)
     if pa.types.is_integer(keys.type):

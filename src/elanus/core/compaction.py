@@ -1,18 +1,18 @@
-"""Compaction, the decisions: which segments to rewrite together, and which deletes nobody needs any more.
+"""Compaction decisions: which segments to rewrite together, and which deletes are no longer needed.
 
-A flushed segment is never changed. Compaction writes a new one from one or several of them, without the
-rows that are deleted or expired, sorted by primary key, and one commit exchanges it for its inputs.
+A flushed segment is never changed. Compaction writes a new segment from one or more flushed ones, without
+deleted and expired rows, sorted by primary key. One commit replaces the inputs with it.
 
-Two bounds keep it harmless. Deletes are *folded* into the new segment only up to a timestamp that no read
-asks for any more (retention) and below which all deletes lie in delta logs (the vchannel's checkpoint);
-later ones stay in delta logs, and readers go on applying them. Rows *expire* by their collection's
-time-to-live, whatever retention says.
+Two rules make this safe for readers. Deletes are *folded* into the new segment only up to a timestamp that no
+read asks for any more (retention) and below which all deletes are in delta logs (the vchannel's checkpoint);
+later deletes stay in delta logs, and readers keep applying them. Rows *expire* by their collection's
+time-to-live, regardless of retention.
 
-The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments that hold enough dead rows
-are rewritten alone, small ones are packed into buckets. Two differences: the room in a bucket is reduced
-by its first segment too, and a small segment that joins a bucket is not rewritten alone before.
+The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments with enough dead rows are
+rewritten alone, small ones are packed into buckets. There are two differences: the first segment of a bucket
+also reduces its room, and a small segment that joins a bucket is not first rewritten alone.
 
-Left out: compaction by a clustering key, and of delete files among themselves.
+Not implemented: compaction by a clustering key, and compaction of delete files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TTL_MAX_S = 100 * 366 * 86_400
 
 
 class CompactionState(StrEnum):
-    """A plan's life: planned, then one of the others, for good."""
+    """The state of a plan: first planned, then one of the others, which is final."""
 
     PLANNED = "planned"
     COMPLETED = "completed"
@@ -43,9 +43,12 @@ class CompactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompactionThresholds:
-    """``deleted_ratio`` and ``deleted_bytes`` (of delta logs): from where on a segment is rewritten for the
-    sake of its dead rows. ``merge_segments_min``: how many small segments of a partition and vchannel are
-    worth merging."""
+    """When a segment is worth rewriting.
+
+    ``deleted_ratio`` and ``deleted_bytes`` (of delta logs): thresholds from which on a segment is
+    rewritten because of its dead rows. ``merge_segments_min``: how many small segments of a partition and
+    vchannel are worth merging.
+    """
 
     deleted_ratio: float
     deleted_bytes: int
@@ -54,10 +57,10 @@ class CompactionThresholds:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A flushed segment with what is dead in it.
+    """A flushed segment, with its dead rows and their deletes.
 
-    ``dead_rows`` and ``dead_bytes`` estimate the rows that deletes within the fold concern, and those
-    deletes' part of the delta logs; ``expired_rows`` counts rows of files that have expired whole.
+    ``dead_rows`` and ``dead_bytes`` estimate the rows that deletes within the fold bound concern, and the
+    size of those deletes in the delta logs; ``expired_rows`` counts the rows of fully expired files.
     """
 
     info: SegmentInfo
@@ -68,12 +71,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What is persisted of one compaction.
+    """The persistent record of one compaction.
 
-    ``manifests`` are the inputs' as they were when it was planned, aligned with ``inputs``: the result is
-    right for these only. ``output`` is the id of the segment to come (0: no row was left for it). Rows whose
-    delete is not later than ``fold_until`` are left out, and rows not later than ``expire_until``.
-    ``trigger_id`` is common to the plans made at once; ``reason`` tells why it came to no result.
+    ``manifests`` are the manifests of the inputs at planning time, aligned with ``inputs``: the result is
+    valid for these only. ``output`` is the id of the new segment (0: no row was left for it). Rows whose
+    delete is not later than ``fold_until`` are omitted, and so are rows not later than ``expire_until``.
+    Plans made together share a ``trigger_id``; ``reason`` says why the plan has no result.
     """
 
     plan_id: int
@@ -91,9 +94,9 @@ class CompactionPlan:
 
 
 def time_to_live_s(properties: Mapping[str, str]) -> int | None:
-    """The collection's time-to-live; None: its rows do not expire (no such property, or not above 0).
+    """Return the collection's time-to-live; None: its rows do not expire (no such property, or not above 0).
 
-    Raises `InvalidParameter` for what is no whole number of seconds.
+    Raises `InvalidParameter` for a value that is not a whole number of seconds.
     """
     text = properties.get(TTL_PROPERTY)
     if text is None:
@@ -111,30 +114,33 @@ def time_to_live_s(properties: Mapping[str, str]) -> int | None:
 
 
 def expire_until(properties: Mapping[str, str], now: Timestamp) -> Timestamp:
-    """Rows up to this timestamp have expired; 0 where none do."""
+    """Return the timestamp up to which rows have expired; 0 if the collection's rows do not expire."""
     ttl_s = time_to_live_s(properties)
     return NO_TIMESTAMP if ttl_s is None else minus_ms(now, ttl_s * 1000)
 
 
 def fold_bound(now: Timestamp, retention_s: float, checkpoint: Timestamp) -> Timestamp:
-    """Up to where deletes of a vchannel may be folded in: no read goes back so far, and all are in files."""
+    """Return the timestamp up to which a vchannel's deletes may be folded in.
+
+    No read goes back that far, and all deletes up to it are in files.
+    """
     return min(minus_ms(now, int(retention_s * 1000)), checkpoint)
 
 
 def is_candidate(info: SegmentInfo, taken: Collection[SegmentID]) -> bool:
-    """Flushed, with rows, and not ``taken`` by somebody else."""
+    """Whether a segment is flushed, has rows, and is not ``taken`` by another job."""
     return info.state is SegmentState.FLUSHED and bool(info.manifest) and info.segment_id not in taken
 
 
 def blamed(inputs: Iterable[SegmentID], reason: str) -> tuple[SegmentID, ...]:
-    """Of a failed plan's inputs those a file of which its reason names: paths hold the segment's id."""
+    """Return the inputs of a failed plan whose files its reason names: paths contain the segment's id."""
     return tuple(segment_id for segment_id in inputs if f"/{segment_id}/" in reason)
 
 
 def concerned_deltas(
     manifest: SegmentManifest, deltas: Iterable[DeltaLog], fold_until: Timestamp
 ) -> list[DeltaLog]:
-    """The delta logs within the fold that may concern rows of the segment, and are not folded in yet."""
+    """Return the delta logs up to ``fold_until`` that may concern the segment and are not folded in."""
     oldest = manifest.commit_ts or min((file.ts_min for file in manifest.insert_logs), default=MAX_TIMESTAMP)
     return [
         delta
@@ -144,16 +150,23 @@ def concerned_deltas(
 
 
 def expired_rows(manifest: SegmentManifest, until: Timestamp) -> int:
-    """Rows of the files in which every row has expired."""
+    """Return the number of rows in files that are fully expired."""
     return sum(file.rows for file in manifest.insert_logs if (manifest.commit_ts or file.ts_max) <= until)
 
 
 def choose(
-    candidates: Sequence[Candidate], thresholds: CompactionThresholds, *, force: bool
+    candidates: Sequence[Candidate],
+    thresholds: CompactionThresholds,
+    *,
+    force: bool,
+    rows_target: int | None = None,
 ) -> list[tuple[SegmentInfo, ...]]:
-    """Which segments to rewrite, and which of them together. No segment is named twice.
+    """Choose the segments to rewrite, grouped by the new segment they go to. No segment is named twice.
 
-    ``force``: a person asked for it, so two small segments and any dead row are enough.
+    ``force``: a user asked for it, so two small segments or any dead row are enough. ``rows_target``: merge
+    segments up to this many rows, at most a segment's maximum. Every segment is then rewritten, even one that
+    fits with no other: clients look for each segment in the plans of such a compaction, and request another
+    compaction until they find it. None: merge segments below half of the maximum, up to the maximum.
     """
     groups: dict[tuple[CollectionID, str, PartitionID], list[Candidate]] = {}
     for candidate in candidates:
@@ -161,7 +174,7 @@ def choose(
         groups.setdefault((info.collection_id, info.vchannel, info.partition_id), []).append(candidate)
     chosen = []
     for group in groups.values():
-        buckets = _buckets(group, 2 if force else thresholds.merge_segments_min)
+        buckets = _buckets(group, 2 if force else thresholds.merge_segments_min, rows_target)
         merged = {info.segment_id for bucket in buckets for info in bucket}
         alone = [c for c in group if c.info.segment_id not in merged and _is_worn(c, thresholds, force)]
         chosen += [*buckets, *((c.info,) for c in alone)]
@@ -178,22 +191,25 @@ def _is_worn(candidate: Candidate, thresholds: CompactionThresholds, force: bool
     )
 
 
-def _buckets(group: Sequence[Candidate], segments_min: int) -> list[tuple[SegmentInfo, ...]]:
-    """Small segments packed together, the smallest first, each bucket within one segment's maximum."""
-    small = [c.info for c in group if 2 * c.info.rows < c.info.max_rows]
-    if len(small) < segments_min:
+def _buckets(
+    group: Sequence[Candidate], segments_min: int, rows_target: int | None
+) -> list[tuple[SegmentInfo, ...]]:
+    """Pack small segments together, smallest first, each bucket within the maximum of one segment."""
+    small = [c.info for c in group if rows_target is not None or 2 * c.info.rows < c.info.max_rows]
+    if rows_target is None and len(small) < segments_min:
         return []
     heap = [(info.rows, info.segment_id, info) for info in small]
     heapq.heapify(heap)
     buckets = []
     while heap:
         rows, _, first = heapq.heappop(heap)
-        bucket, free = [first], first.max_rows - rows
+        most = first.max_rows if rows_target is None else min(rows_target, first.max_rows)
+        bucket, free = [first], most - rows
         while heap and heap[0][0] <= free:
             rows, _, following = heapq.heappop(heap)
             bucket.append(following)
             free -= rows
-        if len(bucket) > 1:
+        if len(bucket) > 1 or rows_target is not None:
             buckets.append(tuple(bucket))
     return buckets
 
@@ -204,11 +220,11 @@ def superseded_deltas(
     bound: Timestamp,
     is_concerned: Callable[[SegmentManifest, DeltaLog], bool],
 ) -> list[DeltaLog]:
-    """The delta logs of a vchannel that no reader has any use for.
+    """Return the delta logs of a vchannel that no reader needs.
 
-    ``segments``: all of the vchannel that are not dropped. ``bound``: as `fold_bound` has it.
-    ``is_concerned`` may say for certain that a delta log names no key of a segment; it is asked only
-    where the segment has older rows that the deletes are not folded into.
+    ``segments``: all segments of the vchannel that are not dropped. ``bound``: the result of `fold_bound`.
+    ``is_concerned`` returns False only if a delta log certainly names no key of a segment; it is called only
+    if the segment has older rows that the deletes are not folded into.
     """
     return [
         delta

@@ -1,7 +1,7 @@
-"""Consistency levels, and the guarantee timestamp each one asks for.
+"""Consistency levels, and the guarantee timestamp each one requires.
 
-A read is answered at one *read timestamp*. It sees every write stamped at or below it. What the level
-decides is how new that timestamp must at least be: its *guarantee timestamp*.
+A read is answered at one *read timestamp*. It sees every write stamped at or below it. The consistency level
+sets a lower bound for that timestamp: the *guarantee timestamp*.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from elanus.core.errors import InvalidParameter, TimestampTooOld
-from elanus.core.timestamps import Timestamp, lag_ms, minus_ms, physical_ms
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, lag_ms, minus_ms, physical_ms
 
 
 class ConsistencyLevel(IntEnum):
@@ -30,18 +30,20 @@ WIRE_BOUNDED = 2
 
 @dataclass(frozen=True, slots=True)
 class ReadConsistency:
-    """What a read request carries. ``level`` None: use the collection's own.
+    """The consistency that a read request asks for. ``level`` None: use the collection's own.
 
     ``guarantee_ts`` is the raw value from the wire: 0, 1 and 2 stand for strong, eventually and bounded;
     larger ones are timestamps (session, customized). ``pinned``: the read is one page of an iterator. All
-    its pages are answered as of one moment, which the first page's answer tells and the others send back
-    as their timestamp. ``travel_ts``: the moment of the past that a read asks for (0: none).
+    its pages are answered as of one moment, which the first page's response contains and the other requests
+    send back as their timestamp. ``travel_ts``: the past moment that a read asks for (0: none). ``client``:
+    the proxy's identification of the client ("": unknown).
     """
 
     level: ConsistencyLevel | None = None
     guarantee_ts: int = WIRE_STRONG
     pinned: bool = False
     travel_ts: int = 0
+    client: str = ""
 
     @property
     def moment(self) -> Timestamp | None:
@@ -52,14 +54,20 @@ class ReadConsistency:
 
 
 def guarantee_timestamp(
-    read: ReadConsistency, collection_level: ConsistencyLevel, now: Timestamp, graceful_ms: int
+    read: ReadConsistency,
+    collection_level: ConsistencyLevel,
+    now: Timestamp,
+    graceful_ms: int,
+    own_write: Timestamp = NO_TIMESTAMP,
 ) -> Timestamp:
-    """The timestamp a read must at least see.
+    """Return the lowest timestamp at which a read may be answered.
 
     ``now`` is a fresh timestamp, taken after the request arrived. Rules of the wire (reference 2.3): a
-    level in the request, or the collection's when the request says so, decides; Session and Customized
-    use the timestamp the client sent; with no level at all the special values 0, 1 and 2 count. A pinned
-    read's is the moment it is pinned to, whatever the level.
+    level in the request applies, or the collection's if the request says so; Session and Customized
+    use the timestamp the client sent; with no level at all the special values 0, 1 and 2 apply. For a pinned
+    read it is the moment the read is pinned to, whatever the level.
+
+    A Bounded read also sees ``own_write``, the last write of the same client.
     """
     if read.moment is not None:
         return read.moment
@@ -67,21 +75,21 @@ def guarantee_timestamp(
     if level is ConsistencyLevel.STRONG:
         return now
     if level is ConsistencyLevel.BOUNDED:
-        return minus_ms(now, graceful_ms)
+        return max(own_write, minus_ms(now, graceful_ms))
     if level is ConsistencyLevel.EVENTUALLY:
         return Timestamp(WIRE_EVENTUALLY)
     if read.guarantee_ts == WIRE_STRONG:
         return now
     if read.guarantee_ts == WIRE_BOUNDED:
-        return minus_ms(now, graceful_ms)
+        return max(own_write, minus_ms(now, graceful_ms))
     return Timestamp(min(read.guarantee_ts, now))
 
 
 def needs_fresh_timestamp(read: ReadConsistency, collection_level: ConsistencyLevel) -> bool:
-    """Whether `guarantee_timestamp` wants the timestamp of this moment exactly.
+    """Whether `guarantee_timestamp` needs an exact current timestamp.
 
-    It does for a Strong read, and where the client's timestamp is compared with it. To the others,
-    milliseconds make no difference.
+    It does for a Strong read, and if the client's timestamp is compared with the current one. For other
+    reads, milliseconds make no difference.
     """
     if read.moment is not None:
         return True
@@ -92,10 +100,10 @@ def needs_fresh_timestamp(read: ReadConsistency, collection_level: ConsistencyLe
 
 
 def check_moment(moment: Timestamp, created: Timestamp, now: Timestamp, retention_s: float) -> None:
-    """Whether a read can be pinned to a moment, of a collection created at ``created``.
+    """Check whether a read can be pinned to a moment, in a collection created at ``created``.
 
-    Raises `InvalidParameter` for a moment in the future or before the collection, and `TimestampTooOld`
-    for one from which deleted rows may be gone for good.
+    Raises `InvalidParameter` for a moment in the future or before the collection was created, and
+    `TimestampTooOld` for one whose deleted rows may already be removed permanently.
     """
     asked = f"the read is pinned to timestamp {moment} (UTC ms {physical_ms(moment)})"
     back_s = lag_ms(physical_ms(now), moment) / 1000
@@ -106,7 +114,7 @@ def check_moment(moment: Timestamp, created: Timestamp, now: Timestamp, retentio
     if moment < minus_ms(now, round(1000 * retention_s)):
         raise TimestampTooOld(
             f"{asked}, {back_s:g} s back, and deleted rows are kept for {retention_s:g} s "
-            "(datacoord.retention_s): read a later moment, or begin the iterator anew"
+            "(datacoord.retention_s): read a later moment, or begin a new iterator"
         )
     if moment < created:
         raise InvalidParameter(

@@ -1,22 +1,22 @@
-"""The error tree. Every error a client can meet knows both of its Milvus codes.
+"""The error tree. Every error that a client can receive has both of its Milvus codes.
 
 ::
 
     ElanusError                      code  legacy
     ├── NotReady                        1   1   a role is still starting, or is restarting
     ├── Unavailable                     2   1   a peer cannot be reached; a retry may help
-    │   └── LeaseLost                   2   1   a node was taken for dead, or may have been; it joins again
+    │   └── LeaseLost                   2   1   a node was declared dead, or may have been; it joins again
     │       ├── NoSession               2   1   a coordinator does not know the node that calls it
-    │       └── CoordinatorReplaced     2   1   an order of a coordinator that has a successor
+    │       └── CoordinatorReplaced     2   1   an order from a coordinator that has a successor
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
-    ├── Internal                        5   1   a broken invariant: a defect of ours
+    ├── Internal                        5   1   a broken invariant: a defect of Elanus
     ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
     ├── MemoryFull                      3   43  growing data exceeds its budget
     ├── InsufficientMemory              3   1   a load does not fit on the query nodes
-    ├── NotSupported                 1100   1   the request is understood, this release lacks it
-    ├── InvalidParameter             1100   5   a parameter is out of its domain
+    ├── NotSupported                 1100   1   the request is understood, but not supported by this release
+    ├── InvalidParameter             1100   5   a parameter is outside its domain
     │   ├── MissingParameter         1101   5
     │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
     │   ├── InvalidDimension         1100   7
@@ -43,12 +43,12 @@
     ├── AliasConflict                1601   1   a collection has that name
     ├── AliasAlreadyExists           1602   1   another collection has that alias
     ├── FieldNotFound                1700   1
-    ├── TimestampTooOld              1100   1   a pinned read lies beyond the retention time
-    ├── JobNotFound                  1100   1   the ledger knows no such job, or no longer
-    ├── NotCancellable               1100   1   the job has ended, or its kind is not cancelled
-    ├── Cancelled                       5   1   somebody cancelled the job
+    ├── TimestampTooOld              1100   1   a pinned read is older than the retention time
+    ├── JobNotFound                  1100   1   the ledger has no such job, or no longer has it
+    ├── NotCancellable               1100   1   the job has ended, or its kind cannot be cancelled
+    ├── Cancelled                       5   1   the job was cancelled by a user
     ├── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
-    └── NodeReplaced                    5   1   a node comes back after a later one has taken its place
+    └── NodeReplaced                    5   1   a node returns after a later one has taken its place
 
 ``code`` is what clients since 2.3 read, ``legacy_code`` what older ones read
 (``common.ErrorCode``). ``retriable`` says whether the same request may succeed later unchanged.
@@ -88,15 +88,15 @@ class ChannelLost(Unavailable):
 
 
 class LeaseLost(Unavailable):
-    """What was asked of a node was not acknowledged; whether it had its effect is not known."""
+    """A request to a node was not acknowledged; whether it took effect is unknown."""
 
 
 class NoSession(LeaseLost):
-    """The calling node is not, or no longer, among those that have registered."""
+    """The calling node is not registered, or no longer registered."""
 
 
 class CoordinatorReplaced(LeaseLost):
-    """A node was given an order by a coordinator whose successor it has heard of already."""
+    """A node received an order from a coordinator whose successor it already knows."""
 
 
 class DeadlineExceeded(ElanusError):
@@ -179,7 +179,7 @@ class CollectionLimitReached(ElanusError):
 
 
 class SchemaMismatch(ElanusError):
-    """Clients since 2.6 fetch the schema anew and send the rows once more."""
+    """Rows packed for an outdated schema. Clients since 2.6 fetch the schema again and resend the rows."""
 
     code, legacy_code = 109, 62
 
@@ -257,31 +257,32 @@ class NotCancellable(ElanusError):
 
 
 class Cancelled(ElanusError):
-    """Somebody cancelled the job, and with it what it stands for: it is not tried again by itself."""
+    """A user cancelled the job, and with it the work it does: it is not retried automatically."""
 
     code = 5
 
 
 class CommitRefused(ElanusError):
-    """A pipeline commit whose checkpoint, epoch or segments are not what they should be.
+    """A pipeline commit whose checkpoint, epoch or segments are not the expected ones.
 
-    It changes nothing. A job that ran twice or woke up late meets it; no client does.
+    The commit changes nothing. A job that ran twice or woke up late receives this error; clients never do.
     """
 
     code = 5
 
 
 class NodeReplaced(ElanusError):
-    """A node that was taken for dead, and has a successor, registers again.
+    """A node that was declared dead, and has a successor, registers again.
 
-    Else the two would take the place from one another for ever. It ends; no client meets this.
+    Without this error, the two nodes would replace each other forever. The node shuts down; clients never
+    receive this error.
     """
 
     code = 5
 
 
 def all_error_types(root: type[ElanusError] = ElanusError) -> dict[str, type[ElanusError]]:
-    """Every error class by name: what a remote error is rebuilt from."""
+    """Return every error class by name, to rebuild remote errors from."""
     found = {root.__name__: root}
     for child in root.__subclasses__():
         found |= all_error_types(child)

@@ -1,16 +1,16 @@
-"""Garbage collection: which objects of the store may go, and why. Pure rules; nothing here deletes.
+"""Garbage collection: which objects of the store may be deleted, and why. Pure rules; nothing here deletes.
 
-An object stays when something refers to it, and when something may still come to refer to it. The
-second is the hard part, and no question of age: jobs write files long before they commit, clocks are
-wrong, and a listing is old when it ends. So attempts are numbered (`elanus.core.attempts`): what carries a
-number below that of every open attempt, and is not referred to *now*, will never be referred to. A verdict
-once true stays true; a collector that died half-way is followed by one that goes on, and one that wakes up
-late does no harm. The order in which objects are listed and references are read does not matter either.
+An object stays if something refers to it, or if something may still refer to it later. The second condition
+is the hard one, and age cannot decide it: jobs write files long before they commit, clocks are wrong, and a
+listing is outdated when it ends. So attempts are numbered (`elanus.core.attempts`): an object whose number is
+below that of every open attempt, and that nothing refers to *now*, will never be referred to. A verdict, once
+true, stays true: if a collector dies half-way, the next one continues, and one that wakes up late does no
+harm. The order in which objects are listed and references are read does not matter either.
 
-Tolerances come on top, for people: how long what was dropped, and what nothing refers to, is kept all the
-same. Objects modified in the future are young. What carries no number (written by another release, or by
-hand) has only its age, and is kept for the longer of the tolerance and the commit deadline. What has no
-name that Elanus gives is not ours to delete.
+Tolerances are added for the sake of users: dropped and unreferenced objects are kept for a while anyway.
+Objects modified in the future count as young. An object without a number (written by another release, or by
+hand) has only its age, and is kept for the longer of the tolerance and the commit deadline. An object whose
+name Elanus does not use is never deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIGEST = np.dtype("<u8")
 
 
 class Verdict(StrEnum):
-    """Why an object stays, or goes. The texts are for people."""
+    """Why an object stays or is deleted. The texts are for people."""
 
     NAMED = "in use"
     PINNED = "dropped, still within drop_tolerance or being read"
@@ -49,8 +49,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """What an object's path says. ``owner``: the segment's id, or the vchannel's name for its deletes;
-    ``build_id`` and ``version`` are those of an index file, else 0."""
+    """The parts of an object's path. ``owner``: the segment's id, or the vchannel's name for its deletes;
+    ``build_id`` and ``version``: of an index file, 0 otherwise."""
 
     owner: str
     attempt: int = NO_ATTEMPT
@@ -60,13 +60,12 @@ class ObjectName:
 
 @dataclass(frozen=True, slots=True)
 class SweepRules:
-    """Everything that decides about the objects below one prefix, as of one moment.
+    """All inputs to the verdicts on objects below one prefix, as of one moment.
 
     ``named``: `digests` of the paths that something refers to; those stay. ``kept`` and ``gone``: owners
-    all of whose other objects stay, or go. ``attempts_below``: no attempt with a lower number commits any
-    more;
-    ``builds_below``: no index build has this id or a higher one; ``unfinished``: builds that may still
-    finish, with the lowest version that counts. Times are UTC milliseconds.
+    whose other objects all stay, or are all deleted. ``attempts_below``: attempts with a lower number can no
+    longer commit; ``builds_below``: no index build has this id or a higher one; ``unfinished``: builds that
+    may still finish, with the lowest version that counts. Times are UTC milliseconds.
     """
 
     named: bytes
@@ -80,7 +79,7 @@ class SweepRules:
 
 
 def verdict(name: ObjectName | None, modified_ms: float, rules: SweepRules) -> Verdict:
-    """What becomes of an object that is not named. ``name`` None: its path is not one that Elanus gives."""
+    """Return the verdict on an object that is not named. ``name`` None: Elanus does not use such a path."""
     if name is None:
         return Verdict.FOREIGN
     if name.owner in rules.kept:
@@ -110,21 +109,21 @@ def _may_finish(name: ObjectName, rules: SweepRules) -> bool:
 
 
 def digests(paths: Iterable[str]) -> bytes:
-    """The paths as sorted 64-bit digests: eight bytes each, however many there are.
+    """Return the paths as sorted 64-bit digests of eight bytes each.
 
-    Two paths with one digest keep a file too many; never is one taken that is referred to.
+    A hash collision can only keep an extra file; it never deletes a referenced one.
     """
     return np.unique(_digests(paths)).tobytes()
 
 
 class NamedPaths:
-    """Looks paths up in what `digests` made."""
+    """Looks up paths in the result of `digests`."""
 
     def __init__(self, named: bytes) -> None:
         self._sorted = np.frombuffer(named, _DIGEST)
 
     def of(self, paths: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """For each path whether it is among them."""
+        """Return for each path whether it is among them."""
         wanted = _digests(paths)
         if not len(self._sorted):
             return np.zeros(len(wanted), np.bool_)
@@ -143,7 +142,7 @@ def _digests(paths: Iterable[str]) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class GcPolicy:
-    """How long what may go is kept all the same, in seconds.
+    """How long objects and records are kept although they could be deleted, in seconds.
 
     ``drop_tolerance_s``: files of dropped segments. ``missing_tolerance_s``: objects nothing refers to.
     ``commit_deadline_s``: how long an attempt may take to commit. ``record_retention_s``: records of
@@ -163,32 +162,35 @@ class GcPolicy:
 
 
 def keeps_files(info: SegmentInfo) -> bool:
-    """Whether a dropped segment's files have still to go."""
+    """Whether a dropped segment's files still have to be deleted."""
     return info.state is SegmentState.DROPPED and bool(info.manifest)
 
 
 def expires_ms(dropped: Timestamp, policy: GcPolicy) -> float:
-    """Until when what was dropped then is kept."""
+    """Return the time until which the files of a segment dropped at ``dropped`` are kept."""
     return physical_ms(dropped) + policy.drop_tolerance_s * 1000
 
 
 def may_reclaim(info: SegmentInfo, now: Timestamp, policy: GcPolicy, held: frozenset[SegmentID]) -> bool:
-    """Whether the files of a segment may go. ``held``: segments that some query node still reads."""
+    """Whether the files of a segment may be deleted. ``held``: segments that some query node still reads."""
     expired = physical_ms(now) >= expires_ms(info.dropped, policy)
     return keeps_files(info) and expired and info.segment_id not in held
 
 
 def reads_through(dropped: Timestamp, checkpoint_ts: Timestamp | None) -> bool:
-    """Whether no reader of the log meets rows of a segment that was dropped then any more.
+    """Whether log readers have passed all rows of a segment that was dropped at ``dropped``.
 
-    ``checkpoint_ts``: of its vchannel, None when that is dropped.
+    ``checkpoint_ts``: the checkpoint of its vchannel, None if the vchannel is dropped.
     """
     return checkpoint_ts is None or checkpoint_ts >= dropped
 
 
 def may_forget(info: SegmentInfo, checkpoint_ts: Timestamp | None, now: Timestamp, policy: GcPolicy) -> bool:
-    """Whether the record of a dropped segment may go: its files are gone, the log's readers need not be
-    told to skip it any more, and its story is old."""
+    """Whether the record of a dropped segment may be deleted.
+
+    It may if its files are gone, log readers no longer need it in order to skip the segment's rows, and its
+    retention time has passed.
+    """
     if info.state is not SegmentState.DROPPED or info.manifest or info.dropped == NO_TIMESTAMP:
         return False
     age_ms = physical_ms(now) - physical_ms(info.dropped)

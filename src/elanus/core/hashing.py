@@ -1,7 +1,7 @@
-"""The hashes that give a primary key its shard, over whole columns.
+"""The hashes that map a primary key to its shard, over whole columns.
 
-Both are the reference's, so that a row lands where Milvus would have put it. They are spelled out over
-arrays because no library hashes a column at once; tests hold them against ``mmh3`` and ``zlib``.
+Both are the reference's, so a row goes to the same shard as in Milvus. They are implemented here over
+arrays because no library hashes a whole column at once; tests compare them with ``mmh3`` and ``zlib``.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def hash_int64(keys: npt.NDArray[np.int64]) -> UInt32s:
 def hash_strings(keys: pa.StringArray) -> UInt32s:
     """crc32 (IEEE 802.3) of each key's first 100 UTF-8 bytes. No nulls. shape (n,) → (n,).
 
-    D. V. Sarwate's table algorithm, one byte position of all keys at a time. The keys are taken longest
-    first, so that those which still have a byte at a position are a prefix.
+    D. V. Sarwate's table algorithm, one byte position of all keys at a time. The keys are processed longest
+    first, so that the keys with a byte at a given position are a prefix.
     """
     offsets, data = _bytes_of(keys)
     lengths = np.minimum(np.diff(offsets), STRING_BYTES_HASHED)
@@ -63,7 +63,7 @@ def hash_strings(keys: pa.StringArray) -> UInt32s:
 
 
 def _bytes_of(keys: pa.StringArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """The keys' offsets, shape (n + 1,), and the bytes they point into, both without a copy of the bytes."""
+    """Return the keys' offsets, shape (n + 1,), and the bytes they point into, without copying the bytes."""
     _, offsets, data = keys.buffers()
     if offsets is None:
         return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)

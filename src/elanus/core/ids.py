@@ -1,4 +1,4 @@
-"""Identifiers. Each kind of id is a type of its own, so that one cannot pass for another."""
+"""Identifiers. Each kind of id has its own type, so that one cannot be mistaken for another."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ NodeID = NewType("NodeID", int)
 TaskID = NewType("TaskID", int)
 
 ALL_PARTITIONS = PartitionID(0)
-"""Where a message or request names no partition: it concerns every one."""
+"""The value in messages and requests that name no partition and so concern every partition."""
 NO_SEGMENT = SegmentID(0)
 NO_NODE = NodeID(0)

@@ -1,14 +1,14 @@
-"""Import tasks: their states, which one runs next, and when one is forgotten.
+"""Import tasks: their states, which one runs next, and when a task is forgotten.
 
 ::
 
     Pending ──its turn──▶ Started ──commit──▶ Persisted ──indexed, served──▶ Completed
        └──── cancelled ──────┴─── refused, cancelled ───▶ Failed
 
-A task is all of its files or nothing. Everything before *Persisted* may be done any number of times; the
-step to it is the commit, which makes all rows part of the collection at once. The reference has one more
-state, Flushed, between Persisted and Completed: here the same commit makes both true, and clients of
-today do not know its number.
+A task imports all of its files or none. Everything before *Persisted* may be repeated any number of times;
+the step to it is the commit, which makes all rows part of the collection at once. The reference has one more
+state, Flushed, between Persisted and Completed: here the same commit reaches both, and current clients do
+not know its number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elanus.core.jobs import JobEntry
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 ATTEMPTS_MAX = 5
-"""How often a task is begun again when the pipeline process ends under it, before it fails."""
+"""How often a task is started if the pipeline process ends while the task runs, before the task fails."""
 
 
 class ImportState(IntEnum):
@@ -47,12 +47,12 @@ ENDED = frozenset({ImportState.FAILED, ImportState.COMPLETED})
 
 @dataclass(frozen=True, slots=True)
 class ImportTask:
-    """What is kept of an import. ``collection`` and ``partition`` are the names the client gave.
+    """The record of an import. ``collection`` and ``partition`` are the names the client gave.
 
     ``files``: paths below the import directory. ``created_ms`` and ``ended_ms`` are Unix time (0: not yet).
-    ``attempt``: the number of the try that may commit; ``tries`` counts them. ``rows``, ``segments`` and
-    ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: how far its job is; known
-    while that runs, and not kept.
+    ``attempt``: the number of the try that may commit; ``tries``: the number of tries so far. ``rows``,
+    ``segments`` and ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: progress of
+    its job; known while the job runs, and not stored.
     """
 
     task_id: TaskID
@@ -74,7 +74,7 @@ class ImportTask:
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
-    """The task in its next state. Raises `InvalidParameter` for a step that there is not."""
+    """Return the task in its next state. Raises `InvalidParameter` for a step that is not allowed."""
     if state not in _STEPS.get(task.state, frozenset()):
         raise InvalidParameter(
             f"import {task.task_id} is {task.state.name.capitalize()}: it cannot become "
@@ -84,28 +84,28 @@ def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTa
 
 
 def failed(task: ImportTask, reason: str, now_ms: int) -> ImportTask:
-    """The task's end without a row. Raises as `stepped` does."""
+    """Return the task as failed, without rows. Raises as `stepped` does."""
     return stepped(task, ImportState.FAILED, reason=reason, ended_ms=now_ms)
 
 
 def next_task(tasks: Iterable[ImportTask]) -> ImportTask | None:
-    """The oldest one that has not committed; one that a crash interrupted comes before those that wait."""
+    """Return the oldest task that has not committed; one interrupted by a crash precedes waiting ones."""
     waiting = [t for t in tasks if t.state in OPEN]
     return min(waiting, key=lambda t: (t.state is not ImportState.STARTED, t.task_id), default=None)
 
 
 def forgotten(tasks: Iterable[ImportTask], now_ms: int, retention_ms: int) -> tuple[ImportTask, ...]:
-    """Those that ended longer ago than they are kept."""
+    """Return the tasks that ended longer ago than the retention time."""
     return tuple(t for t in tasks if t.state in ENDED and now_ms - t.ended_ms > retention_ms)
 
 
 def waiting_for(task_id: TaskID) -> str:
-    """How the job ledger names the task that waits for a job."""
+    """Return the job ledger's name for a task that waits for a job."""
     return f"import {task_id}"
 
 
 def with_progress(task: ImportTask, jobs: Iterable[JobEntry]) -> ImportTask:
-    """The task as the ledger of its jobs has it."""
+    """Return the task with the progress of its jobs in the ledger."""
     if task.state is not ImportState.STARTED:
         return task
     name = waiting_for(task.task_id)

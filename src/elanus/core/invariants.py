@@ -1,7 +1,7 @@
-"""The invariants of the system, by name: what holds whatever fails.
+"""The invariants of the system, by name: they hold whatever fails.
 
-One catalogue for production asserts, the simulator (`elanus.sim`) and the pages
-(`docs/reliability.md`). A check that finds one broken names it, so a report can be looked up here.
+One catalogue for production asserts, the simulator (`elanus.sim`) and the documentation
+(`docs/reliability.md`). A failed check names its invariant, so a report can be looked up here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ INVARIANTS: Mapping[str, str] = {
     "CKPT2": "A checkpoint never lies beyond what the log is sure to keep.",
     "OWN1": "A vchannel's epoch never goes back, and grows whenever its owner changes.",
     "DDL1": "What was dropped is not found again, and answers nothing.",
+    "DDL2": "A write goes to a collection that its name meant while the write ran.",
     "DUR1": "An acknowledged write is in the log, whole, and stays there until binlogs hold it.",
     "GC1": "No manifest in force names a missing object.",
     "GC2": "Files of what was dropped stay until its tolerance has passed.",
@@ -38,7 +39,7 @@ INVARIANTS: Mapping[str, str] = {
 
 
 class InvariantBroken(Exception):
-    """``name`` is one of `INVARIANTS`; ``keys`` are the primary keys concerned, as far as known."""
+    """A violation. ``name`` is one of `INVARIANTS`; ``keys``: the affected primary keys, as far as known."""
 
     def __init__(self, name: str, message: str, keys: tuple[int, ...] = ()) -> None:
         super().__init__(f"{name}: {message} ({INVARIANTS[name]})")

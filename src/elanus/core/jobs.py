@@ -1,11 +1,11 @@
-"""Jobs as the ledger tells of them: what kinds there are, what is known of one, and when it is forgotten.
+"""Jobs in the ledger: the kinds of jobs, the entry of a job, and when an entry is forgotten.
 
-A job is work that moves data in bulk and has a name: a flush, an index build. `JobEntry` is all that is
-told about one, from the moment it waits until long after its end; the process that runs it (its *owner*)
-makes new entries as it goes on, and the ledger of datacoord keeps the latest of each.
+A job is work that moves data in bulk and has a name: a flush, an index build. A `JobEntry` holds all that is
+recorded about a job, from the moment it waits until long after its end. The process that runs the job (its
+*owner*) makes new entries as the job progresses, and the ledger of datacoord keeps the latest of each job.
 
-The ledger is an account for people. Nothing is decided by it: what is true of the data stands in the
-manifests, so an entry that got lost with its process costs knowledge, never rows.
+The ledger exists for people. No decision depends on it: the manifests define the state of the data, so an
+entry lost with its process loses information, never rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 NAMES_MAX = 20
-"""Inputs, and outputs, that an entry names; of more it tells the number."""
+"""How many inputs, and how many outputs, an entry names; beyond that it gives only the count."""
 
 
 class JobKind(StrEnum):
@@ -29,8 +29,8 @@ class JobKind(StrEnum):
 LASTING: dict[JobKind, str] = {
     JobKind.FLUSH: "writers wait for the memory it frees, and it would be ordered again at once",
 }
-"""Kinds that nobody cancels, and why. Any other kind is cancelled with what it stands for: an index build
-leaves its index failed."""
+"""Kinds that cannot be cancelled, and why. Cancelling any other kind also cancels the work it does: an index
+whose build is cancelled has failed."""
 
 
 class JobState(StrEnum):
@@ -40,7 +40,7 @@ class JobState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     LOST = "lost"
-    """Its process ended, or is not heard of. Whoever ordered the job orders it again."""
+    """Its process ended or does not respond. The role that ordered the job orders it again."""
 
 
 OPEN = (JobState.WAITING, JobState.RUNNING)
@@ -48,9 +48,9 @@ OPEN = (JobState.WAITING, JobState.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is. ``share``: of the tasks that run, the sum of the parts done, in [0, tasks].
+    """The progress of a job. ``share``: the sum of the completed shares of its running tasks, in [0, tasks].
 
-    ``rows`` and ``size_bytes`` are what has been written so far, as far as tasks have told.
+    ``rows`` and ``size_bytes`` have been written so far, as far as tasks have reported.
     """
 
     tasks: int = 0
@@ -61,19 +61,19 @@ class JobProgress:
 
     @property
     def percent(self) -> float:
-        """Of the job's work, every task counted alike; 0 before its tasks are known."""
+        """Percent of the job's work done, with equal weight for every task; 0 before its tasks are known."""
         return 100.0 * min(1.0, (self.tasks_done + self.share) / self.tasks) if self.tasks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """One job. Times are Unix seconds, 0 for what has not come.
+    """One job. Times are Unix seconds, 0 for events that have not happened.
 
-    ``owner``: the process that runs it. ``cause``: why it was ordered; ``waiting``: who waits for its
+    ``owner``: the process that runs it. ``cause``: why it was ordered; ``waiting``: what waits for its
     end. ``inputs`` and ``outputs`` name what it reads and the objects it wrote, at most `NAMES_MAX` of
     ``input_count`` and ``output_count``. ``attempt`` counts the tries of the same work, from 1.
     ``rows`` and ``size_bytes``: of the outputs, 0 before the end. ``ui_url``: its page in Spark's own
-    web interface, "" without one. ``error``: why it failed.
+    web interface, "" if there is none. ``error``: why it failed.
     """
 
     job_id: str
@@ -101,14 +101,14 @@ class JobEntry:
         return self.state in OPEN
 
     def duration_ms(self, now_s: float) -> float:
-        """From the start to the end, or until now; 0 for a job that never began."""
+        """Time from the start to the end, or until now; 0 for a job that never started."""
         if not self.started_s:
             return 0.0
         return max(0.0, ((self.ended_s or now_s) - self.started_s) * 1000)
 
 
 def lost(entry: JobEntry, now_s: float) -> JobEntry:
-    """The entry of a job whose process is gone."""
+    """Return the entry of a job whose process is gone."""
     return replace(
         entry,
         state=JobState.LOST,
@@ -118,9 +118,9 @@ def lost(entry: JobEntry, now_s: float) -> JobEntry:
 
 
 def follows(known: JobEntry | None, reported: JobEntry) -> bool:
-    """Whether a report is news: reports may come twice, and late ones must not reopen what has ended.
+    """Whether a report is newer: reports may be duplicated, and late ones must not reopen ended jobs.
 
-    A lost job may come back: its process was only slow to answer.
+    A lost job may reappear: its process was only slow to answer.
     """
     if known is None:
         return True
@@ -132,13 +132,16 @@ def follows(known: JobEntry | None, reported: JobEntry) -> bool:
 def forgotten(
     entries: Iterable[JobEntry], jobs_max: int, age_max_s: float, now_s: float
 ) -> tuple[JobEntry, ...]:
-    """The ended jobs that the ledger lets go: those too old, and the oldest of too many. None that runs."""
+    """Return the ended jobs that the ledger drops: those too old, and the oldest ones above ``jobs_max``.
+
+    Running jobs are never dropped.
+    """
     ended = sorted((e for e in entries if not e.is_open), key=lambda e: e.ended_s)
     surplus = max(0, len(ended) - jobs_max)
     return tuple(e for n, e in enumerate(ended) if n < surplus or now_s - e.ended_s > age_max_s)
 
 
 def named(names: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The first `NAMES_MAX` of the names, and how many there are."""
+    """Return the first `NAMES_MAX` of the names, and the number of all."""
     known = tuple(names)
     return known[:NAMES_MAX], len(known)

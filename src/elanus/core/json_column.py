@@ -1,13 +1,13 @@
-"""JSON columns: checked and made compact by a C loop, never row by row in Python.
+"""JSON columns: checked and compacted by a C loop, never row by row in Python.
 
 A document is stored as compact UTF-8 text. `msgspec` checks it and removes white space; Arrow checks the
-encoding. Only when something is wrong is the offending row looked for.
+encoding. The offending row is searched for only after a check has failed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -26,13 +26,18 @@ _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def json_column(
-    field: str, documents: Iterable[bytes], *, objects_only: bool, first_row: int = 0
+    field: str,
+    documents: Iterable[bytes],
+    *,
+    objects_only: bool,
+    first_row: int = 0,
+    rows: Sequence[int] | None = None,
 ) -> pa.Array:
-    """The documents as compact texts, a ``string`` array.
+    """Return the documents as compact texts, a ``string`` array.
 
-    ``objects_only``: each must be an object, as dynamic rows are. ``first_row``: the number that errors
-    call the first document by. Raises `InvalidParameter` for one that
-    is no JSON, not UTF-8, too deep, too long, or no object.
+    ``objects_only``: each must be an object, as dynamic rows are. ``first_row``: the number of the first
+    document in error messages; ``rows``: the numbers of all of them, where they do not follow each other.
+    Raises `InvalidParameter` for a document that is not JSON, not UTF-8, too deep, too long or no object.
     """
     texts = list(documents)
     _check_lengths(field, texts)
@@ -40,7 +45,7 @@ def json_column(
         deque(map(_check, texts), maxlen=0)  # runs the checks in C and keeps nothing
         column = pa.array(list(map(_compact, texts)), pa.binary()).cast(pa.string())
     except _MALFORMED as error:
-        raise _malformed(field, texts, first_row) from error
+        raise _malformed(field, texts, rows or range(first_row, first_row + len(texts))) from error
     if objects_only:
         _check_objects(field, column, first_row)
     return column
@@ -49,7 +54,7 @@ def json_column(
 def check_dynamic_keys(column: pa.Array, first_row: int = 0) -> None:
     """Raises `InvalidParameter` when a dynamic row has a key named like the dynamic field itself."""
     suspects = np.flatnonzero(pc.match_substring(column, f'"{DYNAMIC_FIELD}"').to_numpy(zero_copy_only=False))
-    for row in suspects.tolist():  # a value may read so too; only these few rows are opened
+    for row in suspects.tolist():  # a value may look the same; only these few rows are parsed
         if DYNAMIC_FIELD in _keys_of(column[row].as_py()):
             raise InvalidParameter(f"cannot set json key to: {DYNAMIC_FIELD} (row {first_row + row})")
 
@@ -71,8 +76,8 @@ def _check_objects(field: str, column: pa.Array, first_row: int) -> None:
         )
 
 
-def _malformed(field: str, texts: list[bytes], first_row: int) -> InvalidParameter:
-    for row, text in enumerate(texts, first_row):
+def _malformed(field: str, texts: list[bytes], rows: Sequence[int]) -> InvalidParameter:
+    for row, text in zip(rows, texts, strict=True):
         try:
             _check(text)
         except RecursionError:

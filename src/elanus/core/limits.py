@@ -1,4 +1,4 @@
-"""Every limit of the system, by name, in one place. Units stand last in each name."""
+"""Every limit of the system, by name, in one place. Each name ends with its unit, if it has one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMPORT_FILES_MAX = 1024
 """Files of one import."""
 FILTER_LENGTH_MAX_CHARS = 64_000_000
 FILTER_UNLISTED_MAX_CHARS = 500_000
-"""Of a filter, what stands outside of lists of plain literals: it is read token by token."""
+"""The part of a filter outside of lists of plain literals: it is parsed token by token."""
 FILTER_DEPTH_MAX = 200
 SYSTEM_FIELDS_MAX_ID = 100
-"""User fields are numbered from here on; RowID is 0 and Timestamp is 1."""
+"""User fields are numbered from this value; RowID is 0 and Timestamp is 1."""

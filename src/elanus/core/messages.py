@@ -1,23 +1,25 @@
-"""What travels in the log: writes, ticks, and the DDL that must be ordered against them.
+"""The messages in the log: writes, ticks, and the DDL that must be ordered relative to them.
 
 Every message belongs to one vchannel, except ticks and epoch marks, which belong to the whole
 pchannel (``vchannel`` is empty). A message is stamped once, by the oracle; consumers may act on all
-messages up to T only after they have read a tick of T.
+messages up to T only after they have read a tick at T.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 class MsgKind(IntEnum):
-    """The reference's message numbers; UPSERT and EPOCH are ours."""
+    """The reference's message numbers; UPSERT and EPOCH are specific to Elanus."""
 
     CREATE_COLLECTION = 100
     DROP_COLLECTION = 101
@@ -47,7 +49,7 @@ class InsertMessage:
 class UpsertMessage:
     """Rows as in an insert, which also delete every older row of the same primary keys.
 
-    One record, so that no crash can part the delete from the insert. The delete concerns rows with a
+    One record, so that no crash can separate the delete from the insert. The delete concerns rows with a
     timestamp strictly below ``ts``, in all partitions.
     """
 
@@ -76,9 +78,9 @@ class DeleteMessage:
 
 @dataclass(frozen=True, slots=True)
 class DdlMessage:
-    """CREATE/DROP COLLECTION/PARTITION, ordered against the vchannel's writes.
+    """CREATE/DROP COLLECTION/PARTITION, ordered relative to the vchannel's writes.
 
-    ``partition_id`` is `ALL_PARTITIONS` in the two collection kinds.
+    ``partition_id`` is `ALL_PARTITIONS` for the two collection kinds.
     """
 
     kind: MsgKind
@@ -98,7 +100,7 @@ class TimeTick:
 
 @dataclass(frozen=True, slots=True)
 class EpochMark:
-    """A new root coordinator speaks: ticks of smaller epochs that follow are ignored."""
+    """The start of a new root coordinator's epoch: later ticks of smaller epochs are ignored."""
 
     ts: Timestamp
     epoch: int

@@ -1,4 +1,4 @@
-"""How near two vectors are: the metrics, and which way each one counts.
+"""Metrics: how similar two vectors are, and whether larger or smaller scores are better.
 
 ==========  ==============================================  ==========
 L2          squared Euclidean distance                      smaller first
@@ -34,14 +34,16 @@ class Metric(StrEnum):
 
     @property
     def is_binary(self) -> bool:
-        """Whether it compares bit vectors; the others compare float vectors."""
+        """Whether the metric compares bit vectors; the others compare float vectors."""
         return self is Metric.HAMMING or self is Metric.JACCARD
 
     @property
     def worst_score(self) -> float:
-        """A score behind every real one: what stands where there is no hit."""
+        """A score worse than every real one, used as padding where there is no hit."""
         return float("-inf") if self.bigger_is_better else float("inf")
 
 
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
 BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD)
+ITERATOR_PAGE = "iterator_page"
+"""The search parameter that requires every row in the range to be considered and none to be missed."""

@@ -1,4 +1,4 @@
-"""The nodes of another role, as a role finds them: those that are there now."""
+"""The nodes of another role that are registered now."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Api = TypeVar("Api")
 
 
 class Nodes(Mapping[NodeID, Api]):
-    """From node id to a client of the node. Changes as nodes come and go, a little behind them."""
+    """A mapping of node ids to clients of the nodes. It follows joins and departures with a short delay."""
 
     @abstractmethod
     async def refresh(self) -> None:
-        """Know every node that had registered when this was called. Raises `Unavailable`."""
+        """Include every node that had registered when this was called. Raises `Unavailable`."""
 
     @abstractmethod
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` after every change, on the event loop. Returns what ends that."""
+        """Call ``listener`` after every change, on the event loop. Return a function that removes it."""
 
 
 class NodesAs(Nodes[Api]):
-    """The same nodes, by other clients. ``client`` makes a node's; it raises `KeyError` for who is gone."""
+    """The same nodes with other clients. ``client`` makes a node's client; `KeyError` if the node is gone."""
 
     def __init__(self, nodes: Nodes[Any], client: Callable[[NodeID], Api]) -> None:
         self._nodes = nodes

@@ -1,14 +1,14 @@
-"""The timestamp oracle's arithmetic: never back, never past what is persisted.
+"""The timestamp oracle's arithmetic: timestamps never go back and never pass the persisted bound.
 
 The oracle hands out timestamps whose physical part stays below a *bound* that was persisted before.
-After a restart it begins at the bound, so nothing handed out before can be handed out again, whatever
-the clock did meanwhile. While it runs, the physical part follows the wall clock forward and never
-moves back (how it goes on when the clock has stepped back is `Pace`); when the logical counter is used
-up within one millisecond it moves on by one. A clock that steps ahead of the bound (or a process that
-was asleep) is followed only as far as the bound, so that requests need not wait until the next bound is
+After a restart it begins at the bound, so no timestamp can be handed out twice, whatever the clock did
+meanwhile. While the oracle runs, the physical part follows the wall clock forward and never
+moves back (`Pace` defines how it advances after the clock has stepped back); when the logical counter is used
+up within one millisecond, it advances by one. If the clock steps ahead of the bound (or the process was
+asleep), the oracle follows only as far as the bound, so that requests need not wait until the next bound is
 persisted.
 
-Pure: no clock, no storage. `elanus.rootcoord.tso` brings both.
+Pure: no clock, no storage. `elanus.rootcoord.tso` supplies both.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ALLOCATION_MAX = 1 << (LOGICAL_BITS - 2)
 
 
 class Pace:
-    """Time that never stands still, for an oracle: the wall clock, or half speed while that lies behind.
+    """An oracle's time, which always advances: the wall clock, or half speed while the wall clock is behind.
 
-    A clock that was ahead and is set right would otherwise hold time still until it has caught up, a day
-    perhaps, and nothing that waits for a moment to pass (a quota's expiry, a segment's age) would end.
-    ``floor_ms``: where time stood before.
+    Otherwise, correcting a clock that was ahead would stop time until the clock has caught up, perhaps for a
+    day, and nothing that waits for a moment to pass (an allocation's expiry, a segment's age) would end.
+    ``floor_ms``: the time reached before; time continues from there.
     """
 
     def __init__(self, floor_ms: int, monotonic_s: float) -> None:
@@ -55,7 +55,7 @@ class Oracle:
         return ahead_of + window_ms
 
     def bound_persisted(self, bound_ms: int) -> None:
-        """The bound is on stable storage. Bounds only grow."""
+        """Record that the bound is on stable storage. Bounds only grow."""
         self._bound_ms = max(self._bound_ms, bound_ms)
 
     def allocate(self, count: int, wall_ms: int) -> Timestamp | None:

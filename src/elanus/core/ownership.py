@@ -1,8 +1,8 @@
 """Which data node owns which vchannel.
 
 A data node follows whole pchannels, so the vchannels of one pchannel have one owner: reading a pchannel twice
-would cost more than it evens out. Pchannels are placed by the number of their vchannels. A node keeps what it
-has as long as it lives; a pchannel moves only when that makes the nodes more even, or its owner is gone.
+would cost more than better balance gains. Pchannels are placed by the number of their vchannels. A live node
+keeps its pchannels; a pchannel moves only if that improves the balance, or if its owner is gone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from elanus.core.ids import NO_NODE, NodeID
 
 
 def in_place(addresses: Mapping[NodeID, str]) -> frozenset[NodeID]:
-    """Of nodes by address, those that count: at each address the latest. Ids grow, and an address belongs to
-    one process at a time, so whoever had it before is gone, even where its session has not ended yet."""
+    """Return the nodes that count: the latest one at each address.
+
+    Ids grow, and an address belongs to one process at a time, so earlier nodes at the address are gone, even
+    if their sessions have not ended yet.
+    """
     latest: dict[str, NodeID] = {}
     for node_id in sorted(addresses):
         latest[addresses[node_id]] = node_id
@@ -26,12 +29,12 @@ def in_place(addresses: Mapping[NodeID, str]) -> frozenset[NodeID]:
 def owners(
     current: Mapping[str, NodeID], live: Set[NodeID], ready: Set[NodeID], *, balanced: bool
 ) -> dict[str, NodeID]:
-    """The owner of each vchannel.
+    """Return the owner of each vchannel.
 
-    ``current``: the owner so far, `NO_NODE` for none. ``live`` nodes keep what they have; to ``ready`` ones,
-    some of them, more may be given. With ``balanced`` pchannels move until no further move of one makes two
-    of the ready nodes more even; without, only what has no live owner is placed. What nobody can be given
-    stays as it is. Equal input gives equal output.
+    ``current``: the owner so far, `NO_NODE` for none. ``live`` nodes keep what they have; ``ready`` nodes, a
+    subset of those, may get more. With ``balanced``, pchannels move until no further move of one improves the
+    balance between two ready nodes; without, only pchannels without a live owner are placed. If no node is
+    ready, those stay as they are. Equal input gives equal output.
     """
     pchannels: dict[str, list[str]] = defaultdict(list)
     for vchannel in sorted(current):
@@ -50,12 +53,12 @@ def owners(
 
 
 def least_busy(busy: Mapping[NodeID, int], preferred: NodeID = NO_NODE) -> list[NodeID]:
-    """Nodes by how much they have to do, least first; among equals the preferred one comes first."""
+    """Return the nodes by load, least busy first; among equals the preferred one is first."""
     return sorted(busy, key=lambda node_id: (busy[node_id], node_id != preferred, node_id))
 
 
 def _holder(current: Iterable[NodeID], live: Set[NodeID]) -> NodeID | None:
-    """The live node that owns most of a pchannel."""
+    """Return the live node that owns most of a pchannel's vchannels."""
     owned = Counter(node_id for node_id in current if node_id in live)
     return min(owned, key=lambda n: (-owned[n], n), default=None)
 
@@ -63,7 +66,7 @@ def _holder(current: Iterable[NodeID], live: Set[NodeID]) -> NodeID | None:
 def _place(
     unowned: Iterable[str], holders: dict[str, NodeID], sizes: Mapping[str, int], ready: Set[NodeID]
 ) -> None:
-    """Largest first, each to the node with least."""
+    """Place pchannels, largest first, each on the node with the fewest vchannels."""
     load = _load(holders, sizes, ready)
     for pchannel in sorted(unowned, key=lambda p: (-sizes[p], p)):
         node_id = min(load, key=lambda n: (load[n], n))
@@ -72,7 +75,7 @@ def _place(
 
 
 def _balance(holders: dict[str, NodeID], sizes: Mapping[str, int], ready: Set[NodeID]) -> None:
-    """Each move brings the two nodes closer to one another, so this ends."""
+    """Balance the nodes. Each move brings two nodes closer to each other, so this terminates."""
     load = _load(holders, sizes, ready)
     while (move := _move(holders, sizes, load)) is not None:
         pchannel, target = move
@@ -84,8 +87,11 @@ def _balance(holders: dict[str, NodeID], sizes: Mapping[str, int], ready: Set[No
 def _move(
     holders: Mapping[str, NodeID], sizes: Mapping[str, int], load: Mapping[NodeID, int]
 ) -> tuple[str, NodeID] | None:
-    """A pchannel that goes to the node with least, from the fullest one that has one that helps: the largest
-    that does not make the two change places, if there is one."""
+    """Return a pchannel to move, and the node with the least load as its target, None if no move helps.
+
+    It comes from the fullest node with a suitable pchannel, and is the largest one that does not make the
+    source emptier than the target, if there is such a one.
+    """
     least = min(load, key=lambda n: (load[n], n))
     for node_id in sorted(load, key=lambda n: (-load[n], n)):
         gap = load[node_id] - load[least]

@@ -1,18 +1,19 @@
-"""From a stream of messages and ticks to packs: what every consumer of a pchannel may act on, and when.
+"""Turn a stream of messages and ticks into packs: what consumers of a pchannel may act on, and when.
 
-Messages of several proxies stand in a pchannel in no order of time. A tick of T says that nothing at or
-below T will follow, so at the tick everything up to T that has been read is complete, and is handed on as
-one *pack* (begin, end], in order of time. What is later than T waits for a later pack.
+Messages of several proxies are in a pchannel in no order of time. A tick at T means that no message at or
+below T will follow, so at the tick all messages up to T have been read, and are handed on as one *pack*
+(begin, end], in order of time. Messages later than T wait for a later pack.
 
-Every consumer must call the same messages *late*, or they would disagree on what exists. The rules:
+Every consumer must classify the same messages as *late*, or they would disagree on what exists. The rules:
 
-* A message at or below the tick in force where it stands is late: dropped, and counted.
+* A message at or below the tick in force at its position is late: dropped, and counted.
 * Ticks never go back: one that is not above the tick in force is ignored.
 * An epoch mark larger than the epoch in force begins a new epoch; ticks of a smaller one are ignored.
 
-A pack ends with a `Checkpoint`: from where to read in order to get all later packs again. Messages later
-than the tick may stand before it, so that position is where the oldest of them stands, together with the
-tick and the epoch in force there. A reader that starts there skips what the packs before have contained.
+A pack ends with a `Checkpoint`: the position from which to read in order to get all later packs again.
+Messages later than the tick may precede it in the log, so this is the position of the oldest of them,
+together with the tick and the epoch in force there. A reader that starts there skips the contents of earlier
+packs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ORIGIN = Checkpoint(ts=NO_TIMESTAMP, position=0, tick=NO_TIMESTAMP, epoch=0)
 
 
 class Stamped(Protocol):
-    """What of a message decides; a log entry's header has it."""
+    """The properties of a message that matter here; a log entry's header has them."""
 
     @property
     def kind(self) -> MsgKind: ...
@@ -54,8 +55,8 @@ class Stamped(Protocol):
 class Pack(Generic[T]):
     """All messages with begin_ts < ts ≤ end_ts, in order of ts, those of one ts in the log's order.
 
-    ``next_position`` is the position after the tick that ended it. ``seek`` is where a reader starts that
-    is to get the packs after this one.
+    ``next_position`` is the position after the tick that ended it. ``seek`` is where a reader starts in order
+    to get the packs after this one.
     """
 
     begin_ts: Timestamp
@@ -67,7 +68,7 @@ class Pack(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[T]):
-    """A message later than every tick so far, with what was in force where it stands."""
+    """A message later than every tick so far, with the tick and the epoch in force at its position."""
 
     ts: Timestamp
     position: int
@@ -77,10 +78,10 @@ class _Waiting(Generic[T]):
 
 
 class PackAssembler(Generic[T]):
-    """Takes a pchannel's entries in order, gives a pack at each tick that counts.
+    """Takes a pchannel's entries in order and returns a pack at each valid tick.
 
     ``vchannels``: only their messages go into packs, count as late or hold the seek position back;
-    ``None``: all. What is fed begins at ``start.position``; the first pack begins at ``start.ts``.
+    ``None``: all. The first entry is the one at ``start.position``; the first pack begins at ``start.ts``.
     """
 
     def __init__(self, start: Checkpoint = ORIGIN, vchannels: Iterable[str] | None = None) -> None:
@@ -94,11 +95,11 @@ class PackAssembler(Generic[T]):
 
     @property
     def through(self) -> Timestamp:
-        """Everything up to here has been in packs."""
+        """The timestamp up to which all messages have been in packs."""
         return self._through
 
     def feed(self, header: Stamped, position: int, next_position: int, item: T) -> Pack[T] | None:
-        """The next entry of the pchannel; ``item`` is what a pack will hold for it."""
+        """Take the next entry of the pchannel; ``item`` is what a pack will hold for it."""
         if header.kind is MsgKind.TIME_TICK:
             return self._take_tick(header, next_position)
         if header.kind is MsgKind.EPOCH:

@@ -1,7 +1,7 @@
-"""Pins: snapshots of collections whose files must stay while somebody reads them, and for how long.
+"""Pins: snapshots of collections whose files must stay while they are read, and for how long.
 
 A reader outside the system (a Spark job) cannot be asked whether it still reads. So a pin is a lease: it ends
-when it is released or when its time is over, whichever comes first, and is never made longer.
+when it is released or when it expires, whichever is first, and is never extended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PIN_MS_MAX = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """``path``: the snapshot object, which names the files that stay. ``expires_ms``: Unix time."""
+    """A pin. ``path``: the snapshot object, which names the files that stay. ``expires_ms``: Unix time."""
 
     pin_id: int
     collection_id: CollectionID
@@ -25,5 +25,5 @@ class Pin:
 
 
 def expired(pins: Iterable[Pin], now_ms: int) -> tuple[Pin, ...]:
-    """Those whose time is over."""
+    """Return the pins that have expired."""
     return tuple(pin for pin in pins if now_ms >= pin.expires_ms)

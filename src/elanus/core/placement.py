@@ -1,11 +1,11 @@
-"""Where segments and vchannels go: which query node holds what, and what moves when that is uneven.
+"""Placement of segments and vchannels: which query node holds what, and what moves to restore the balance.
 
-Two things are to be even (seed 5): the bytes on each node, so that none runs out of memory, and the bytes
-of each collection, so that one collection's searches use every node. A segment goes to the node where its
-collection has least, among those with room; a segment moves when that brings the extremes closer. Nothing
-moves for less than a tenth of the average, so that a balance comes to an end.
+Two quantities are kept even: the bytes on each node, so that none runs out of memory, and the bytes of each
+collection, so that one collection's searches use every node. A segment is placed on the node with the fewest
+bytes of its collection, among those with room; a segment moves if that brings the extremes closer. Nothing
+moves for a difference of less than a tenth of the average, so that balancing terminates.
 
-Pure. Left out: replicas (`elanus.core.replicas`), and when to look (querycoord).
+Pure. Not here: replicas (`elanus.core.replicas`), and when to balance (querycoord).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elanus.core.ids import CollectionID, NodeID, SegmentID
 OVERLOAD_SHARE = 0.9
 """The share of a node's memory that segments may fill (reference: overloaded threshold)."""
 UNEVEN_SHARE = 0.1
-"""Of a collection's average bytes per node: a spread below it is even."""
+"""The share of a collection's average bytes per node below which a spread counts as even."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """A query node as a place. ``used_bytes``: all that it holds, ``pieces`` included."""
+    """A query node and its room. ``used_bytes``: everything that it holds, ``pieces`` included."""
 
     node_id: NodeID
     capacity_bytes: int
@@ -73,10 +73,10 @@ class _Node:
 
 
 def place(pieces: Iterable[Piece], nodes: Sequence[NodeRoom], where: str = "") -> dict[SegmentID, NodeID]:
-    """A node for each piece. Largest first, each where its collection has least and there is room.
+    """Return a node for each piece: largest first, each where its collection has least and there is room.
 
-    Raises `InsufficientMemory`, with the sums, when one fits nowhere; ``where`` says there which nodes these
-    are, as in "in resource group x". Equal input gives equal output.
+    Raises `InsufficientMemory`, with the sums, if one fits nowhere; ``where`` describes these nodes in the
+    message, as in "in resource group x". Equal input gives equal output.
     """
     rooms = [_room(node) for node in sorted(nodes, key=lambda n: n.node_id)]
     wanted = sorted(pieces, key=lambda p: (-p.size_bytes, p.segment_id))
@@ -117,10 +117,10 @@ def _room(node: NodeRoom) -> _Node:
 
 
 def balance(nodes: Sequence[NodeRoom], collection_id: CollectionID) -> list[Move]:
-    """The moves that make one collection's bytes even over the nodes; none when they are even enough.
+    """Return the moves that make one collection's bytes even over the nodes; none if they are even enough.
 
-    Each takes a segment from the node with most to the one with least, the largest that brings the two
-    closer, and no segment moves twice.
+    Each move takes a segment from the node with most bytes to the one with least: the largest segment that
+    brings the two closer. No segment moves twice.
     """
     rooms = {node.node_id: _room(node) for node in nodes}
     held = {n.node_id: [p for p in n.pieces if p.collection_id == collection_id] for n in nodes}
@@ -147,10 +147,10 @@ def balance(nodes: Sequence[NodeRoom], collection_id: CollectionID) -> list[Move
 def place_channels(
     vchannels: Sequence[str], current: Mapping[str, NodeID], nodes: Mapping[NodeID, int]
 ) -> dict[str, NodeID]:
-    """A node for each vchannel: the one it has, if that is there, else the one with fewest.
+    """Return a node for each vchannel: its current one, if that still exists, else the one with fewest.
 
-    ``nodes``: how many vchannels of other collections each node follows. Raises `NodesNotEnough` when
-    there is none.
+    ``nodes``: how many vchannels of other collections each node follows. Raises `NodesNotEnough` if there
+    are no nodes.
     """
     if not nodes:
         raise NodesNotEnough(

@@ -1,13 +1,13 @@
-"""Reduce: many lists of hits become one per query, best first, each primary key once.
+"""Reduce: merge many lists of hits into one per query, best first, each primary key once.
 
-A query node reduces what its segments found, and the proxy what the nodes found, by the same rule. The
-order is total, so that the answer does not depend on which segment holds a row, or on which node a
-segment sits: better score first, then the smaller primary key, then the earlier list. Of rows with one
-primary key the best is kept, as the reference does.
+A query node reduces the hits of its segments, and the proxy those of the nodes, by the same rule. The
+order is total, so that the answer does not depend on which segment holds a row, or which node holds a
+segment: better score first, then the smaller primary key, then the earlier list. Among rows with the same
+primary key the best is kept, as in the reference.
 
-Candidates of all lists stand side by side in one matrix, one row per query: a k-way merge in numpy is
-one sort, and at k · lists of a few dozen that is cheaper than any heap in Python. What is left out:
-fetching anything about the winners; the caller gets positions.
+Candidates of all lists are side by side in one matrix, one row per query: a k-way merge in numpy is
+one sort, and at k · lists of a few dozen that is cheaper than any heap in Python. This module does not
+fetch anything about the winners; the caller gets positions.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 Keys = npt.NDArray[np.int64]
 PrimaryKeys: TypeAlias = Keys | pa.Array
-"""Primary keys of hits: numbers as they are, strings as Arrow's. Both have ``take``, ``tolist`` and a length.
+"""Primary keys of hits: numbers in numpy, strings in Arrow. Both have ``take``, ``tolist`` and a length.
 
-Arrow's own way to take ten numbers out of some hundred costs more than all else that is done with them.
+Taking ten numbers out of a few hundred with Arrow costs more than all other work on them.
 """
 
 
@@ -33,8 +33,9 @@ Arrow's own way to take ten numbers out of some hundred costs more than all else
 class Merged:
     """The winners of query i are candidates ``positions[offsets[i]:offsets[i + 1]]`` of its row, best first.
 
-    ``dropped_duplicates``: whether a candidate that would have been among the first k gave way to a better
-    one of the same primary key. Then a list that was cut at its own k may hide rows that deserve a place.
+    ``dropped_duplicates``: whether a candidate that would have been among the first k was dropped for a
+    better one of the same primary key. In that case, a list cut at its own k may hide rows that belong in the
+    result.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -50,11 +51,11 @@ def merge(
     larger_is_better: bool,
     valid: npt.NDArray[np.bool_] | None = None,
 ) -> Merged:
-    """The best ``k`` candidates of each query with distinct keys.
+    """Return the best ``k`` candidates of each query with distinct keys.
 
     ``scores`` and ``keys``: (nq, candidates); equal keys mean the same primary key, and a smaller key
-    goes first among equal scores. ``valid``: which candidates exist (None: all). A score that is not a
-    number goes last.
+    is first among equal scores. ``valid``: which candidates exist (None: all). A score that is not a
+    number is last.
     """
     queries = len(scores)
     if valid is not None and valid.all():
@@ -81,7 +82,7 @@ def merge(
 
 
 def _any_twice(keys: Keys) -> bool:
-    """Whether any row of keys has one of them twice."""
+    """Whether any row contains the same key twice."""
     ordered = np.sort(keys, axis=1)
     return bool((ordered[:, 1:] == ordered[:, :-1]).any())
 
@@ -89,7 +90,7 @@ def _any_twice(keys: Keys) -> bool:
 def _repeats(
     keys: Keys, row: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[np.bool_]:
-    """Where a valid key stood further left in its row already."""
+    """Mark the positions whose valid key is also further left in the row."""
     by_key = np.argsort(keys, axis=1, kind="stable")
     sorted_keys = keys[row, by_key]
     again = np.zeros(keys.shape, dtype=np.bool_)
@@ -100,17 +101,17 @@ def _repeats(
 
 
 def primary_keys(ids: pa.Array | pa.ChunkedArray) -> PrimaryKeys:
-    """An int64 or string array without nulls."""
+    """Convert an int64 or string array without nulls to primary keys."""
     return np.asarray(ids.to_numpy(), dtype=np.int64) if pa.types.is_integer(ids.type) else ids
 
 
 def joined(parts: Sequence[PrimaryKeys]) -> PrimaryKeys:
-    """Keys of one kind, one after the other. At least one part."""
+    """Concatenate keys of one kind. At least one part."""
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
 
 
 def comparable_keys(ids: PrimaryKeys) -> Keys:
-    """Keys as int64 that are equal and ordered as they are.
+    """Return the keys as int64 with the same equality and order.
 
     Strings become their rank within ``ids``, so only keys of one call may be compared. shape (n,).
     """

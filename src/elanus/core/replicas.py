@@ -1,11 +1,11 @@
 """Replicas: which query nodes serve a copy of a collection together.
 
-A replica is a group of nodes that holds the whole load once. A node belongs to at most one replica of a
-collection, so that its death costs one copy and no more. Nodes stay where they are as long as they live:
-moving a node between replicas moves all it holds.
+A replica is a group of nodes that together hold one copy of what is loaded. A node belongs to at most one
+replica of a collection, so that its death affects only one copy. Live nodes keep their replica: moving a node
+between replicas moves everything it holds.
 
-Pure. Left out: which nodes there are to choose from (`elanus.core.resource_groups`), and which segment goes
-to which node of the replica (`elanus.core.placement`).
+Pure. Not here: which nodes are available (`elanus.core.resource_groups`), and which node of the replica holds
+which segment (`elanus.core.placement`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elanus.core.ids import NodeID
 
 
 def check_enough(alive: int, replicas: int, group: str) -> None:
-    """Raises `NodesNotEnough` when a resource group is to hold more replicas than it has nodes alive."""
+    """Raises `NodesNotEnough` if a resource group is to hold more replicas than it has live nodes."""
     if alive < replicas:
         raise NodesNotEnough(
             f"nodes not enough: {replicas} replicas need as many query nodes, {alive} are alive in resource "
@@ -28,10 +28,10 @@ def check_enough(alive: int, replicas: int, group: str) -> None:
 def group_nodes(
     alive: Sequence[NodeID], replicas: int, current: Mapping[int, Sequence[NodeID]]
 ) -> dict[int, tuple[NodeID, ...]]:
-    """The nodes of each replica, numbered from 0.
+    """Return the nodes of each replica, numbered from 0.
 
-    ``current``: the grouping so far. Nodes that are alive keep their replica, new ones join the smallest. A
-    replica that lost all its nodes gets one from the largest, or has none while too few are left.
+    ``current``: the grouping so far. Live nodes keep their replica, new ones join the smallest. A
+    replica that lost all its nodes gets one from the largest, or has none while too few nodes are left.
     """
     groups: dict[int, list[NodeID]] = {
         number: [n for n in current.get(number, ()) if n in alive] for number in range(replicas)

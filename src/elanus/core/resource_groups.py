@@ -1,15 +1,15 @@
-"""Resource groups: query nodes set apart, so that what is loaded on some leaves the others alone.
+"""Resource groups: query nodes set apart, so that loads on some nodes do not affect the others.
 
 Every query node is in one group, and every replica belongs to one: it is placed on nodes of that group. A
-group that a client made has a *capacity*, the number of nodes that were transferred into it. A lost node
-leaves its group, the capacity stays. A node that joins goes to a group that is below its capacity, else to
-the default group; and now and then such a group takes nodes from the default group (`recover`). Rules and
-texts are those of the reference's 2.3.
+group created by a client has a *capacity*, the number of nodes that were transferred into it. A lost node
+leaves its group, but the capacity stays. A node that joins is added to a group below its capacity, else to
+the default group; periodically, such a group takes nodes from the default group (`recover`). Rules and
+texts are those of version 2.3 of the reference.
 
-A replica whose group has no node left stays on the nodes it had, which belong to other groups by now
-("outgoing"), until its group gets one: reads go on.
+A replica whose group has no node left stays on the nodes it had, which now belong to other groups
+("outgoing"), until its group gets a node: reads continue.
 
-Pure. Left out: declared requests and limits (the reference's 2.4).
+Pure. Not implemented: declared requests and limits (version 2.4 of the reference).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from elanus.core.replicas import group_nodes
 
 DEFAULT_RESOURCE_GROUP = "__default_resource_group"
 _DEFAULT_CAPACITY = 1_000_000
-"""What the reference tells of the default group, which takes any number of nodes."""
+"""The capacity that the reference reports for the default group, which takes any number of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class ResourceGroup:
 
 
 Groups = Mapping[str, ResourceGroup]
-"""By name. The default group is always among them."""
+"""Groups by name. The default group is always among them."""
 
 NO_GROUPS: Groups = {DEFAULT_RESOURCE_GROUP: ResourceGroup(DEFAULT_RESOURCE_GROUP, _DEFAULT_CAPACITY)}
-"""As long as nobody has made any."""
+"""The groups before any has been created."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedReplica:
-    """A replica of a loaded collection, with its resource group and the nodes that are at work for it."""
+    """A replica of a loaded collection, with its resource group and the nodes that serve it."""
 
     collection_id: CollectionID
     number: int
@@ -60,10 +60,10 @@ class PlacedReplica:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What a group has to do, per collection.
+    """The work of a group, per collection.
 
-    ``loaded``: replicas that belong to it. ``outgoing``: nodes of other groups that still work for those;
-    ``incoming``: nodes of this group that still work for replicas of other groups.
+    ``loaded``: replicas that belong to it. ``outgoing``: nodes of other groups that still serve those;
+    ``incoming``: nodes of this group that still serve replicas of other groups.
     """
 
     loaded: Mapping[CollectionID, int]
@@ -72,7 +72,7 @@ class Census:
 
 
 def find(groups: Groups, name: str) -> ResourceGroup:
-    """Raises `ResourceGroupNotFound`."""
+    """Return the group of that name. Raises `ResourceGroupNotFound`."""
     found = groups.get(name)
     if found is None:
         raise ResourceGroupNotFound(f"resource group not found[rg={name}]")
@@ -83,7 +83,7 @@ def find(groups: Groups, name: str) -> ResourceGroup:
 
 
 def settle(groups: Groups, alive: Iterable[NodeID]) -> dict[str, ResourceGroup]:
-    """The groups with the nodes that are alive: lost ones have left, each new one has found its group."""
+    """Return the groups updated to the live nodes: lost nodes removed, new ones assigned to a group."""
     there = set(alive)
     kept = {
         name: replace(group, nodes=tuple(n for n in group.nodes if n in there))
@@ -93,15 +93,15 @@ def settle(groups: Groups, alive: Iterable[NodeID]) -> dict[str, ResourceGroup]:
 
 
 def recover(groups: Groups) -> dict[str, ResourceGroup]:
-    """Groups below their capacity take nodes from the default group, while it has any."""
+    """Fill groups below their capacity from the default group, as long as it has nodes."""
     default = groups[DEFAULT_RESOURCE_GROUP]
     return _filled({**groups, DEFAULT_RESOURCE_GROUP: replace(default, nodes=())}, default.nodes)
 
 
 def _filled(groups: Groups, free: Iterable[NodeID]) -> dict[str, ResourceGroup]:
-    """``free`` nodes go where the capacity is not reached, the rest to the default group.
+    """Add ``free`` nodes to groups below their capacity, the rest to the default group.
 
-    The one that joined last goes first: it holds least.
+    The node that joined last is added first: it holds the least data.
     """
     left = sorted(free, reverse=True)
     filled = dict(groups)
@@ -121,7 +121,7 @@ def _with_nodes(group: ResourceGroup, added: Iterable[NodeID]) -> ResourceGroup:
 
 
 def created(groups: Groups, name: str) -> ResourceGroup:
-    """Raises `ResourceGroupAlreadyExists`, `ResourceGroupLimitReached`."""
+    """Return the groups with a new one. Raises `ResourceGroupAlreadyExists`, `ResourceGroupLimitReached`."""
     if name in groups:
         raise ResourceGroupAlreadyExists(f"resource group already exist[rg={name}]")
     if len(groups) >= RESOURCE_GROUPS_MAX:
@@ -132,7 +132,7 @@ def created(groups: Groups, name: str) -> ResourceGroup:
 
 
 def check_droppable(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> None:
-    """Raises `InvalidParameter` for the default group, one with replicas, and one with a capacity."""
+    """Raises `InvalidParameter` for the default group, and for a group with replicas or with a capacity."""
     if group.name == DEFAULT_RESOURCE_GROUP:
         raise InvalidParameter("delete default rg is not permitted")
     for replica in replicas:
@@ -152,9 +152,9 @@ def check_droppable(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> 
 def transfer_nodes(
     groups: Groups, source: str, target: str, count: int, replicas: Sequence[PlacedReplica]
 ) -> dict[str, ResourceGroup]:
-    """The groups after ``count`` nodes went over, those that joined last first.
+    """Return the groups after a transfer of ``count`` nodes, those that joined last first.
 
-    Raises `InvalidParameter` for groups that are the same, are not there, or serve the same collection, and
+    Raises `InvalidParameter` if the groups are the same, do not exist, or serve the same collection, and
     `NodesNotEnough`.
     """
     for side, name in (("source", source), ("target", target)):
@@ -218,7 +218,7 @@ def census(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> Census:
 
 
 def outbound(groups: Groups, replica: PlacedReplica) -> dict[str, int]:
-    """How many of the replica's nodes belong to each other group."""
+    """Return how many of the replica's nodes belong to each other group."""
     return {
         name: count
         for name, group in groups.items()
@@ -230,7 +230,7 @@ def outbound(groups: Groups, replica: PlacedReplica) -> dict[str, int]:
 
 
 def spread(groups: Groups, asked: Sequence[str], replicas: int) -> tuple[str, ...]:
-    """The group of each replica of a load: all in the one that is named (none: the default), or one in each.
+    """Return the group of each replica of a load: all in the named group (or the default), or one in each.
 
     Raises `InvalidParameter`, `ResourceGroupNotFound`.
     """
@@ -250,7 +250,7 @@ def spread(groups: Groups, asked: Sequence[str], replicas: int) -> tuple[str, ..
 
 
 def check_same_groups(asked: Iterable[str], loaded: Sequence[str]) -> None:
-    """Raises `InvalidParameter` when a load of what is loaded names a group that has no replica of it."""
+    """Raises `InvalidParameter` if a load of a loaded collection names a group that has no replica of it."""
     strangers = [name for name in asked if name not in loaded]
     if strangers:
         raise InvalidParameter(
@@ -262,10 +262,10 @@ def check_same_groups(asked: Iterable[str], loaded: Sequence[str]) -> None:
 def transfer_replicas(
     groups: Groups, of_replica: Sequence[str], source: str, target: str, count: int
 ) -> tuple[str, ...]:
-    """The group of each replica after ``count`` of a collection's went over.
+    """Return the group of each replica after a transfer of ``count`` of a collection's replicas.
 
     Raises `ResourceGroupNotFound`, and `InvalidParameter`: replicas are not mixed with those in the default
-    group, nor added to a group that has some of the collection.
+    group, nor added to a group that already has replicas of the collection.
     """
     for side, name in (("source", source), ("target", target)):
         if name not in groups:
@@ -304,9 +304,9 @@ def transfer_replicas(
 def nodes_of_replicas(
     groups: Groups, of_replica: Sequence[str], current: Mapping[int, Sequence[NodeID]]
 ) -> dict[int, tuple[NodeID, ...]]:
-    """The nodes of each replica, numbered from 0: its group's, shared out by `group_nodes`.
+    """Return the nodes of each replica, numbered from 0: those of its group, distributed by `group_nodes`.
 
-    ``current``: the grouping so far. Where a group has no node, its replicas keep what they have alive.
+    ``current``: the grouping so far. If a group has no node, its replicas keep their live nodes.
     """
     alive = {node_id for group in groups.values() for node_id in group.nodes}
     grouping: dict[int, tuple[NodeID, ...]] = {}

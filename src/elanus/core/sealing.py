@@ -10,7 +10,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
 
 @dataclass(frozen=True, slots=True)
 class SealPolicy:
-    """``proportion`` of the maximum rows at which a segment is full; ages in seconds."""
+    """When to seal. ``proportion`` of the maximum rows at which a segment is full; ages in seconds."""
 
     proportion: float
     age_s: float
@@ -18,10 +18,10 @@ class SealPolicy:
 
 
 def seal_cause(info: SegmentInfo, rows: int, policy: SealPolicy, now: Timestamp) -> str | None:
-    """Why a growing segment is to be sealed now ("size", "age", "idle"), or None.
+    """Return why a growing segment is to be sealed now ("size", "age", "idle"), or None.
 
-    ``rows`` is what its channel has shown of it. An empty segment is never sealed by age or idleness:
-    it would be dropped, and the next write opens another.
+    ``rows``: its rows seen in the channel so far. An empty segment is never sealed for age or idleness:
+    it would be dropped, and the next write would open another.
     """
     if info.state is not SegmentState.GROWING or rows == 0:
         return None
@@ -37,7 +37,7 @@ def seal_cause(info: SegmentInfo, rows: int, policy: SealPolicy, now: Timestamp)
 def may_flush(info: SegmentInfo, channel_tick: Timestamp) -> bool:
     """Whether every row of a sealed segment has been seen: the channel's tick has passed the seal.
 
-    The seal's timestamp is chosen so that no write above it can carry the segment's id: all quota was
-    used or given back before it was allocated, or has expired at it.
+    The seal's timestamp is chosen so that no write above it can carry the segment's id: every allocation was
+    used or given back before the timestamp was taken, or has expired by it.
     """
     return info.state is SegmentState.SEALED and NO_TIMESTAMP < info.sealed_at <= channel_tick

@@ -1,11 +1,11 @@
-"""Segments: their states, what a manifest says, and which steps between states are allowed.
+"""Segments: their states, the contents of a manifest, and the allowed steps between states.
 
 ::
 
     Growing ──seal──▶ Sealed ──flush job starts──▶ Flushing ──commit──▶ Flushed ──drop, compaction──▶ Dropped
        └───────────────────────────────── drop collection or partition ──────────────────────────────▶
 
-A *growing* segment takes rows. A *sealed* one takes no new quota, yet rows written under older quota
+A *growing* segment takes rows. A *sealed* one gets no new allocations, but rows written under older ones
 may still arrive, until every allocation is used, given back or expired. Binlogs of a segment may
 exist in any state: a pipeline range holds the rows of all segments of its vchannel.
 """
@@ -41,7 +41,7 @@ _STEPS: dict[SegmentState, frozenset[SegmentState]] = {
 
 
 def may_become(current: SegmentState, following: SegmentState) -> bool:
-    """Whether a segment may step from one state to the other. Flushing → Sealed: its job was given up."""
+    """Whether a segment may go from one state to the other. Flushing → Sealed: its job was abandoned."""
     return following in _STEPS.get(current, frozenset())
 
 
@@ -49,7 +49,8 @@ def may_become(current: SegmentState, following: SegmentState) -> bool:
 class BinlogFile:
     """One Parquet file of a segment (insert log) or of a vchannel's range (delta log).
 
-    ``ts_min`` and ``ts_max`` bound the timestamps of its rows.
+    ``ts_min`` and ``ts_max`` bound the timestamps of its rows. ``is_sorted``: its rows are in the order of
+    their primary keys (not set in files written by earlier releases).
     """
 
     path: str
@@ -57,15 +58,16 @@ class BinlogFile:
     size_bytes: int
     ts_min: Timestamp
     ts_max: Timestamp
+    is_sorted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """The truth about a segment's files: one that no manifest names does not exist.
+    """The authoritative list of a segment's files: a file that no manifest names does not exist.
 
     ``deletes_from``: deletes with a larger timestamp are not folded into the files; readers apply the
-    vchannel's delta logs beyond it. ``commit_ts``: where it is set, the timestamp of every row, in place
-    of the files' own; rows that were imported count from their commit on.
+    vchannel's delta logs beyond it. ``commit_ts``: if set, the timestamp of every row, instead of the
+    timestamps in the files; imported rows exist from their commit on.
     """
 
     segment_id: SegmentID
@@ -87,10 +89,15 @@ class SegmentManifest:
         return sum(f.size_bytes for f in self.insert_logs)
 
     @property
-    def folded_until(self) -> Timestamp:
-        """Rows that were deleted up to then are gone from the files; 0 where nothing was folded in.
+    def is_sorted(self) -> bool:
+        """Whether every insert log is sorted: the rows form runs, each in the order of the primary keys."""
+        return all(f.is_sorted for f in self.insert_logs)
 
-        So it is with what an import wrote: deletes up to its commit never concerned the rows.
+    @property
+    def folded_until(self) -> Timestamp:
+        """The timestamp up to which deleted rows are gone from the files; 0 if nothing was folded in.
+
+        The same holds for imported files: deletes up to the commit never concerned their rows.
         """
         return self.deletes_from if self.deletes_from > self.commit_ts else NO_TIMESTAMP
 
@@ -105,10 +112,11 @@ class DeltaLog:
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A built vector index of one segment, as one object.
+    """A built index of one field of one segment, as one object.
 
-    ``params`` are the resolved build parameters (index type, metric and so on); ``rows`` equals the
-    segment's rows, in the order of the manifest's insert logs.
+    ``metric_type``: "" for a scalar field, whose index holds no vectors either. ``params`` are the resolved
+    build parameters (index type, metric and so on); ``rows`` equals the segment's rows, in the order of the
+    manifest's insert logs.
     """
 
     build_id: BuildID
@@ -126,12 +134,13 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What datacoord keeps of a segment.
+    """Datacoord's record of a segment.
 
-    ``rows`` are those in binlogs; ``manifest`` is the manifest object's path ("" before the first
-    commit). ``last_expire``: the latest expiry of any quota handed out; ``sealed_at``: no row with a
-    larger timestamp belongs to the segment (0 while it grows); ``created`` and ``dropped`` stamp those
-    events. ``compacted_from``: the segments that compaction made it from.
+    ``rows``: the number of rows in binlogs; ``manifest``: the manifest object's path ("" before the first
+    commit). ``last_expire``: the latest expiry of any allocation handed out; ``sealed_at``: no row with a
+    larger timestamp belongs to the segment (0 while it grows); ``created`` and ``dropped``: the timestamps of
+    those events. ``compacted_from``: the segments that compaction made it from. ``is_sorted``: see
+    `SegmentManifest.is_sorted`; False before the first commit.
     """
 
     segment_id: SegmentID
@@ -148,3 +157,4 @@ class SegmentInfo:
     size_bytes: int = 0
     manifest: str = ""
     compacted_from: tuple[SegmentID, ...] = ()
+    is_sorted: bool = False

@@ -1,9 +1,9 @@
-"""What a time tick may say: the proxies' side and the root coordinator's side, as plain decisions.
+"""Time tick rules: the proxies' side and the root coordinator's side, as pure decisions.
 
 A proxy reports, per pchannel, a timestamp up to which all its writes are finished: strictly below its
-oldest unfinished one (`tick_report`). Such a report stays true for ever, because a later write gets a
-later timestamp; so the root coordinator keeps each proxy's last report and may at any moment write the
-minimum over them as a tick (`TickBarrier`). Its own DDL takes part like a proxy's writes.
+oldest unfinished one (`tick_report`). Such a report stays true forever, because a later write gets a
+later timestamp. So the root coordinator keeps each proxy's last report and may at any moment write the
+minimum over them as a tick (`TickBarrier`). Its own DDL takes part in the same way as a proxy's writes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from elanus.core.ids import NodeID
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before, physical_ms
 
 
 class UnfinishedWrites:
-    """Timestamps of the writes a proxy has begun and not finished, by pchannel.
+    """Timestamps of the writes that a proxy has begun but not finished, by pchannel.
 
-    A write is added before anybody can have its stamp, with a timestamp not above it; that is the caller's
-    duty. Several writes may wait for their stamps under the same one.
+    The caller must add a write before its timestamp is allocated, under a value that is not larger than it.
+    Several writes may wait for their timestamps under the same value.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class UnfinishedWrites:
 
 
 def tick_report(now: Timestamp, oldest: Mapping[str, Timestamp]) -> tuple[Timestamp, dict[str, Timestamp]]:
-    """What a proxy may report: the default, and the pchannels that must stay below it.
+    """Return what a proxy may report: the default, and the pchannels that must stay below it.
 
     ``now`` must have been allocated before ``oldest`` was read: every write that is missing from
     ``oldest`` and not finished was stamped later than ``now``.
@@ -52,8 +52,33 @@ def tick_report(now: Timestamp, oldest: Mapping[str, Timestamp]) -> tuple[Timest
     return now, {pchannel: min(now, before(ts)) for pchannel, ts in oldest.items()}
 
 
+class WrittenLately:
+    """The pchannels that a proxy has written to within the last ``linger_ms``.
+
+    They are ticked with every report. The other pchannels are idle: a reader that waits for a tick there
+    requests it, so ticks are written only occasionally.
+    """
+
+    def __init__(self, linger_ms: int) -> None:
+        self._linger_ms = linger_ms
+        self._noted: set[str] = set()
+        self._written: dict[str, Timestamp] = {}
+
+    def note(self, pchannels: Iterable[str]) -> None:
+        """Record that a write to these pchannels begins or ends."""
+        self._noted.update(pchannels)
+
+    def at(self, now: Timestamp) -> tuple[str, ...]:
+        """Return the pchannels to include in a report made at ``now``."""
+        self._written |= dict.fromkeys(self._noted, now)
+        self._noted.clear()
+        oldest_ms = physical_ms(now) - self._linger_ms
+        self._written = {p: ts for p, ts in self._written.items() if physical_ms(ts) >= oldest_ms}
+        return tuple(sorted(self._written))
+
+
 class TickBarrier:
-    """The root coordinator's view of every source of writes, and the ticks that follow from it."""
+    """The root coordinator's view of all sources of writes, and the ticks that follow from it."""
 
     def __init__(self) -> None:
         self._reports: dict[NodeID, tuple[Timestamp, Mapping[str, Timestamp]] | None] = {}
@@ -61,18 +86,18 @@ class TickBarrier:
         self._ticks: dict[str, Timestamp] = {}
 
     def join(self, node_id: NodeID) -> None:
-        """A new source: no tick passes until its first report. Joining again forgets the last report."""
+        """Add a source: no tick is written until its first report. Joining again forgets the last report."""
         self._reports[node_id] = None
 
     def leave(self, node_id: NodeID) -> None:
         self._reports.pop(node_id, None)
 
     def has_reported(self, node_id: NodeID) -> bool:
-        """Whether ticks count on this source already."""
+        """Whether this source has sent a report since it joined."""
         return self._reports.get(node_id) is not None
 
     def report(self, node_id: NodeID, default: Timestamp, channels: Mapping[str, Timestamp]) -> bool:
-        """Take a report; False when the source is unknown: its lease is over and it must join again."""
+        """Take a report; False if the source is unknown: its lease has ended and it must join again."""
         if node_id not in self._reports:
             return False
         known = self._reports[node_id]
@@ -81,7 +106,7 @@ class TickBarrier:
         return True
 
     def keeps_back(self, node_id: NodeID, pchannels: Iterable[str], at_least: Timestamp) -> bool:
-        """Whether, for all that is known, the source keeps a tick of these below ``at_least``."""
+        """Whether the source, judging by its last report, keeps a tick of these below ``at_least``."""
         report = self._reports.get(node_id)
         if report is None:
             return True
@@ -95,10 +120,10 @@ class TickBarrier:
         self._ddl.discard(ts)
 
     def passable(self, pchannel: str) -> Timestamp:
-        """The largest tick the pchannel may carry now.
+        """Return the largest tick that may be written to the pchannel now.
 
-        0 while some source has not reported, and while there is none: only a report says that what a
-        former source began is over.
+        0 while some source has not reported, and while there is no source: only a report proves that the
+        writes of a former source are finished.
         """
         if not self._reports:
             return NO_TIMESTAMP
@@ -111,7 +136,7 @@ class TickBarrier:
         return min(bounds)
 
     def advance(self, pchannels: Iterable[str]) -> dict[str, Timestamp]:
-        """The ticks to write now: only those that move a pchannel forward. They count as written."""
+        """Return the ticks to write now, only those that advance a pchannel. They count as written."""
         forward = {}
         for pchannel in pchannels:
             tick = self.passable(pchannel)
@@ -119,6 +144,10 @@ class TickBarrier:
                 self._ticks[pchannel] = forward[pchannel] = tick
         return forward
 
+    def behind_ms(self, pchannel: str) -> int:
+        """Return by how many ms the largest tick that may be written now exceeds the pchannel's last tick."""
+        return physical_ms(self.passable(pchannel)) - physical_ms(self.tick(pchannel))
+
     def tick(self, pchannel: str) -> Timestamp:
-        """The last tick of the pchannel; 0 before its first."""
+        """Return the last tick of the pchannel; 0 before its first."""
         return self._ticks.get(pchannel, NO_TIMESTAMP)

@@ -1,6 +1,6 @@
 """Hybrid timestamps: 46 bits of UTC milliseconds, then 18 bits of logical counter.
 
-A timestamp is an ``int`` below 2**64 made and read only by the functions of this module.
+A timestamp is an ``int`` below 2**64, made and read only by the functions of this module.
 Timestamps of one system come from one oracle (`elanus.core.oracle`), so comparing two of them
 orders the events they stamp. Zero never stamps an event; it stands for "none".
 """
@@ -51,10 +51,10 @@ def minus_ms(ts: Timestamp, duration_ms: int) -> Timestamp:
 
 
 def plus_ms(ts: Timestamp, duration_ms: int) -> Timestamp:
-    """``ts`` moved on by a duration."""
+    """``ts`` moved forward by a duration."""
     return Timestamp(ts + (duration_ms << LOGICAL_BITS))
 
 
 def lag_ms(now_ms: int, ts: Timestamp) -> int:
-    """How far ``ts`` lies behind a wall clock reading, in milliseconds (negative: ahead of it)."""
+    """How far ``ts`` is behind a wall clock reading, in milliseconds (negative: ahead of it)."""
     return now_ms - physical_ms(ts)

@@ -2,9 +2,9 @@
 
 A row exists from its own timestamp on, until the first delete of its primary key that is later than the
 row itself: it is visible at ``read_ts`` when ``row_ts <= read_ts < deleted_ts``. Deletes keep their
-timestamps, so a read pinned to an older moment still sees what was deleted since. For the same reason a
-delete may be entered while reads run: it is later than every timestamp those reads can ask for, and
-changes nothing they see.
+timestamps, so a read pinned to an older moment still sees rows deleted since. For the same reason a
+delete may be entered while reads run: it is later than every timestamp those reads can request, and
+does not change what they see.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def visible(row_ts: Timestamps, deleted_ts: Timestamps | None, read_ts: Timestam
 def enter_deletes(
     deleted_ts: Timestamps, row_ts: Timestamps, rows: npt.NDArray[np.int64], delete_ts: Timestamps
 ) -> int:
-    """Enter deletes of ``rows[i]`` at ``delete_ts[i]`` in ``deleted_ts``; returns how many rows died by it.
+    """Enter deletes of ``rows[i]`` at ``delete_ts[i]`` in ``deleted_ts``; return how many rows they deleted.
 
-    A row may be named several times; the first delete later than it counts. Deletes not later than the
-    row do not concern it: it came after them. Entering the same deletes again changes nothing.
+    A row may be named several times; the first delete later than the row counts. Deletes not later than the
+    row do not concern it: the row is newer. Entering the same deletes again changes nothing.
     """
     concerns = row_ts[rows] < delete_ts
     rows, delete_ts = rows[concerns], delete_ts[concerns]

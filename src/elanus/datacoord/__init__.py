@@ -1,1 +1,1 @@
-"""The data coordinator: segments from their first quota to their flush, and the commits in between."""
+"""The data coordinator: segments from their first allocation to their flush, and all commits in between."""

@@ -1,11 +1,11 @@
-"""Garbage collection, as datacoord leads it: what may go is decided here, jobs carry it out.
+"""Garbage collection, as coordinated by datacoord: this module decides what may be deleted, jobs delete it.
 
-A round takes one moment of the metadata, asks indexcoord which index files and querycoord which segments are
-in use, and has every prefix of the object store swept by these rules (`elanus.core.gc`). When all of it is
-done the records say so: those of dropped segments lose their manifest and are small from then on, and
-after `record_retention_s` they go. A round that died half-way has recorded nothing; the next one sweeps
-again what is left. One round runs at a time; whatever it finds stays true, so one that was given up and
-goes on elsewhere does no harm.
+A round reads the metadata at one moment, asks indexcoord which index files and querycoord which segments are
+in use, derives rules from that (`elanus.core.gc`), and has every prefix of the object store swept by them.
+When all prefixes are swept, the round updates the records: a dropped segment's record loses its manifest and
+is small from then on, and it is removed after `record_retention_s`. A round that dies half-way records
+nothing; the next round sweeps what is left. One round runs at a time. Garbage that a round finds stays
+garbage, so a sweep that was given up but still runs on a data node does no harm.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from typing import Any
 
 import structlog
 
+from elanus.api.gc import Finding, GcReport, GcState, GcStatus, SweepOrder, SweepOutcome
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
+from elanus.core.offload import Offload
 from elanus.core.segments import SegmentInfo
-from elanus.core.world import Clock
-from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
-from elanus.datacoord.manifests import Manifests, Offload
 from elanus.datacoord.references import Moment, References
-from elanus.datacoord.state import DataState, Vchannel
-from elanus.rpc.gc import Finding, GcReport, GcState, GcStatus, SweepOrder, SweepOutcome
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.datacoord.state import Vchannel
 
 _RETRY_S = 30.0
 _REPLACED_GRACE_S = 3.0
@@ -40,8 +38,8 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class GcSchedule:
-    """``settle_s``: how long after this role's start nothing is collected. What its predecessor had under
-    way in the metadata is over by then."""
+    """When rounds run. ``settle_s``: how long after this role's start nothing is collected. By then the
+    metadata updates that its predecessor had in flight have ended."""
 
     policy: GcPolicy
     enabled: bool
@@ -51,46 +49,37 @@ class GcSchedule:
 
 @dataclass(frozen=True, slots=True)
 class GcPorts:
-    """Whom the collector asks, besides data nodes."""
+    """The roles that the collector calls in addition to data nodes."""
 
     index: IndexCoordApi
     query: QueryCoordApi
     offload: Offload
 
 
-@dataclass(frozen=True, slots=True)
-class CollectorDesks:
-    """The role's own: ``lock``, under which what decides about objects is read at one moment, and
-    ``pinned_files``, which readers outside the system hold. ``nodes`` sweep."""
-
-    state: DataState
-    manifests: Manifests
-    attempts: Attempts
-    lock: asyncio.Lock
-    pinned_files: Callable[[], Awaitable[frozenset[str]]]
-    nodes: DataNodes
-
-
 class Collector:
+    """Implements `elanus.api.datacoord.GcCalls`. ``pinned_files``: the files that readers outside the system
+    hold. ``nodes``: the data nodes, which carry out sweeps. The facts that decide about objects are read
+    under the role's lock, as of one moment."""
+
     def __init__(
         self,
-        desks: CollectorDesks,
-        rootcoord: RootCoordApi,
+        context: DataContext,
+        nodes: DataNodes,
+        pinned_files: Callable[[], Awaitable[frozenset[str]]],
         ports: GcPorts,
-        clock: Clock,
         schedule: GcSchedule,
     ) -> None:
-        self._state = desks.state
-        self._attempts = desks.attempts
-        self._lock = desks.lock
-        self._pinned_files = desks.pinned_files
-        self._rootcoord = rootcoord
+        self._state = context.state
+        self._attempts = context.attempts
+        self._lock = context.lock
+        self._rootcoord = context.rootcoord
+        self._clock = context.clock
+        self._nodes = nodes
+        self._pinned_files = pinned_files
         self._ports = ports
-        self._clock = clock
         self._schedule = schedule
-        self._references = References(desks.manifests, ports.offload)
-        self._started_s = clock.monotonic_s()
-        self._nodes = desks.nodes
+        self._references = References(context.manifests, ports.offload)
+        self._started_s = context.clock.monotonic_s()
         self._call: asyncio.Task[SweepOutcome] | None = None
         self._call_epoch = 0
         self._wanted: bool | None = None
@@ -101,30 +90,30 @@ class Collector:
         self._reclaimed_bytes = 0
         self._last: GcReport | None = None
 
-    # what others ask
+    # calls
 
     def node_registered(self) -> None:
-        """A sweep that has nobody to carry it out looks for a node again by itself."""
+        """Do nothing: a sweep without a data node retries by itself."""
 
     def node_ended(self, epoch: int) -> None:
-        """What the node sweeps counts all the same if it comes to its end, but a process that is gone is not
-        waited for for ever."""
+        """Cancel the sweep that runs on the node after a grace period. A sweep that finishes within the grace
+        period still counts, but a process that is gone is not waited for forever."""
         if self._call is not None and self._call_epoch == epoch:
             asyncio.get_running_loop().call_later(_REPLACED_GRACE_S, self._call.cancel)
 
-    def request(self, *, delete: bool) -> None:
-        """A round as soon as can be; without ``delete`` one that only tells what would go."""
+    async def collect_garbage(self, delete: bool) -> None:
+        """Request a round as soon as possible. Without ``delete`` it only reports what would be deleted."""
         self._wanted = bool(self._wanted) or delete
         self._wake.set()
 
-    def status(self) -> GcStatus:
+    async def gc_status(self) -> GcStatus:
         waiting = sum(s.size_bytes for s in self._state.segments() if keeps_files(s))
         return GcStatus(self._stage, self._swept, self._rounds, waiting, self._reclaimed_bytes, self._last)
 
     # rounds
 
     async def run(self) -> None:
-        """Collect until cancelled."""
+        """Run rounds until cancelled."""
         pause_s = self._schedule.interval_s
         while True:
             wanted = await self._next(pause_s)
@@ -136,7 +125,8 @@ class Collector:
                 pause_s = min(_RETRY_S, pause_s)
 
     async def _next(self, pause_s: float) -> bool | None:
-        """Waits until a round is due. Whether it is to delete, when somebody has asked for it."""
+        """Wait until a round is due. Return whether a requested round is to delete; None for a round that is
+        due by the interval."""
         try:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()
@@ -154,10 +144,10 @@ class Collector:
         try:
             report = await self._collect(report)
         except ElanusError as error:
-            _log.warning("garbage collection cut off; it goes on later", error=error.message)
+            _log.warning("garbage collection interrupted; continues in the next round", error=error.message)
             report = replace(report, error=error.message)
         except Exception as error:  # noqa: BLE001 - without another round nothing is ever reclaimed
-            _log.exception("garbage collection failed; it is tried again")
+            _log.exception("garbage collection failed; trying again")
             report = replace(report, error=f"{type(error).__name__}: {error}")
         finally:
             self._stage, self._swept = GcState.IDLE, ()
@@ -171,7 +161,7 @@ class Collector:
         await self._settled()
         policy = self._schedule.policy
         moment = await self._moment()
-        # After the moment: what is dropped by then nobody is told to load, or to pin, any more.
+        # Read after the metadata: a segment that was dropped by then can no longer be loaded or pinned.
         pinned = await self._pinned_files()
         held = frozenset(await self._ports.query.held_segments())
         index = await self._ports.index.index_references()
@@ -211,12 +201,13 @@ class Collector:
             )
 
     async def _sweep(self, prefix: str, rules: SweepRules, report: GcReport) -> SweepOutcome:
-        """Asks another node, or the same again, when one is lost meanwhile: rules stay true."""
+        """Sweep one prefix. When the data node is lost meanwhile, another one, or the same one again, is
+        asked: the rules stay valid."""
         for _ in range(_SWEEP_TRIES_MAX - 1):
             try:
                 return await self._try_to_sweep(prefix, rules, report)
             except Unavailable as error:
-                _log.info("sweep cut off; trying again", prefix=prefix, error=error.message)
+                _log.info("sweep interrupted; trying again", prefix=prefix, error=error.message)
                 await asyncio.sleep(_SWEEP_PAUSE_S)
         return await self._try_to_sweep(prefix, rules, report)
 
@@ -242,7 +233,7 @@ class Collector:
     # records
 
     async def _record(self, reclaimed: Sequence[SegmentInfo], ended: Sequence[Vchannel]) -> None:
-        """Their files are gone: the records need not point to them, and are small."""
+        """Clear the references to deleted files: the records no longer need them, and become small."""
         async with self._lock:
             segments = [
                 replace(known, manifest="", size_bytes=0)
@@ -253,7 +244,7 @@ class Collector:
             await self._state.put(segments, vchannels)
 
     async def _forget(self) -> int:
-        """Remove records that tell nobody anything any more. How many."""
+        """Remove the records that are no longer needed and return the number of segments removed."""
         async with self._lock:
             now = await self._rootcoord.alloc_timestamp(1)
             policy = self._schedule.policy

@@ -1,66 +1,88 @@
-"""The one place where what a job wrote becomes part of a collection.
+"""Range commits: the one place where the files that a job wrote become part of a collection.
 
-A commit names the checkpoint it started from. It is refused when that is no longer the vchannel's, so a
-job that ran twice, or woke up after it was given up, changes nothing; its files belong to no manifest.
-It is refused too when a segment it touches takes no rows any more: readers may hold that one already.
+A commit names the checkpoint it started from. It is refused when that is no longer the vchannel's checkpoint,
+so a job that ran twice, or resumed after it was given up, changes nothing; its files belong to no manifest.
+It is also refused when a segment that it touches takes no more rows: readers may already hold that segment.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
+import structlog
+
+from elanus.api.datacoord import RangeCommit
 from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused
 from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import Timestamp
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.quota import QuotaDesk
+from elanus.datacoord.segment_allocator import SegmentAllocator
 from elanus.datacoord.state import DataState, Vchannel
 from elanus.log.port import Log
-from elanus.rpc.datacoord import RangeCommit
 
+_log = structlog.get_logger("datacoord")
 _TAKES_ROWS = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
 class Commits:
-    """Called under the role's lock."""
+    """Checks and applies range commits. Called under the role's lock."""
 
     def __init__(
-        self, state: DataState, manifests: Manifests, log: Log, desk: QuotaDesk, attempts: Attempts
+        self,
+        state: DataState,
+        manifests: Manifests,
+        log: Log,
+        allocator: SegmentAllocator,
+        attempts: Attempts,
     ) -> None:
         self._state = state
         self._manifests = manifests
         self._log = log
-        self._desk = desk
+        self._allocator = allocator
         self._attempts = attempts
         self._count = 0
 
     async def commit(self, commit: RangeCommit) -> None:
-        """All of the range or nothing. Raises `CommitRefused`, and what storing raises."""
+        """Commit all of the range or nothing. Raises `CommitRefused`, and whatever storing raises."""
         vchannel = self._checked(commit)
         if commit.segments or commit.delta is not None:
             self._attempts.check(commit.attempt)
         self._count += 1
         name = stamped(commit.attempt, f"{commit.checkpoint.ts}-{self._count}")
         segments = await self._segments(commit, name)
-        moved = replace(vchannel, checkpoint=commit.checkpoint)
+        moved = replace(
+            vchannel,
+            checkpoint=commit.checkpoint,
+            quarantined=vchannel.quarantined + len(commit.quarantined),
+        )
         if commit.delta is not None:
             moved = await self._manifests.add_delta(moved, commit.delta, name)
-        # A checkpoint must never lie beyond what the log is sure to keep.
+        # A checkpoint must never be beyond what the log has durably stored.
         await self._log.sync(pchannel_of(commit.vchannel))
         await self._state.put(segments, [moved])
-        self._desk.committed(
-            commit.vchannel,
-            {o.segment_id: sum(file.rows for file in o.insert_logs) for o in commit.segments},
-        )
+        self._allocator.committed(commit.vchannel, _rows_read(commit))
         for segment_id in commit.flushed:
-            self._desk.forget(segment_id)
+            self._allocator.forget(segment_id)
+        for entry in commit.quarantined:
+            _log.error(
+                "log entry quarantined",
+                vchannel=entry.vchannel,
+                position=entry.position,
+                collection=entry.collection_id,
+                segment=entry.segment_id,
+                ts=entry.ts,
+                rows=entry.rows,
+                reason=entry.reason,
+            )
 
     async def _segments(self, commit: RangeCommit, name: str) -> list[SegmentInfo]:
-        """The records that change. What the range has of a dropped segment is left out."""
+        """Return the segment records that change. The range's rows for dropped segments are left out."""
         known = [(self._segment(output.segment_id), output) for output in commit.segments]
         live = [(info, output) for info, output in known if info.state is not SegmentState.DROPPED]
         written = await asyncio.gather(*(self._manifests.add_output(i, output, name) for i, output in live))
@@ -68,7 +90,7 @@ class Commits:
         for segment_id in commit.flushed:
             info = changed.get(segment_id) or self._segment(segment_id)
             if info.state is not SegmentState.DROPPED:
-                changed[segment_id] = replace(info, state=SegmentState.FLUSHED)
+                changed[segment_id] = _completed(info, commit.checkpoint.ts)
         return list(changed.values())
 
     def _checked(self, commit: RangeCommit) -> Vchannel:
@@ -96,7 +118,8 @@ class Commits:
     def _check_state(
         self, segment_id: SegmentID, vchannel: str, allowed: tuple[SegmentState, ...]
     ) -> SegmentInfo:
-        """Of a dropped segment anything may come; it is ignored."""
+        """Refuse a segment of another vchannel or state. A dropped segment passes: its part of the commit is
+        ignored."""
         info = self._segment(segment_id)
         if info.vchannel != vchannel:
             raise CommitRefused(f"segment {segment_id} belongs to {info.vchannel}, not to {vchannel}")
@@ -110,3 +133,19 @@ class Commits:
         if info is None:
             raise CommitRefused(f"segment {segment_id} is not known")
         return info
+
+
+def _completed(info: SegmentInfo, now: Timestamp) -> SegmentInfo:
+    """Return the record of a segment that takes no more rows: flushed, or dropped when it is empty because
+    all its rows are in quarantine."""
+    if info.rows == 0:
+        return replace(info, state=SegmentState.DROPPED, dropped=now)
+    return replace(info, state=SegmentState.FLUSHED)
+
+
+def _rows_read(commit: RangeCommit) -> Counter[SegmentID]:
+    """Count the range's rows by segment, in files or in quarantine, as the headers of its log entries do."""
+    rows = Counter({o.segment_id: sum(file.rows for file in o.insert_logs) for o in commit.segments})
+    for entry in commit.quarantined:
+        rows[entry.segment_id] += entry.rows
+    return rows

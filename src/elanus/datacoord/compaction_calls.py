@@ -1,4 +1,4 @@
-"""The calls of datacoord that concern compaction: who asks for one, who carries it out."""
+"""The calls of datacoord that concern compaction: requests by clients, and results from data nodes."""
 
 from __future__ import annotations
 
@@ -6,52 +6,54 @@ import asyncio
 
 import structlog
 
-from elanus.core.change import Changes
+from elanus.api.datacoord import CompactionCommit
 from elanus.core.compaction import CompactionPlan, fold_bound
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import MAX_TIMESTAMP
 from elanus.datacoord.compactor import Compactor
+from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.flushing import Flushing
-from elanus.datacoord.state import DataState
-from elanus.rpc.datacoord import CompactionCommit
-from elanus.rpc.rootcoord import RootCoordApi
 
 _LOOK_S = 0.05
 _LOOKS_MAX = 200
 _log = structlog.get_logger("datacoord")
 
 
-class CompactionCalls:
-    """A part of `elanus.datacoord.coord.DataCoord`, which sets what is declared here."""
+class Compactions:
+    """Implements `elanus.api.datacoord.CompactionCalls`."""
 
-    _state: DataState
-    _compactor: Compactor
-    _flushing: Flushing
-    _rootcoord: RootCoordApi
-    _lock: asyncio.Lock
-    _changes: Changes
-    _datanodes: DataNodes
+    def __init__(
+        self, context: DataContext, datanodes: DataNodes, flushing: Flushing, compactor: Compactor
+    ) -> None:
+        self._state = context.state
+        self._rootcoord = context.rootcoord
+        self._lock = context.lock
+        self._changes = context.changes
+        self._datanodes = datanodes
+        self._flushing = flushing
+        self._compactor = compactor
 
-    async def compact(self, collection_id: CollectionID) -> int:
+    async def compact(self, collection_id: CollectionID, target_bytes: int | None = None) -> int:
         await self._bring_deletes(collection_id)
-        return await self._compactor.compact(collection_id)
+        return await self._compactor.compact(collection_id, target_bytes)
 
     async def _bring_deletes(self, collection_id: CollectionID) -> None:
-        """Into binlogs, as far as the compaction may fold them in: what lies in the log alone it cannot.
+        """Have the pipeline write deletes to binlogs, up to the bound that the compaction may fold in: it
+        cannot fold in deletes that are only in the log.
 
-        Where the pipeline does not do it in time, the compaction is planned without them.
+        If the pipeline does not do so in time, the compaction is planned without them.
         """
         now = await self._rootcoord.alloc_timestamp(1)
         bound = fold_bound(now, self._compactor.retention_s, MAX_TIMESTAMP)
         vchannels = [v.vchannel for v in self._state.vchannels_of(collection_id)]
-        syncs = self._flushing.syncs
-        syncs.want(vchannels, bound, "compaction call")
+        forced = self._flushing.forced
+        forced.want(vchannels, bound, "compaction call")
         for _ in range(_LOOKS_MAX):
-            if not syncs.is_waiting(vchannels):
+            if not forced.is_waiting(vchannels):
                 return
             await asyncio.sleep(_LOOK_S)
-        _log.warning("compaction without the latest deletes", collection=collection_id)
+        _log.warning("compaction planned without the latest deletes", collection=collection_id)
 
     async def compaction_plans(self, trigger_id: int) -> tuple[CompactionPlan, ...]:
         return tuple(plan for plan in self._state.plans() if plan.trigger_id == trigger_id)

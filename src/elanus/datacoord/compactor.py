@@ -1,14 +1,14 @@
-"""Compaction as datacoord runs it: plans are ordered from data nodes, committed or given up.
+"""Running compactions: datacoord orders plans from data nodes, and commits them or gives them up.
 
-A plan is persisted before it is ordered and when it has ended, so a coordinator that starts again, or a
-data node that registers again, finds what is to be done; an attempt has no life beyond its data node's
-registration. Any node may carry out any plan: the one with fewest gets the next. The decisions are
-`elanus.core.compaction`'s.
+A plan is persisted before it is ordered and again when it has ended, so a restarted coordinator, or a data
+node that registers again, finds what is still to be done. An attempt ends with its data node's registration.
+Any node may carry out any plan: the node with the fewest orders gets the next one. The decisions are made in
+`elanus.core.compaction`.
 
-One commit exchanges the output for its inputs. It is refused when any input is not what it was when the plan
-was made, when the data node's registration is over, and when it is too late: then its files belong to no
-manifest. Deletes that arrived meanwhile lie in delta logs that the output has not folded in, and go on
-concerning it.
+One commit exchanges the inputs for the output. It is refused when an input has changed since the plan was
+made, when the data node's registration is over, and when it comes after the deadline; its files then belong
+to no manifest. Deletes that arrived meanwhile are in delta logs that the output has not folded in, and still
+apply to it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from elanus.api.datacoord import CompactionCommit
+from elanus.api.datanode import CompactionOrder
 from elanus.core.attempts import stamped
 from elanus.core.compaction import CompactionPlan, CompactionState, blamed
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
-from elanus.core.world import Clock
-from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
-from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.planner import Planner, PlanPolicy
-from elanus.datacoord.state import DataState, Vchannel
-from elanus.rpc.datacoord import CompactionCommit
-from elanus.rpc.datanode import CompactionOrder
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.datacoord.state import Vchannel
 
 _RETRY_PAUSE_S = 1.0
 _log = structlog.get_logger("datacoord")
@@ -43,9 +41,9 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """``automatic``: whether compactions are planned without a person asking. ``interval_s``: how often all
-    segments are looked at, besides after every flush. ``timeout_s``: how long a plan may take from its
-    order to its commit; ``orders_max``: how many a data node has at a time."""
+    """``automatic``: whether compactions are planned without a client's request. ``interval_s``: how often
+    all segments are examined, in addition to after every flush. ``timeout_s``: how long a plan may take from
+    its order to its commit. ``orders_max``: how many orders a data node has at a time."""
 
     automatic: bool
     plan: PlanPolicy
@@ -56,7 +54,7 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """One attempt of a plan, at a data node. ``deadline_s`` is on the monotonic clock."""
+    """One attempt of a plan, on a data node. ``deadline_s`` is on the monotonic clock."""
 
     node: LiveNode
     attempt: int
@@ -64,28 +62,19 @@ class _Order:
 
 
 class Compactor:
-    """``lock`` is the role's; methods that say so are called under it."""
+    """Orders, commits and gives up compaction plans. Methods that say so are called under the role's lock."""
 
     def __init__(
-        self,
-        state: DataState,
-        manifests: Manifests,
-        planner: Planner,
-        attempts: Attempts,
-        rootcoord: RootCoordApi,
-        clock: Clock,
-        lock: asyncio.Lock,
-        nodes: DataNodes,
-        policy: CompactionPolicy,
+        self, context: DataContext, nodes: DataNodes, dead_rows: DeadRows, policy: CompactionPolicy
     ) -> None:
-        self._state = state
-        self._manifests = manifests
-        self._planner = planner
-        self._attempts = attempts
-        self._rootcoord = rootcoord
-        self._clock = clock
-        self._lock = lock
+        self._state = context.state
+        self._manifests = context.manifests
+        self._attempts = context.attempts
+        self._rootcoord = context.rootcoord
+        self._clock = context.clock
+        self._lock = context.lock
         self._nodes = nodes
+        self._planner = Planner(context, dead_rows, policy.plan)
         self._policy = policy
         self._orders: dict[int, _Order] = {}
         self._unwanted: list[int] = []
@@ -94,27 +83,27 @@ class Compactor:
 
     @property
     def retention_s(self) -> float:
-        """For how long reads may go back; what is deleted stays as long."""
+        """How far back in time reads may go; deleted rows are kept as long."""
         return self._policy.plan.retention_s
 
-    # the role's life
+    # lifecycle
 
     def flushed(self) -> None:
-        """Segments were flushed: look at all of them soon."""
+        """Note that segments were flushed: all segments are examined soon."""
         self._flushed = True
         self._wake.set()
 
     def node_registered(self) -> None:
-        """There is one more who takes orders."""
+        """Note that there is one more data node that takes orders."""
         self._wake.set()
 
     def node_ended(self, epoch: int) -> None:
-        """Orders die with the registration of the node they were given to."""
+        """Forget the orders of a registration that has ended: they end with it."""
         self._orders = {p: order for p, order in self._orders.items() if order.node.epoch != epoch}
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Plan, order and time out compactions until cancelled."""
         due_s = self._clock.monotonic_s()
         while True:
             self._wake.clear()
@@ -127,7 +116,7 @@ class Compactor:
                 await self._call_off()
                 await self._order()
             except ElanusError as error:
-                _log.info("compaction waits", error=error.message)
+                _log.info("compaction delayed", error=error.message)
                 await self._try_again()
             except Exception:  # noqa: BLE001 - the next round may succeed; without rounds nothing is compacted
                 _log.exception("compaction failed; trying again")
@@ -147,7 +136,7 @@ class Compactor:
         self._wake.set()
 
     async def _rest(self, due_s: float) -> None:
-        """Until there may be something to do."""
+        """Wait until there may be something to do."""
         moments_s = [order.deadline_s for order in self._orders.values()]
         if self._policy.automatic:
             moments_s.append(due_s)
@@ -156,10 +145,11 @@ class Compactor:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()
 
-    async def compact(self, collection_id: CollectionID) -> int:
-        """A person asks for it; returns the plans' trigger id. Raises `CollectionNotFound`."""
+    async def compact(self, collection_id: CollectionID, target_bytes: int | None) -> int:
+        """Plan the compaction that a client has requested, and return the plans' trigger id. Raises
+        `CollectionNotFound`."""
         collection = await self._rootcoord.collection_by_id(collection_id)
-        trigger_id = await self._planner.plan([collection], force=True)
+        trigger_id = await self._planner.plan([collection], force=True, target_bytes=target_bytes)
         self._wake.set()
         return trigger_id
 
@@ -171,13 +161,13 @@ class Compactor:
                 await self._order_from_one_of(self._with_room(plan), plan)
 
     def _with_room(self, plan: CompactionPlan) -> list[LiveNode]:
-        """Data nodes that may have one more, in the order in which they are asked."""
+        """Return the data nodes that may take one more order, in the order in which they are asked."""
         busy = Counter(order.node.node_id for order in self._orders.values())
         nodes = self._nodes.by_load(busy, plan.vchannel)
         return [node for node in nodes if busy[node.node_id] < self._policy.orders_max]
 
     async def _order_from_one_of(self, nodes: Sequence[LiveNode], plan: CompactionPlan) -> None:
-        """The first that takes it. Raises what the last one raised."""
+        """Order the plan from the first node that accepts it. If none does, raises the last one's error."""
         failure: ElanusError | None = None
         for node in nodes:
             try:
@@ -204,7 +194,7 @@ class Compactor:
             raise
 
     async def _order_of(self, plan: CompactionPlan, attempt: int) -> CompactionOrder | None:
-        """None for a plan that makes no sense any more; it has failed then."""
+        """Return the order, or None for a plan that is stale; it is then marked as failed."""
         async with self._lock:
             vchannel, infos = self._state.vchannel(plan.vchannel), self._inputs(plan)
             stale = _stale(plan, infos, vchannel)
@@ -233,7 +223,7 @@ class Compactor:
     # results
 
     async def commit(self, commit: CompactionCommit) -> None:
-        """All or nothing. Called under the lock. Raises `CommitRefused`, and what storing raises."""
+        """Commit all or nothing, under the lock. Raises `CommitRefused`, and whatever storing raises."""
         plan = self._running(commit)
         inputs = self._inputs(plan)
         stale = _stale(plan, inputs, self._state.vchannel(plan.vchannel))
@@ -251,7 +241,7 @@ class Compactor:
         await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
         self._manifests.forget(inputs)
         self._ended(plan.plan_id)
-        self.flushed()  # the output may be one of enough small segments, and delta logs may be done with
+        self.flushed()  # the output may complete a set of small segments, and delta logs may be superseded
 
     def _inputs(self, plan: CompactionPlan) -> list[SegmentInfo]:
         found = (self._state.find_segment(segment_id) for segment_id in plan.inputs)
@@ -291,14 +281,14 @@ class Compactor:
         return plan
 
     async def job_failed(self, plan_id: int, reason: str) -> None:
-        """The data node could not do it. Called under the lock."""
+        """Record that the data node could not carry out the plan. Called under the lock."""
         plan = self._state.plan(plan_id)
         if plan is not None:
             self._planner.leave_alone(blamed(plan.inputs, reason))
         await self.failed(plan_id, reason)
 
     async def failed(self, plan_id: int, reason: str) -> None:
-        """It comes to no result. Called under the lock."""
+        """Mark the plan as failed. Called under the lock."""
         plan = self._state.plan(plan_id)
         if plan is not None and plan.state is CompactionState.PLANNED:
             _log.error("compaction failed", plan=plan_id, reason=reason)
@@ -310,14 +300,14 @@ class Compactor:
         self._wake.set()
 
     def _close(self, plan_id: int) -> _Order | None:
-        """The attempt there was."""
+        """Forget the plan's order, close its attempt, and return the order, if there was one."""
         order = self._orders.pop(plan_id, None)
         if order is not None:
             self._attempts.close(order.attempt)
         return order
 
     async def cancel(self, collection_id: CollectionID, partition_id: PartitionID | None) -> None:
-        """The collection, or the partition, is being dropped. Called under the lock."""
+        """Cancel the plans of a collection or partition that is being dropped. Called under the lock."""
         given_up = [
             replace(plan, state=CompactionState.CANCELLED, reason="dropped")
             for plan in self._state.planned()
@@ -343,7 +333,7 @@ class Compactor:
         self._unwanted += late
 
     async def _call_off(self) -> None:
-        """Spare data nodes work that cannot be committed any more."""
+        """Cancel work on data nodes that can no longer be committed."""
         unwanted, self._unwanted = self._unwanted, []
         nodes: dict[int, LiveNode] = {}
         ordered: dict[int, list[int]] = defaultdict(list)
@@ -360,7 +350,7 @@ class Compactor:
 
 
 def _stale(plan: CompactionPlan, inputs: Sequence[SegmentInfo], vchannel: Vchannel | None) -> str:
-    """Why the plan's result would be wrong today; "" where it would not."""
+    """Return why the plan's result would be wrong now; "" if it would be right."""
     if vchannel is None or vchannel.dropping:
         return f"vchannel {plan.vchannel} is dropped"
     if len(inputs) < len(plan.inputs):

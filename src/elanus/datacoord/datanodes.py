@@ -1,35 +1,36 @@
-"""Datacoord's data nodes: who is there, which vchannels each owns, what each is told and has seen.
+"""Datacoord's data nodes: which are live, which vchannels each owns, what each was ordered and has reported.
 
-A node is there while it has a session, and takes part once it has registered. A registration has an epoch:
-what the node did under an earlier one is over, and so is all it did once its session has ended. Who owns a
-vchannel is persisted with the vchannel, beside an epoch that grows with every change of owner and stands in
-the owner's commits; whatever a former owner still brings is refused. So nobody has to be sure that a node is
-dead before its vchannels are given to others. Who gets which is `elanus.core.ownership`.
+A node is live while it has a session, and takes part once it has registered. A registration has an epoch:
+everything the node did under an earlier epoch is void, and so is everything it did once its session has
+ended. The owner of a vchannel is persisted with the vchannel, together with an epoch that grows with every
+change of owner and that the owner's commits carry; commits of a former owner are refused. So vchannels can be
+given to other nodes without certainty that their owner is dead. `elanus.core.ownership` decides which node
+gets which vchannel.
 
-What a node is told follows from what it owns: it is compared with what it was told last, until the two agree.
+Watch and unwatch orders follow from ownership: what a node owns is compared with what it was last ordered to
+watch, until the two agree.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
+from elanus.api.datacoord import ChannelAssignment, DataNodeRegistration, DataNodeTick
+from elanus.api.datanode import DataNodePorts
 from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced
 from elanus.core.ids import NO_NODE, NodeID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.ownership import in_place, least_busy, owners
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.context import DataContext
 from elanus.datacoord.flushing import Flushing
-from elanus.datacoord.state import DataState, Vchannel
-from elanus.rpc.datacoord import ChannelAssignment, DataNodeRegistration, DataNodeTick
-from elanus.rpc.datanode import DataNodePorts
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.datacoord.state import Vchannel
 
 _RETRY_PAUSE_S = 0.5
 _log = structlog.get_logger("datacoord")
@@ -37,7 +38,7 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A registration that is in force. ``owned`` is set when what the node owns has changed."""
+    """A registration in force. ``owned`` is set when the node's vchannels have changed."""
 
     node_id: NodeID
     epoch: int
@@ -46,39 +47,31 @@ class LiveNode:
 
 
 class NodeListener(Protocol):
-    """Who has work done by data nodes. Called on the event loop; must not raise."""
+    """A component that orders work from data nodes. Called on the event loop; must not raise."""
 
     def node_registered(self) -> None:
-        """There is one more, or one again."""
+        """A node has registered, for the first time or again."""
 
     def node_ended(self, epoch: int) -> None:
-        """What was ordered from this registration will not be done."""
+        """A registration is over: what was ordered under it will not be done."""
 
 
 class DataNodes:
-    """``sessions``: the nodes that are there. ``lock`` is the role's; methods that say so are called under
-    it. ``spawn`` runs something until the role stops."""
+    """Registrations of data nodes and their vchannels. Implements
+    `elanus.api.datacoord.RegistrationCalls`. ``sessions``: the nodes that have a session. Methods that say so
+    are called under the role's lock."""
 
-    def __init__(
-        self,
-        state: DataState,
-        flushing: Flushing,
-        attempts: Attempts,
-        rootcoord: RootCoordApi,
-        sessions: Nodes[DataNodePorts],
-        lock: asyncio.Lock,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:
-        self._state = state
+    def __init__(self, context: DataContext, flushing: Flushing, sessions: Nodes[DataNodePorts]) -> None:
+        self._state = context.state
+        self._attempts = context.attempts
+        self._rootcoord = context.rootcoord
+        self._lock = context.lock
+        self._spawn = context.spawn
         self._flushing = flushing
-        self._attempts = attempts
-        self._rootcoord = rootcoord
         self._sessions = sessions
-        self._lock = lock
-        self._spawn = spawn
         self._nodes: dict[NodeID, LiveNode] = {}
         self._ticks: dict[str, Timestamp] = {}
-        """Up to where each vchannel's owner has seen it, by its own word."""
+        """Up to where each vchannel's owner has read it, as the owner reports."""
         self._listeners: tuple[NodeListener, ...] = ()
         self._sessions_changed = asyncio.Event()
         self._unfollow: Callable[[], None] = _nothing
@@ -91,10 +84,11 @@ class DataNodes:
     def stop(self) -> None:
         self._unfollow()
 
-    # who is there
+    # registrations
 
-    async def register(self, node_id: NodeID) -> DataNodeRegistration:
-        """Raises `NodeReplaced`, and what the metadata raises."""
+    async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
+        """Register a data node and return its epoch and vchannels. Raises `NodeReplaced`, and whatever the
+        metadata store raises."""
         await self._sessions.refresh()
         async with self._lock:
             live = self._live()
@@ -106,24 +100,24 @@ class DataNodes:
             await self._share_out(node)
             self._nodes[node_id] = node
             own = [v for v in self._state.vchannels() if v.owner == node_id]
-        self._spawn(self._keep_told(node, {v.vchannel: v.epoch for v in own}))
+        self._spawn(self._send_watch_orders(node, {v.vchannel: v.epoch for v in own}))
         for listener in self._listeners:
             listener.node_registered()
         _log.info("data node registered", node=node_id, epoch=node.epoch, vchannels=len(own))
         return DataNodeRegistration(node.epoch, tuple(map(_assignment, own)))
 
     def of_epoch(self, epoch: int) -> LiveNode:
-        """Raises `CommitRefused` for a registration that is not in force."""
+        """Return the registration with this epoch. Raises `CommitRefused` if it is not in force."""
         for node in self._nodes.values():
             if node.epoch == epoch:
                 return node
         raise CommitRefused(f"no data node is registered under epoch {epoch}: register again")
 
     def check_owner(self, vchannel: str, epoch: int) -> None:
-        """Raises `CommitRefused` for what a former owner of the vchannel says.
+        """Raise `CommitRefused` for a call of a former owner of the vchannel.
 
-        So is one that has not registered since this role started: what it has read of the log may be gone,
-        and its attempts are forgotten.
+        An owner that has not registered since this role started is refused too: what it has read of the log
+        may be gone, and its attempts are forgotten.
         """
         known = self._state.vchannel(vchannel)
         if known is not None and (known.epoch != epoch or self.owner(vchannel) is None):
@@ -133,8 +127,8 @@ class DataNodes:
             )
 
     def by_load(self, busy: Mapping[NodeID, int] | None = None, vchannel: str = "") -> list[LiveNode]:
-        """Those that take orders, least busy first; among equals the vchannel's owner. How busy they are
-        their vchannels tell, where nothing else is said."""
+        """Return the nodes that take orders, least busy first; among equals, the vchannel's owner comes
+        first. Without ``busy``, the number of vchannels that a node owns counts as its load."""
         owned = Counter(v.owner for v in self._state.vchannels()) if busy is None else busy
         known = self._state.vchannel(vchannel)
         owner = NO_NODE if known is None else known.owner
@@ -146,7 +140,7 @@ class DataNodes:
 
     def _end(self, nodes: Iterable[LiveNode]) -> None:
         for node in tuple(nodes):
-            _log.info("registration of a data node is over", node=node.node_id, epoch=node.epoch)
+            _log.info("data node registration ended", node=node.node_id, epoch=node.epoch)
             del self._nodes[node.node_id]
             self._attempts.close_of(node.epoch)
             node.owned.set()
@@ -163,14 +157,15 @@ class DataNodes:
                     self._end([node for node in self._nodes.values() if node.node_id not in live])
                     await self._share_out()
             except Exception as error:  # noqa: BLE001 - without this loop nobody takes a dead node's vchannels
-                _log.warning("vchannels not given to others", error=f"{type(error).__name__}: {error}")
+                _log.warning("vchannels not reassigned", error=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 self._sessions_changed.set()
 
-    # who owns what
+    # ownership
 
     def placed(self, new: Sequence[Vchannel]) -> list[Vchannel]:
-        """New vchannels with their owners. Under the lock; `tell` when they are persisted."""
+        """Return new vchannels with their owners. Called under the lock; call `notify` once they are
+        persisted."""
         current = {v.vchannel: v.owner for v in (*self._state.vchannels(), *new)}
         wanted = owners(current, self._live(), self._nodes.keys(), balanced=False)
         placed = []
@@ -181,15 +176,16 @@ class DataNodes:
             placed.append(vchannel)
         return placed
 
-    def tell(self) -> None:
-        """What nodes own has changed."""
+    def notify(self) -> None:
+        """Notify all nodes' loops that vchannels may have changed owners."""
         for node in self._nodes.values():
             node.owned.set()
 
     async def _share_out(self, newcomer: LiveNode | None = None) -> None:
-        """Give vchannels to others as nodes come and go. Under the lock.
+        """Reassign vchannels after nodes have joined or left. Called under the lock.
 
-        A newcomer gets an epoch for everything it owns: it may be an old acquaintance with jobs of old.
+        A newcomer gets a new epoch for everything it owns: it may have registered before and still run jobs
+        of that registration.
         """
         vchannels = list(self._state.vchannels())
         ready = self._nodes.keys() | ({newcomer.node_id} if newcomer else set())
@@ -206,13 +202,14 @@ class DataNodes:
         await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
         for name in names:
             self._ticks.pop(name, None)
-        self.tell()
+        self.notify()
 
-    # what they have seen
+    # reports
 
     def take(self, node: LiveNode, ticks: Sequence[DataNodeTick]) -> dict[str, DataNodeTick]:
-        """Of what a node reports, what is its to report, and counts from the checkpoint in force: a commit
-        may have passed the rest. What another report has overtaken on its way is left out. Under the lock."""
+        """Return the ticks of a report that count: those of vchannels that the node owns, and that count rows
+        from the checkpoint in force (a commit may have moved it meanwhile). Ticks that a later report has
+        overtaken are left out. Called under the lock."""
         own = {
             t.vchannel: t
             for t in ticks
@@ -222,7 +219,7 @@ class DataNodes:
         return {name: t for name, t in own.items() if self._is_current(t)}
 
     def owner(self, vchannel: str) -> LiveNode | None:
-        """None where it has none, or one that has not registered."""
+        """Return the vchannel's owner; None if it has none, or one that has not registered."""
         known = self._state.vchannel(vchannel)
         return None if known is None else self._nodes.get(known.owner)
 
@@ -230,15 +227,12 @@ class DataNodes:
         vchannel = self._state.vchannel(tick.vchannel)
         return vchannel is not None and tick.checkpoint_ts == vchannel.checkpoint.ts
 
-    def has_seen(self, vchannel: str, at_least: Timestamp) -> bool:
-        return self._ticks.get(vchannel, NO_TIMESTAMP) >= at_least
-
-    # what they are told
+    # orders
 
     async def order(self, node: LiveNode, orders: Mapping[str, tuple[SegmentID, ...]]) -> None:
-        """Have a node flush segments of its vchannels; none: only move the checkpoint on.
+        """Order a node to flush segments of its vchannels; without segments, only to advance the checkpoint.
 
-        An order that does not arrive, or whose vchannel has changed owners meanwhile, is given again.
+        An order that does not arrive, or whose vchannel has changed owners meanwhile, is repeated later.
         """
         epochs = {name: self._epoch_of(node, name) for name in orders}
         for name, segment_ids in orders.items():
@@ -254,31 +248,41 @@ class DataNodes:
             if self._epoch_of(node, name) == epoch:
                 self._flushing.delivered(name, epoch, segment_ids)
 
+    async def order_range(self, vchannel: str, at_least: Timestamp) -> bool:
+        """Order a range of the vchannel, and return True, if its owner's tick has passed ``at_least``."""
+        owner = self.owner(vchannel)
+        if owner is None or self._ticks.get(vchannel, NO_TIMESTAMP) < at_least:
+            return False
+        await self.order(owner, {vchannel: ()})
+        return True
+
     def _epoch_of(self, node: LiveNode, name: str) -> int | None:
-        """Under which the node owns the vchannel; None: it does not."""
+        """Return the epoch under which the node owns the vchannel; None if it does not own it."""
         vchannel = self._state.vchannel(name)
         return vchannel.epoch if vchannel is not None and self.owner(name) is node else None
 
-    async def _keep_told(self, node: LiveNode, told: dict[str, int]) -> None:
-        """As long as the registration is in force. ``told``: the epochs of the vchannels the node follows."""
+    async def _send_watch_orders(self, node: LiveNode, watched: dict[str, int]) -> None:
+        """Send watch and unwatch orders while the registration is in force. ``watched``: the epochs of the
+        vchannels that the node watches."""
         while self._nodes.get(node.node_id) is node:
             node.owned.clear()
             owned = {v.vchannel: v for v in self._state.vchannels() if v.owner == node.node_id}
-            over = {n: e for n, e in told.items() if n not in owned or owned[n].epoch != e}
-            new = [v for v in owned.values() if told.get(v.vchannel) != v.epoch]
+            over = {n: e for n, e in watched.items() if n not in owned or owned[n].epoch != e}
+            new = [v for v in owned.values() if watched.get(v.vchannel) != v.epoch]
             try:
-                await self._tell(node, over, new)
+                await self._send_round(node, over, new)
             except ElanusError as error:
                 _log.warning("data node not reached", node=node.node_id, error=error.message)
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 continue
             for name in over:
-                del told[name]
-            told |= {v.vchannel: v.epoch for v in new}
+                del watched[name]
+            watched |= {v.vchannel: v.epoch for v in new}
             await node.owned.wait()
 
-    async def _tell(self, node: LiveNode, over: Mapping[str, int], new: Sequence[Vchannel]) -> None:
-        """A dropped vchannel the node leaves by itself, when it has read the drop."""
+    async def _send_round(self, node: LiveNode, over: Mapping[str, int], new: Sequence[Vchannel]) -> None:
+        """Send one round of orders. A dropped vchannel needs none: the node stops following it when it has
+        read the drop message."""
         left = {n: e for n, e in over.items() if (v := self._state.vchannel(n)) is not None and not v.dropped}
         if left:
             await node.ports.orders.unwatch_channels(node.epoch, left)
@@ -287,7 +291,7 @@ class DataNodes:
 
 
 def _nothing() -> None:
-    """Before the start there is nothing to undo."""
+    """Do nothing: before the start there is no subscription to cancel."""
 
 
 def _assignment(vchannel: Vchannel) -> ChannelAssignment:

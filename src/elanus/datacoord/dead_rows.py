@@ -1,16 +1,15 @@
-"""How many rows of a segment the deletes of a delta log may concern, without reading the segment.
+"""Estimates of how many rows of a segment the deletes of a delta log affect, without reading the segment.
 
-Keys that a delta log deletes are looked up in the segment's statistics: a key that is not there is
-certainly not concerned, one in 200 is counted wrongly. Both files never change, so an answer is kept as
-long as its segment. Only a segment that looks worth rewriting is counted exactly, from its key column:
-an upsert of a new key leaves a delete that concerns nothing, and statistics cannot tell.
+The keys that a delta log deletes are looked up in the segment's statistics: a key that is not found there is
+certainly not in the segment, and one in 200 absent keys is counted wrongly. Neither file ever changes, so an
+estimate is kept as long as its segment. Only a segment that looks worth rewriting is counted exactly, from
+its key column: an upsert of a new key leaves a delete that affects no row, which statistics cannot detect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 import structlog
 
 from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.offload import Offload
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -26,12 +26,10 @@ from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, dead_
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 from elanus.storage.stats_log import KeyStats, read_stats_logs
 
-Offload = Callable[..., Awaitable[Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class Concerned:
-    """Rows of a segment that a delta log may concern, and that part of the delta log's size."""
+    """How many rows of a segment a delta log may affect, and the corresponding share of the log's size."""
 
     rows: int
     bytes: int
@@ -43,7 +41,8 @@ _log = structlog.get_logger("datacoord")
 
 
 class DeadRows:
-    """``offload(function, *args)`` runs blocking I/O off the event loop. Raises what reading raises."""
+    """Estimates and counts of dead rows, cached per segment. ``offload(function, *args)`` runs blocking I/O
+    off the event loop. Methods raise whatever reading raises."""
 
     def __init__(self, store: ObjectStore, offload: Offload) -> None:
         self._store = store
@@ -52,7 +51,8 @@ class DeadRows:
         self._counted: dict[str, tuple[frozenset[str], int]] = {}
 
     async def look(self, segments: Mapping[str, tuple[SegmentManifest, Sequence[DeltaLog]]]) -> None:
-        """Find out about these segments, by their manifests' paths, and the delta logs beside each."""
+        """Estimate the given segments, keyed by the path of their manifests, against the delta logs given
+        with each."""
         unknown = {
             path: (manifest, [d for d in deltas if (path, d.file.path) not in self._known])
             for path, (manifest, deltas) in segments.items()
@@ -62,7 +62,7 @@ class DeadRows:
             self._known |= await self._offload(_estimate, self._store, unknown)
 
     def estimate(self, manifest_path: str, deltas: Sequence[DeltaLog]) -> Concerned:
-        """The sum over delta logs that `look` has been asked about."""
+        """Return the sum over delta logs that `look` has estimated before."""
         found = [self._known[manifest_path, delta.file.path] for delta in deltas]
         return Concerned(sum(c.rows for c in found), sum(c.bytes for c in found))
 
@@ -74,9 +74,9 @@ class DeadRows:
         deltas: Sequence[DeltaLog],
         fold_until: Timestamp,
     ) -> int:
-        """How many rows are dead by these deltas, all of which lie within the fold.
+        """Count the rows that these delta logs, all of which are within ``fold_until``, delete.
 
-        Remembered until there are other deltas, and for ever where it is none.
+        The count is cached until the set of delta logs changes; a count of zero is kept forever.
         """
         paths = frozenset(delta.file.path for delta in deltas)
         counted, rows = self._counted.get(manifest_path, (None, 0))
@@ -88,7 +88,7 @@ class DeadRows:
         return rows
 
     def keep(self, manifest_paths: Collection[str]) -> None:
-        """Forget all other segments."""
+        """Forget all segments but these."""
         self._known = {key: found for key, found in self._known.items() if key[0] in manifest_paths}
         self._counted = {path: found for path, found in self._counted.items() if path in manifest_paths}
 
@@ -113,16 +113,16 @@ def _estimate(
 
 
 def _stats(store: ObjectStore, manifest: SegmentManifest) -> tuple[KeyStats, ...] | None:
-    """None where they cannot be read: then any key may be in the segment."""
+    """Return the segment's statistics; None if they cannot be read: any key may then be in the segment."""
     try:
         return tuple(read_stats_logs(store, manifest.stats_logs))
     except (ObjectMissing, CorruptObject) as error:
-        _log.error("statistics not readable", segment=manifest.segment_id, error=str(error))
+        _log.error("segment statistics not readable", segment=manifest.segment_id, error=str(error))
         return None
 
 
 def _keys(deletes: pa.Table, manifest: SegmentManifest) -> pa.Array:
-    """The different keys that are deleted in the segment's partition."""
+    """Return the distinct keys that are deleted in the segment's partition."""
     partitions = deletes.column(PARTITION_COLUMN).to_numpy()
     concerns = (partitions == ALL_PARTITIONS) | (partitions == manifest.partition_id)
     return pc.unique(deletes.column(PRIMARY_KEY_COLUMN).filter(pa.array(concerns)))

@@ -1,7 +1,7 @@
-"""From growing to flushing: which segments are sealed, and which may be flushed now (seed 1).
+"""From growing to flushing: which segments are sealed, and which may be flushed now.
 
-Every method is called under the role's lock and leaves the states persisted. What comes after the order,
-the data node's range and its commit, is `elanus.datacoord.commits`.
+Every method is called under the role's lock and leaves the states persisted. The data node's range and its
+commit, which follow the order, are in `elanus.datacoord.commits`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from elanus.api.datacoord import DataNodeTick
+from elanus.api.datanode import FlushReason
+from elanus.api.proxy import ProxyApi
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.sealing import SealPolicy, may_flush, seal_cause
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
-from elanus.datacoord.quota import QuotaDesk
-from elanus.datacoord.reasons import CALLED, Reasons
+from elanus.datacoord.flush_causes import CALLED, FlushCauses
+from elanus.datacoord.forced_flushes import ForcedFlushes
+from elanus.datacoord.segment_allocator import SegmentAllocator
 from elanus.datacoord.state import DataState
-from elanus.datacoord.syncs import Syncs
-from elanus.rpc.datacoord import DataNodeTick
-from elanus.rpc.datanode import FlushReason
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.rootcoord import RootCoordApi
 
 _GIVE_BACK_WAIT_S = 1.0
 _log = structlog.get_logger("datacoord")
 
 Orders = dict[str, tuple[SegmentID, ...]]
-"""Per vchannel the segments to flush; none: only to move its checkpoint on."""
+"""The segments to flush, per vchannel; an empty tuple only advances the vchannel's checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """``sync_bytes``: how much of a vchannel may lie in the log alone before a range is ordered."""
+    """``sync_bytes``: how much of a vchannel may be in the log alone before a range is ordered."""
 
     seal: SealPolicy
     sync_bytes: int
@@ -46,90 +46,93 @@ class Flushing:
     def __init__(
         self,
         state: DataState,
-        desk: QuotaDesk,
+        allocator: SegmentAllocator,
         rootcoord: RootCoordApi,
         proxies: Nodes[ProxyApi],
         policy: FlushPolicy,
     ) -> None:
         self._state = state
-        self._desk = desk
+        self._allocator = allocator
         self._rootcoord = rootcoord
         self._proxies = proxies
         self._policy = policy
         self._ordered: dict[SegmentID, int] = {}
-        """The epoch under which the vchannel's owner has taken the order. That of an earlier one does not
-        count, whenever its answer comes."""
-        self._reasons = Reasons()
-        self.syncs = Syncs(state)
+        """The epoch under which the vchannel's owner has accepted the order. An earlier owner's acceptance
+        does not count, whenever its answer arrives."""
+        self._causes = FlushCauses()
+        self.forced = ForcedFlushes(state)
 
     async def seal_all(self, collection_id: CollectionID, flush_ts: Timestamp) -> None:
-        """Seal the collection's growing segments, and have all it wrote up to ``flush_ts`` in binlogs soon.
+        """Seal the collection's growing segments, and have all writes up to ``flush_ts`` in binlogs soon.
 
-        The seal is stamped after every proxy has given its quota back, so no write above it can carry the
-        id of one of these segments. Where a proxy does not answer, it is put at the quota's expiry.
+        The seal is timestamped after every proxy has given back its allocations, so no later write can carry
+        the id of one of these segments. If a proxy does not answer, the seal is set to the allocations'
+        expiry.
         """
         unflushed = [s for s in self._state.unflushed() if s.collection_id == collection_id]
         growing = [s for s in unflushed if s.state is SegmentState.GROWING]
-        self._reasons.called(s.segment_id for s in unflushed)
+        self._causes.called(s.segment_id for s in unflushed)
         sealed_at = await self._seal(collection_id, growing) if growing else flush_ts
-        # As of the seal: an earlier range would be a job of its own before the one that completes segments.
+        # Up to the seal: a range that ends earlier would be an extra job before the one that completes
+        # segments.
         vchannels = [v.vchannel for v in self._state.vchannels_of(collection_id)]
-        self.syncs.want(vchannels, max(flush_ts, sealed_at), CALLED)
+        self.forced.want(vchannels, max(flush_ts, sealed_at), CALLED)
 
     async def _seal(self, collection_id: CollectionID, growing: list[SegmentInfo]) -> Timestamp:
         given_back = await self._give_back(collection_id)
         sealed_at = await self._rootcoord.alloc_timestamp(1)
         if given_back:
-            self._desk.give_back(collection_id)
+            self._allocator.give_back(collection_id)
         else:
             sealed_at = max(sealed_at, *(s.last_expire for s in growing))
         for segment in growing:
-            self._reasons.sealed(segment.segment_id, CALLED)
+            self._causes.sealed(segment.segment_id, CALLED)
         await self._state.put([_sealed(s, sealed_at) for s in growing])
         return sealed_at
 
     async def _give_back(self, collection_id: CollectionID) -> bool:
-        """Whether every proxy has given its quota back. Waits no longer than quota would take to expire."""
+        """Whether every proxy has given back its allocations. Waits no longer than they would take to
+        expire."""
         try:
             async with asyncio.timeout(_GIVE_BACK_WAIT_S):
                 await self._proxies.refresh()
-                await asyncio.gather(*(p.give_back_quota(collection_id) for p in self._proxies.values()))
+                await asyncio.gather(*(p.return_allocations(collection_id) for p in self._proxies.values()))
         except (ElanusError, TimeoutError) as error:
-            _log.warning("quota not given back; its expiry is waited for", error=str(error))
+            _log.warning("allocations not given back; waiting for their expiry", error=str(error))
             return False
         return True
 
     async def seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
-        """Seal what is full, old or idle on the vchannels that have reported."""
+        """Seal full, old and idle segments of the vchannels that have reported."""
         sealed = []
         for info in self._state.unflushed():
             tick = ticks.get(info.vchannel)
             if tick is None:
                 continue
-            self._desk.expire(info.segment_id, tick.ts)
-            rows = info.rows + self._desk.seen_rows(info)
+            self._allocator.expire(info.segment_id, tick.ts)
+            rows = info.rows + self._allocator.seen_rows(info)
             cause = seal_cause(info, rows, self._policy.seal, tick.ts)
             if cause is not None:
-                self._reasons.sealed(info.segment_id, cause)
+                self._causes.sealed(info.segment_id, cause)
                 _log.info("segment sealed", segment=info.segment_id, cause=cause, rows=rows)
                 now = await self._rootcoord.alloc_timestamp(1)
                 sealed.append(_sealed(info, max(now, info.last_expire)))
         await self._state.put(sealed)
 
     def empty(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
-        """Sealed segments that no row has reached, and none will: there is nothing to flush."""
-        return [s for s in self._ready(ticks) if s.rows == 0 and self._desk.seen_rows(s) == 0]
+        """Return the sealed segments that have no rows and will get none: there is nothing to flush."""
+        return [s for s in self._ready(ticks) if s.rows == 0 and self._allocator.seen_rows(s) == 0]
 
     async def orders(self, ticks: Mapping[str, DataNodeTick]) -> Orders:
-        """What to order now. Segments whose time has come become Flushing; orders that did not arrive are
-        among it again until `delivered` says otherwise."""
+        """Return what to order now. Segments that may be flushed become Flushing. An order is returned again
+        until `delivered` confirms that it has arrived."""
         orders: Orders = {name: () for name, tick in ticks.items() if tick.bytes >= self._policy.sync_bytes}
-        orders |= dict.fromkeys(self.syncs.due(ticks), ())
+        orders |= dict.fromkeys(self.forced.due(ticks), ())
         ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
         await self._state.put(ready)
         unflushed = self._state.unflushed()
         left = {s.segment_id for s in unflushed}
-        self._reasons.keep_only(left)
+        self._causes.keep_only(left)
         self._ordered = {s: epoch for s, epoch in self._ordered.items() if s in left}
         for info in unflushed:
             if info.vchannel in ticks and self._waits_for_order(info):
@@ -137,9 +140,10 @@ class Flushing:
         return orders
 
     def reason(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> FlushReason:
-        """Why these, or what else lies in the log, are to be flushed, and for whom."""
-        cause = self.syncs.cause(vchannel)
-        return FlushReason(cause) if cause and not segment_ids else self._reasons.of(segment_ids)
+        """Return why these segments, or the vchannel's other entries in the log, are to be flushed, and for
+        whom."""
+        cause = self.forced.cause(vchannel)
+        return FlushReason(cause) if cause and not segment_ids else self._causes.of(segment_ids)
 
     def _waits_for_order(self, info: SegmentInfo) -> bool:
         vchannel = self._state.vchannel(info.vchannel)
@@ -147,13 +151,14 @@ class Flushing:
         return info.state is SegmentState.FLUSHING and self._ordered.get(info.segment_id) != epoch
 
     def delivered(self, vchannel: str, epoch: int, segment_ids: tuple[SegmentID, ...]) -> None:
-        """The data node has taken the order, as the vchannel's owner under this epoch."""
+        """Note that the data node has accepted the order, as the vchannel's owner under this epoch."""
         self._ordered |= dict.fromkeys(segment_ids, epoch)
-        self.syncs.delivered(vchannel)
+        self.forced.delivered(vchannel)
 
     def given_up(self, vchannels: Set[str]) -> list[SegmentInfo]:
-        """These vchannels change owners: what was being flushed is to be sealed again, and ordered anew."""
-        self.syncs.give_up(vchannels)
+        """Return the flushing segments of vchannels that change owners, as sealed again, to be ordered from
+        the new owner."""
+        self.forced.give_up(vchannels)
         flushing = [
             s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING and s.vchannel in vchannels
         ]

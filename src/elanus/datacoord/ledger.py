@@ -1,11 +1,11 @@
 """The job ledger: what every bulk job was for, what it did, and how it ended. Implements `JobLedgerApi`.
 
-Processes that run jobs report them (`elanus.rpc.jobbook`); here the latest entry of each is kept, shown,
-and persisted when its state changes, one record a job. How far a job is changes too often for that, and is
-kept in memory only. The ledger has bounds, in number and in age, beyond which ended jobs are forgotten.
+Processes that run jobs report them (`elanus.api.job_book`). The ledger keeps and shows the latest entry of
+each job, and persists it when the job's state changes, in one record per job. A job's progress changes too
+often for that, and is kept in memory only. Ended jobs beyond a maximum number or age are removed.
 
-A process that falls silent for some seconds is taken for dead, and its open jobs for lost. Should it have
-been merely slow, its next report puts that right.
+A process that has not reported for some seconds counts as dead, and its open jobs as lost. If it was only
+slow, its next report corrects this.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
+from elanus.api.pipeline import PipelineApi
+from elanus.core.clock import Clock
 from elanus.core.errors import JobNotFound, NotCancellable, Unavailable
 from elanus.core.jobs import LASTING, JobEntry, follows, forgotten, lost
-from elanus.core.world import Clock
+from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
-from elanus.meta.whole import whole
-from elanus.rpc.pipeline import PipelineApi
 
 _JOBS = "datacoord/job/"
 _LOOK_S = 1.0
@@ -31,7 +31,8 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class LedgerPolicy:
-    """``jobs_max``, ``age_max_s``: ended jobs that are kept; ``silence_s``: when an owner counts as dead."""
+    """``jobs_max``, ``age_max_s``: the number and age of ended jobs that are kept. ``silence_s``: how long
+    after its last report an owner counts as dead."""
 
     jobs_max: int
     age_max_s: float
@@ -41,11 +42,11 @@ class LedgerPolicy:
 @dataclass(slots=True)
 class _Owner:
     address: str
-    heard_s: float
+    reported_s: float
 
 
 class JobLedger:
-    """``dial`` makes a client of the process at an address; ``ended`` hears of every job's end, once."""
+    """``dial`` makes a client for the process at an address; ``ended`` is called once when a job ends."""
 
     def __init__(
         self,
@@ -64,13 +65,13 @@ class JobLedger:
         self._owners: dict[str, _Owner] = {}
 
     async def start(self) -> None:
-        """Read the ledger back. Owners have as long as ever to be heard of."""
+        """Load the ledger. Owners of open jobs have the usual time to report again."""
         for key, stored in await self._meta.list(_JOBS):
             try:
                 entry = msgspec.json.decode(stored.value, type=JobEntry)
             except msgspec.DecodeError as error:
-                # of another release: no reason for a server not to start
-                _log.warning("a job's entry cannot be read and is left out", key=key, error=str(error))
+                # written by another release: this must not keep a server from starting
+                _log.warning("job entry skipped: not readable", key=key, error=str(error))
                 continue
             self._entries[entry.job_id] = entry
             if entry.is_open:
@@ -99,25 +100,25 @@ class JobLedger:
             raise NotCancellable(f"a {entry.kind} is not cancelled: {reason}")
         owner = self._owners.get(entry.owner)
         if owner is None or not owner.address:
-            raise Unavailable(f"the process that runs {job_id} has not been heard of; retry when it is back")
+            raise Unavailable(f"the process that runs {job_id} has not reported yet; retry when it is back")
         await self._dial(owner.address).cancel_job(job_id)
 
-    # what time does
+    # expiry
 
     async def keep(self) -> None:
-        """Look for silent owners and for what is to be forgotten, until cancelled."""
+        """Look for silent owners and for entries to remove, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - an account for people; the next look may succeed
-                _log.exception("looking after the job ledger failed")
+                _log.exception("job ledger not updated; trying again")
 
     async def look(self) -> None:
-        """One look: the open jobs of owners that have fallen silent are lost, what is too old goes."""
+        """Look once: mark the open jobs of silent owners as lost, and remove entries beyond the bounds."""
         now_s = self._clock.wall_ms() / 1000
         silent_since = self._clock.monotonic_s() - self._policy.silence_s
-        silent = {name for name, owner in self._owners.items() if owner.heard_s < silent_since}
+        silent = {name for name, owner in self._owners.items() if owner.reported_s < silent_since}
         await self._take([lost(e, now_s) for e in self._entries.values() if e.is_open and e.owner in silent])
         for name in silent:
             del self._owners[name]
@@ -130,13 +131,13 @@ class JobLedger:
         for batch in _batches(changed):
             await self._put(batch)
         for entry in entries:
-            self._entries[entry.job_id] = entry  # of those not persisted, only the progress is new
+            self._entries[entry.job_id] = entry  # not persisted: only the progress is new
 
     def _state_of(self, entry: JobEntry) -> object:
         known = self._entries.get(entry.job_id)
         return known.state if known is not None else None
 
-    @whole
+    @uncancellable
     async def _put(self, entries: Sequence[JobEntry]) -> None:
         await self._meta.txn([Put(f"{_JOBS}{e.job_id}", msgspec.json.encode(e)) for e in entries])
         for entry in entries:

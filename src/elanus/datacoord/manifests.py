@@ -1,34 +1,32 @@
-"""Manifest objects as datacoord uses them: read once, kept, and written anew by each commit.
+"""Manifest objects as datacoord uses them: read once, cached, and rewritten by each commit.
 
-Two kinds: a segment's (its insert and stats logs) and a vchannel's list of delta logs. Both are
-immutable objects; the metadata says which is in force.
+There are two kinds: a segment's manifest (its insert and stats logs) and a vchannel's list of delta logs.
+Both are immutable objects; the metadata says which one is in force.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
+from elanus.api.connector import SNAPSHOTS, CollectionSnapshot
+from elanus.api.datacoord import SegmentOutput
 from elanus.core.ids import CollectionID
+from elanus.core.offload import Offload
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
-from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot
-from elanus.rpc.datacoord import SegmentOutput
 from elanus.storage.manifests import read_manifest, write_manifest
 from elanus.storage.paths import MANIFESTS, snapshot_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.snapshots import read_snapshot, write_snapshot
 
-Offload = Callable[..., Awaitable[Any]]
-
 
 class Manifests:
-    """``offload(function, *args)`` runs blocking I/O off the event loop."""
+    """A cache of manifests. ``offload(function, *args)`` runs blocking I/O off the event loop."""
 
     def __init__(self, store: ObjectStore, offload: Offload) -> None:
         self._store = store
@@ -37,7 +35,7 @@ class Manifests:
         self._deltas: dict[str, tuple[DeltaLog, ...]] = {}
 
     async def of_segment(self, info: SegmentInfo) -> SegmentManifest:
-        """The manifest in force; an empty one before the first commit."""
+        """Return the manifest in force; an empty one before the first commit."""
         if not info.manifest:
             return SegmentManifest(
                 info.segment_id,
@@ -65,13 +63,13 @@ class Manifests:
         return self._deltas[vchannel.deltas]
 
     async def put(self, manifest: SegmentManifest, name: str) -> str:
-        """Write a new segment's manifest; its path."""
+        """Write a manifest under a new name and return its path."""
         path: str = await self._offload(write_manifest, self._store, manifest, name)
         self._segments[path] = manifest
         return path
 
     async def add_output(self, info: SegmentInfo, output: SegmentOutput, name: str) -> SegmentInfo:
-        """The segment with a range's files added, pointing at a manifest written under a new name."""
+        """Return the segment with a range's files added, pointing at a manifest written under a new name."""
         known = await self.of_segment(info)
         manifest = replace(
             known,
@@ -80,12 +78,12 @@ class Manifests:
         )
         path = await self.put(manifest, name)
         self._segments.pop(info.manifest, None)
-        return replace(info, manifest=path, rows=manifest.rows, size_bytes=manifest.size_bytes)
+        return _described(info, manifest, path)
 
     async def add_compacted(
         self, info: SegmentInfo, output: SegmentOutput, deletes_from: Timestamp, name: str
     ) -> SegmentInfo:
-        """A segment that compaction made, pointing at its first and only manifest."""
+        """Return a segment made by compaction, pointing at its first and only manifest."""
         manifest = SegmentManifest(
             info.segment_id,
             info.collection_id,
@@ -98,21 +96,21 @@ class Manifests:
         )
         path = await self._offload(write_manifest, self._store, manifest, name)
         self._segments[path] = manifest
-        return replace(info, manifest=path, rows=manifest.rows, size_bytes=manifest.size_bytes)
+        return _described(info, manifest, path)
 
     def forget(self, infos: Sequence[SegmentInfo]) -> None:
-        """Their manifests are in force no longer."""
+        """Drop the cached manifests of these segments: they are no longer in force."""
         for info in infos:
             self._segments.pop(info.manifest, None)
 
     async def add_delta(self, vchannel: Vchannel, delta: BinlogFile, name: str) -> Vchannel:
-        """The vchannel with one more delta log."""
+        """Return the vchannel with one more delta log."""
         return await self.with_deltas(
             vchannel, (*await self.of_vchannel(vchannel), DeltaLog(vchannel.vchannel, delta)), name
         )
 
     async def with_deltas(self, vchannel: Vchannel, logs: tuple[DeltaLog, ...], name: str) -> Vchannel:
-        """The vchannel with exactly these delta logs, in a list written under a new name."""
+        """Return the vchannel with exactly these delta logs, in a list written under a new name."""
         path = _deltas_path(vchannel.collection_id, vchannel.vchannel, name)
         await self._offload(self._store.put, path, msgspec.json.encode(logs))
         self._deltas.pop(vchannel.deltas, None)
@@ -126,18 +124,28 @@ class Manifests:
         return self._store.url
 
     async def put_snapshot(self, snapshot: CollectionSnapshot, name: str) -> str:
-        """Write a snapshot; its path."""
+        """Write a snapshot and return its path."""
         path = snapshot_path(snapshot.collection_id, name)
         await self._offload(write_snapshot, self._store, path, snapshot)
         return path
 
     async def snapshot(self, path: str) -> CollectionSnapshot:
-        """Raises `ObjectMissing`, `CorruptObject`."""
+        """Read a snapshot. Raises `ObjectMissing`, `CorruptObject`."""
         found: CollectionSnapshot = await self._offload(read_snapshot, self._store, path, SNAPSHOTS)
         return found
 
     async def forget_snapshot(self, path: str) -> None:
         await self._offload(self._store.delete, path)
+
+
+def _described(info: SegmentInfo, manifest: SegmentManifest, path: str) -> SegmentInfo:
+    return replace(
+        info,
+        manifest=path,
+        rows=manifest.rows,
+        size_bytes=manifest.size_bytes,
+        is_sorted=manifest.is_sorted,
+    )
 
 
 def _deltas_path(collection_id: CollectionID, vchannel: str, name: str) -> str:

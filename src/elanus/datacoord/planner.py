@@ -1,6 +1,6 @@
-"""Making compaction plans: facts gathered without the lock, decided and persisted under it.
+"""Making compaction plans: facts are gathered without the lock; plans are decided and persisted under it.
 
-Delta logs that nobody needs any more leave their vchannel on the way: the same facts tell.
+The same facts identify the delta logs that are no longer needed; these are removed from their vchannel.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
-from elanus.core.world import Clock
-from elanus.datacoord.attempts import OWN, Attempts
+from elanus.datacoord.attempts import OWN
+from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
+from elanus.datacoord.context import DataContext
 from elanus.datacoord.dead_rows import DeadRows
-from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState, Vchannel
-from elanus.datacoord.survey import Survey, Surveyor
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.datacoord.state import Vchannel
 from elanus.storage.port import CorruptObject, ObjectMissing
 
 _ENDED_KEPT = 1000
@@ -43,7 +41,8 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class PlanPolicy:
-    """``retention_s``: for how long reads may go back; ``plans_max``: plans that are not over at a time."""
+    """``retention_s``: how far back in time reads may go; ``plans_max``: how many plans may be unfinished at
+    a time."""
 
     thresholds: CompactionThresholds
     retention_s: float
@@ -51,62 +50,69 @@ class PlanPolicy:
 
 
 class Planner:
-    """``lock`` is the role's."""
+    """Decides and persists compaction plans."""
 
-    def __init__(
-        self,
-        state: DataState,
-        manifests: Manifests,
-        dead: DeadRows,
-        attempts: Attempts,
-        rootcoord: RootCoordApi,
-        clock: Clock,
-        lock: asyncio.Lock,
-        policy: PlanPolicy,
-    ) -> None:
-        self._state = state
-        self._manifests = manifests
-        self._surveyor = Surveyor(state, manifests, dead, policy.thresholds)
-        self._attempts = attempts
-        self._rootcoord = rootcoord
-        self._clock = clock
-        self._lock = lock
+    def __init__(self, context: DataContext, dead_rows: DeadRows, policy: PlanPolicy) -> None:
+        self._state = context.state
+        self._manifests = context.manifests
+        self._attempts = context.attempts
+        self._rootcoord = context.rootcoord
+        self._clock = context.clock
+        self._lock = context.lock
+        self._facts = FactGatherer(context.state, context.manifests, dead_rows, policy.thresholds)
         self._policy = policy
         self._planning = asyncio.Lock()
         self._rests: dict[SegmentID, float] = {}
-        """Until when, by the monotonic clock, nobody but a person has these compacted."""
+        """Until when, by the monotonic clock, these segments are compacted only on request."""
 
     def leave_alone(self, segments: Iterable[SegmentID]) -> None:
-        """Their files cannot be read, as a job has found out: the others are to be compacted without them."""
+        """Exclude for a while segments whose files a job could not read, so that others are compacted."""
         self._rests |= dict.fromkeys(segments, self._clock.monotonic_s() + _DAMAGED_REST_S)
 
-    async def plan(self, collections: Sequence[Collection], *, force: bool) -> int:
-        """Plan what is worth it, or with ``force`` whatever gains anything; returns the plans' trigger id."""
+    async def plan(
+        self, collections: Sequence[Collection], *, force: bool, target_bytes: int | None = None
+    ) -> int:
+        """Plan the compactions that are worthwhile, or with ``force`` all that gain anything, and return the
+        plans' trigger id.
+
+        ``target_bytes``: the size up to which segments are merged, within the maximum (None: up to the
+        maximum, those below half of it).
+        """
         async with self._planning:
             trigger_id = await self._rootcoord.alloc_ids(1)
             now = await self._rootcoord.alloc_timestamp(1)
             for collection in collections:
                 for vchannel in self._state.vchannels_of(collection.collection_id):
                     if not vchannel.dropping:
-                        await self._plan_vchannel(collection, vchannel, now, trigger_id, force=force)
-            self._surveyor.forget_others()
+                        await self._plan_vchannel(
+                            collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
+                        )
+            self._facts.forget_others()
             await self._forget_ended()
             return trigger_id
 
     async def _plan_vchannel(
-        self, collection: Collection, vchannel: Vchannel, now: Timestamp, trigger_id: int, *, force: bool
+        self,
+        collection: Collection,
+        vchannel: Vchannel,
+        now: Timestamp,
+        trigger_id: int,
+        *,
+        force: bool,
+        target_bytes: int | None,
     ) -> None:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
         try:
             expired = expire_until(collection.properties, now)
             taken = {*self._taken(), *(() if force else self._resting())}
-            survey = await self._surveyor.look(vchannel, bound, expired, frozenset(taken), force=force)
+            survey = await self._facts.look(vchannel, bound, expired, frozenset(taken), force=force)
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
         async with self._lock:
             await self._forget_deltas(vchannel.vchannel, survey)
-            chosen = choose(survey.candidates, self._policy.thresholds, force=force)
+            rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
+            chosen = choose(survey.candidates, self._policy.thresholds, force=force, rows_target=rows)
             room = self._policy.plans_max - len(self._state.planned())
             plans = [
                 await self._new_plan(inputs, bound, expired, trigger_id)
@@ -132,13 +138,13 @@ class Planner:
             inputs=tuple(info.segment_id for info in inputs),
             manifests=tuple(info.manifest for info in inputs),
             output=SegmentID(first_id + 1),
-            # What one input has folded in, the others must have too: their rows get one manifest.
+            # Deletes that one input has folded in must be folded into all: their rows get one manifest.
             fold_until=max(bound, *(manifest.deletes_from for manifest in manifests)),
             expire_until=expired,
         )
 
     def _are_unchanged(self, inputs: Iterable[SegmentInfo]) -> bool:
-        """Whether segments that were looked at without the lock still are what they were."""
+        """Whether segments that were examined without the lock have not changed since."""
         taken = set(self._taken())
         for seen in inputs:
             vchannel = self._state.vchannel(seen.vchannel)
@@ -150,10 +156,10 @@ class Planner:
         return True
 
     def _taken(self) -> Iterable[SegmentID]:
-        """What is in the hands of another compaction, or of an import that has still to be served.
+        """Yield the segments that belong to another compaction, or to an import that is not yet served.
 
-        Readers know imported segments by their own rules (`SegmentManifest.commit_ts`) until all of an import
-        are served; a segment made of them would be like any other.
+        Readers treat imported segments by special rules (`SegmentManifest.commit_ts`) until all segments of
+        an import are served; a segment compacted from them would be like any other.
         """
         for plan in self._state.planned():
             yield from plan.inputs
@@ -166,8 +172,9 @@ class Planner:
         self._rests = {segment_id: until_s for segment_id, until_s in self._rests.items() if now_s < until_s}
         return self._rests
 
-    async def _forget_deltas(self, name: str, survey: Survey) -> None:
-        """What is superseded once stays so: rows that come later are later than these deletes."""
+    async def _forget_deltas(self, name: str, survey: CompactionFacts) -> None:
+        """Remove the superseded delta logs from the vchannel. A superseded delta log stays superseded: rows
+        that arrive later have later timestamps than its deletes."""
         vchannel = self._state.vchannel(name)
         if vchannel is None or vchannel.dropping or not survey.superseded:
             return

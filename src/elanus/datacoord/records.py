@@ -1,9 +1,9 @@
-"""Records in the metadata that change together, however many they are.
+"""Atomic changes of any number of metadata records.
 
-A transaction of the store is small (etcd's is 128 operations), and a range may touch the segments of a
-thousand partitions. So a change that does not fit is first written down as a whole, under one key: with
-that it is decided. Then its records are written in batches, and the key is deleted. Whoever finds the key,
-after a crash or after an error, goes on where the writing ended before doing anything else.
+A transaction of the store is small (128 operations in etcd), and a range may touch the segments of a thousand
+partitions. So a change that does not fit is first written as a whole, under one key: this decides it. Then
+its records are written in batches, and the key is deleted. If the key is found after a crash or an error, the
+writing resumes where it ended before anything else is done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _DECIDED = "datacoord/decided"
 
 
 class Records:
-    """Remembers the revision of each record it read or wrote, and changes none that somebody else did."""
+    """Remembers the revision of each record that it read or wrote, and refuses to overwrite a record that
+    another process has changed."""
 
     def __init__(self, meta: MetaStore) -> None:
         self._meta = meta
@@ -31,7 +32,7 @@ class Records:
         self._decided = False
 
     async def start(self) -> None:
-        """Finish what was decided before a crash."""
+        """Finish a change that was decided before a crash."""
         decided = await self._meta.get(_DECIDED)
         if decided is None:
             return
@@ -43,13 +44,13 @@ class Records:
         await self._write_out()
 
     async def load(self, prefix: str) -> Sequence[bytes]:
-        """The values of all records with the prefix."""
+        """Return the values of all records with the prefix."""
         found = await self._meta.list(prefix)
         self._revisions |= {key: stored.revision for key, stored in found}
         return [stored.value for _, stored in found]
 
     async def reload(self, keys: Iterable[str]) -> Sequence[tuple[str, bytes]]:
-        """These records as they are, with their values, of those that exist."""
+        """Read records again and return the keys and values of those that exist."""
         found = []
         for key in keys:
             stored = await self._meta.get(key)
@@ -59,7 +60,8 @@ class Records:
         return found
 
     async def put(self, records: Mapping[str, bytes]) -> None:
-        """All or none. Raises `CommitRefused` when one changed meanwhile, and what the store raises."""
+        """Write all records or none. Raises `CommitRefused` when one changed meanwhile, and whatever the
+        store raises."""
         await self._write_out()
         if len(records) <= _BATCH:
             await self._write(records)
@@ -70,7 +72,7 @@ class Records:
         self._decided, self._unwritten = True, dict(records)
 
     async def finish(self) -> None:
-        """Write what a large change has left unwritten. The next `put` does it as well."""
+        """Write the records that a large change has left unwritten. The next `put` does so as well."""
         await self._write_out()
 
     async def delete(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""What is in use and what was dropped, at one moment of the metadata: the rules of a sweep."""
+"""The rules of a sweep: what is in use and what was dropped, at one moment of the metadata."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import structlog
 
+from elanus.api.gc import IndexReferences, PinnedSegment
+from elanus.core.faults import StorageFault
 from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
 from elanus.core.ids import SegmentID
+from elanus.core.offload import Offload
 from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.datacoord.manifests import Manifests, Offload
+from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import Vchannel
-from elanus.rpc.gc import IndexReferences, PinnedSegment
 from elanus.storage.paths import DELTA_LOG, INDEX_FILES, INSERT_LOG, MANIFESTS, PREFIXES, PROGRESS, STATS_LOG
-from elanus.storage.port import CorruptObject, ObjectMissing
 
 _READS_AT_ONCE = 64
 _log = structlog.get_logger("datacoord")
@@ -24,8 +25,8 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The metadata at ``now``: ``attempts_below`` as `elanus.core.gc.SweepRules` has it, ``wall_ms`` by the
-    clock that stamps objects."""
+    """The metadata as of ``now``. ``attempts_below``: see `elanus.core.gc.SweepRules`; ``wall_ms``: the time
+    by the clock that stamps objects."""
 
     now: Timestamp
     wall_ms: float
@@ -35,16 +36,16 @@ class Moment:
     dropped_vchannels: Sequence[Vchannel]
 
     def reclaimable(self, policy: GcPolicy, held: frozenset[SegmentID]) -> list[SegmentInfo]:
-        """Dropped segments whose files may go."""
+        """Return the dropped segments whose files may be deleted."""
         return [s for s in self.segments if may_reclaim(s, self.now, policy, held)]
 
     def ended_vchannels(self, policy: GcPolicy) -> list[Vchannel]:
-        """Dropped vchannels whose delta logs may go."""
+        """Return the dropped vchannels whose delta logs may be deleted."""
         now_ms = physical_ms(self.now)
         return [v for v in self.dropped_vchannels if now_ms >= expires_ms(v.dropped, policy)]
 
     def pinned(self, policy: GcPolicy, held: frozenset[SegmentID]) -> tuple[PinnedSegment, ...]:
-        """Dropped segments whose files stay, and until when."""
+        """Return the dropped segments whose files are kept, and until when."""
         gone = {s.segment_id for s in self.reclaimable(policy, held)}
         return tuple(
             PinnedSegment(
@@ -61,7 +62,7 @@ class Moment:
 
 
 class References:
-    """Reads the manifests in force. Nothing here takes the role's lock: a moment does not change."""
+    """Reads the manifests in force. Takes no lock: a `Moment` does not change."""
 
     def __init__(self, manifests: Manifests, offload: Offload) -> None:
         self._manifests = manifests
@@ -75,7 +76,8 @@ class References:
         held: frozenset[SegmentID],
         pinned: frozenset[str],
     ) -> dict[str, SweepRules]:
-        """Per prefix, what may go there. ``pinned``: paths that stay, whoever was dropped."""
+        """Return the rules per prefix: what may be deleted there. ``pinned``: paths that are kept even if
+        their segment or vchannel was dropped."""
         gone = {str(s.segment_id) for s in moment.reclaimable(policy, held)}
         gone |= {v.vchannel for v in moment.ended_vchannels(policy)}
         owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
@@ -101,7 +103,7 @@ class References:
         }
 
     async def _named(self, moment: Moment) -> tuple[dict[str, list[str]], set[str]]:
-        """The paths in use, per prefix; and the owners of manifests that cannot be read."""
+        """Return the paths in use per prefix, and the segments whose manifests cannot be read."""
         named: dict[str, list[str]] = {INSERT_LOG: [], STATS_LOG: [], DELTA_LOG: [], MANIFESTS: []}
         unreadable: set[str] = set()
         live = [s for s in moment.segments if s.manifest and s.state is not SegmentState.DROPPED]
@@ -124,7 +126,7 @@ class References:
     async def _read(self, info: SegmentInfo) -> SegmentManifest | None:
         try:
             return await self._manifests.of_segment(info)
-        except (ObjectMissing, CorruptObject, OSError) as error:
-            _log.error("a manifest cannot be read; its segment's files are all kept", manifest=info.manifest)
-            _log.debug("why the manifest cannot be read", error=str(error))
+        except StorageFault as error:
+            _log.error("manifest not readable; all files of the segment are kept", manifest=info.manifest)
+            _log.debug("manifest not readable: details", error=str(error))
             return None

@@ -1,34 +1,32 @@
-"""Snapshots for readers outside the system: one consistent moment of a collection, whose files stay.
+"""Snapshots for readers outside the system: a consistent view of a collection, whose files are kept.
 
-A snapshot is as of a fresh timestamp, and holds every write acknowledged before it. What lies in the log
-alone is brought into files first: each vchannel's data node is asked to move its checkpoint past the
-timestamp. That seals nothing and makes no small segments; growing segments are read from the files they
+A snapshot is as of a fresh timestamp, and contains every write acknowledged before it. Entries that are only
+in the log are written to files first: each vchannel's data node is asked to move its checkpoint past the
+timestamp. This seals nothing and makes no small segments; growing segments are read from the files that they
 have by then.
 
-The snapshot itself is an object (`elanus.rpc.connector.CollectionSnapshot`). A record in the metadata pins
-it: as long as that is there and not over, garbage collection keeps what the object names
+The snapshot itself is an object (`elanus.api.connector.CollectionSnapshot`). A record in the metadata pins
+it: as long as the record exists and has not expired, garbage collection keeps the files that the object names
 (`Snapshots.pinned_files`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
 
 import structlog
 
+from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.core.attempts import stamped
 from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.pins import PIN_MS_MAX, Pin, expired
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.core.world import Clock
-from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState, Vchannel
-from elanus.rpc.connector import CollectionSnapshot, SnapshotLease
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.datacoord.context import DataContext
+from elanus.datacoord.datanodes import DataNodes
+from elanus.datacoord.early_ticks import request_early_tick
+from elanus.datacoord.state import Vchannel
 from elanus.storage.port import ObjectMissing
 
 _SYNC_WAIT_S = 60.0
@@ -38,51 +36,29 @@ _EXPIRY_LOOK_S = 10.0
 _log = structlog.get_logger("datacoord")
 
 
-class ChannelSync(Protocol):
-    """Has vchannels brought up to a moment; what the role does with its data node."""
-
-    async def hurry(self, vchannels: list[Vchannel], at_least: Timestamp) -> None:
-        """Have a tick written soon."""
-        ...
-
-    async def order(self, vchannel: str, at_least: Timestamp) -> bool:
-        """Order a range of the vchannel if its data node's tick has passed the moment; whether it has."""
-        ...
-
-
 class Snapshots:
-    """``lock`` is the role's; ``spawn`` runs something until the role stops."""
+    """Takes, pins and releases snapshots. Implements `elanus.api.connector.SnapshotApi`."""
 
-    def __init__(
-        self,
-        state: DataState,
-        manifests: Manifests,
-        rootcoord: RootCoordApi,
-        clock: Clock,
-        lock: asyncio.Lock,
-        sync: ChannelSync,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:
-        self._state = state
-        self._manifests = manifests
-        self._rootcoord = rootcoord
-        self._clock = clock
-        self._lock = lock
-        self._sync = sync
-        self._spawn = spawn
+    def __init__(self, context: DataContext, datanodes: DataNodes) -> None:
+        self._state = context.state
+        self._manifests = context.manifests
+        self._rootcoord = context.rootcoord
+        self._clock = context.clock
+        self._lock = context.lock
+        self._spawn = context.spawn
+        self._datanodes = datanodes
         self._is_expiring = False
         self._files: dict[int, frozenset[str]] = {}
 
     def start(self) -> None:
-        """Let pins end; without any there is nothing to do."""
+        """Start the expiry loop if there are pins; without pins there is nothing to do."""
         if self._state.pins() and not self._is_expiring:
             self._is_expiring = True
             self._spawn(self._expire())
 
-    async def take(
+    async def take_snapshot(
         self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], lease_ms: int
     ) -> SnapshotLease:
-        """See `elanus.rpc.connector.SnapshotApi.take_snapshot`."""
         if not 0 < lease_ms <= PIN_MS_MAX:
             raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
         read_ts = await self._rootcoord.alloc_timestamp(1)
@@ -93,15 +69,16 @@ class Snapshots:
                 folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
                 if folded <= read_ts:
                     return await self._pin(snapshot, lease_ms)
-            # Files written meanwhile have deletes up to there applied: only from then on are they right.
+            # Files written meanwhile have deletes up to ``folded`` applied: they are right only from then on.
             read_ts = folded
 
-    async def release(self, pin_id: int) -> None:
+    async def release_snapshot(self, snapshot_id: int) -> None:
         async with self._lock:
-            await self._end([pin for pin in self._state.pins() if pin.pin_id == pin_id])
+            await self._end([pin for pin in self._state.pins() if pin.pin_id == snapshot_id])
 
     async def pinned_files(self) -> frozenset[str]:
-        """All paths that must stay: of the snapshots, and of what they name. Expired pins hold nothing."""
+        """Return all paths that must be kept: the snapshots, and the files that they name. Expired pins keep
+        nothing."""
         pins = self._live()
         for pin in pins:
             if pin.pin_id not in self._files:
@@ -112,7 +89,7 @@ class Snapshots:
         try:
             snapshot = await self._manifests.snapshot(pin.path)
         except ObjectMissing:
-            return frozenset()  # its release was cut off
+            return frozenset()  # its release was interrupted
         return snapshot.files | {pin.path}
 
     def _live(self) -> list[Pin]:
@@ -126,8 +103,9 @@ class Snapshots:
         return vchannels
 
     async def _synced(self, collection_id: CollectionID, ts: Timestamp) -> None:
-        """Until everything of the collection up to ``ts`` is in files. Raises `Unavailable`."""
-        await self._sync.hurry(self._vchannels(collection_id), ts)
+        """Wait until everything of the collection up to ``ts`` is in files. Raises `Unavailable`."""
+        vchannels = [v.vchannel for v in self._vchannels(collection_id)]
+        self._spawn(request_early_tick(self._rootcoord, vchannels, ts))
         deadline_s = self._clock.monotonic_s() + _SYNC_WAIT_S
         ordered_s: dict[str, float] = {}
         while True:
@@ -141,16 +119,15 @@ class Snapshots:
                     "is the pipeline process up? Retry"
                 )
             for vchannel in behind:
-                if now_s - ordered_s.get(vchannel, float("-inf")) > _ORDER_AGAIN_S and await self._sync.order(
-                    vchannel, ts
-                ):
+                is_due = now_s - ordered_s.get(vchannel, float("-inf")) > _ORDER_AGAIN_S
+                if is_due and await self._datanodes.order_range(vchannel, ts):
                     ordered_s[vchannel] = now_s
             await asyncio.sleep(_LOOK_S)
 
     async def _collect(
         self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], read_ts: Timestamp
     ) -> CollectionSnapshot:
-        """Under the lock: one moment of the metadata."""
+        """Return the snapshot as of the current metadata. Called under the lock."""
         vchannels = self._vchannels(collection_id)
         infos = [
             s
@@ -180,10 +157,12 @@ class Snapshots:
                 async with self._lock:
                     await self._end(expired(self._state.pins(), self._clock.wall_ms()))
             except Exception as error:  # noqa: BLE001 - the next look may succeed; until then files stay
-                _log.info("pins not ended", error=f"{type(error).__name__}: {error}")
+                _log.info(
+                    "expired snapshots not released; trying again", error=f"{type(error).__name__}: {error}"
+                )
 
     async def _end(self, pins: tuple[Pin, ...] | list[Pin]) -> None:
-        """The object first: a record whose object is gone holds nothing, and is found again."""
+        """Delete objects, then records: a record whose object is gone keeps nothing, and is found again."""
         for pin in pins:
             await self._manifests.forget_snapshot(pin.path)
         await self._state.forget_pins(pins)

@@ -1,8 +1,8 @@
-"""What datacoord keeps, in memory and metadata: vchannels, segments, imports, compactions and pins.
+"""Datacoord's state, in memory and in the metadata: vchannels, segments, imports, compactions and pins.
 
-One key each. A vchannel's record points to a manifest object with its delta logs, a segment's to its own
-manifest, so that records stay small however much there is. Changes are persisted first, as a whole
-(`elanus.datacoord.records`), then shown.
+Each has one key. A vchannel's record points to a manifest object with its delta logs, a segment's record to
+its own manifest, so records stay small however much data there is. Changes are persisted atomically first
+(`elanus.datacoord.records`), and then applied in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.records import Records
+from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import MetaStore
-from elanus.meta.whole import whole
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
@@ -35,12 +35,13 @@ _UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 @dataclass(frozen=True, slots=True)
 class Vchannel:
-    """``deltas``: path of the manifest that lists its delta logs, "" when it has none.
+    """``deltas``: path of the manifest that lists the vchannel's delta logs, "" when it has none.
 
-    ``dropping``: its collection is dropped. ``dropped``: when its data node had read the drop message;
-    from then on nobody recovers it, and the record stays only until its files are reclaimed.
-    ``owner``: the data node that follows it, `NO_NODE` for none yet; ``epoch`` grows with every change of
-    owner, and stands in the owner's commits.
+    ``dropping``: its collection is dropped. ``dropped``: when its data node had read the drop message; from
+    then on it is not recovered, and the record is kept only until its files are reclaimed. ``owner``: the
+    data node that follows it, `NO_NODE` for none yet. ``epoch`` grows with every change of owner, and is part
+    of the owner's commits. ``quarantined``: how many entries of its log, up to the checkpoint, flushes left
+    out because they do not fit the schema.
     """
 
     vchannel: str
@@ -52,6 +53,7 @@ class Vchannel:
     dropped: Timestamp = NO_TIMESTAMP
     owner: NodeID = NO_NODE
     epoch: int = 0
+    quarantined: int = 0
 
 
 class DataState:
@@ -85,7 +87,7 @@ class DataState:
     # reading
 
     def segment(self, segment_id: SegmentID) -> SegmentInfo:
-        """Raises `SegmentNotFound`."""
+        """Return a segment's record. Raises `SegmentNotFound`."""
         try:
             return self._segments[segment_id]
         except KeyError:
@@ -118,14 +120,14 @@ class DataState:
         ]
 
     def vchannels(self) -> Iterable[Vchannel]:
-        """Those that are not dropped, or whose drop message has still to be read."""
+        """Return the vchannels that are not dropped, or whose drop message is still to be read."""
         return [v for v in self._vchannels.values() if v.dropped == NO_TIMESTAMP]
 
     def dropped_vchannels(self) -> Iterable[Vchannel]:
         return [v for v in self._vchannels.values() if v.dropped != NO_TIMESTAMP]
 
     def vchannels_of(self, collection_id: CollectionID) -> list[Vchannel]:
-        """As `vchannels`, of one collection."""
+        """Like `vchannels`, for one collection."""
         return [v for v in self.vchannels() if v.collection_id == collection_id]
 
     def vchannel(self, name: str) -> Vchannel | None:
@@ -141,7 +143,7 @@ class DataState:
         return tuple(self._pins.values())
 
     def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
-        """The segment that holds the rows of a compacted one today; None when none does."""
+        """Return the segment that now holds the rows of a compacted one; None when none does."""
         following = self._successors.get(segment_id)
         while following in self._successors:
             following = self._successors[following]
@@ -149,11 +151,11 @@ class DataState:
         return None if info is None or info.state is SegmentState.DROPPED else info
 
     def plans(self) -> Iterable[CompactionPlan]:
-        """In the order they were made."""
+        """Return all plans in the order in which they were made."""
         return self._plans.values()
 
     def planned(self) -> list[CompactionPlan]:
-        """Compactions that have not come to their end."""
+        """Return the plans of compactions that have not ended."""
         return [plan for plan in self._plans.values() if plan.state is CompactionState.PLANNED]
 
     def plan(self, plan_id: int) -> CompactionPlan | None:
@@ -169,9 +171,10 @@ class DataState:
         pins: Sequence[Pin] = (),
         plans: Sequence[CompactionPlan] = (),
     ) -> None:
-        """Persist and show any number of records, all or none.
+        """Persist any number of records, all or none, and apply them in memory.
 
-        Raises `CommitRefused` when one changed meanwhile; what it changed to is shown then.
+        Raises `CommitRefused` when one changed in the store meanwhile; its new value is then applied in
+        memory.
         """
         records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
@@ -181,7 +184,7 @@ class DataState:
         if records:
             await self._put(records, segments, vchannels, imports, pins, plans)
 
-    @whole
+    @uncancellable
     async def _put(
         self,
         records: Mapping[str, bytes],
@@ -205,7 +208,7 @@ class DataState:
         await self._records.finish()
 
     async def _look_again(self, keys: Iterable[str]) -> None:
-        """Somebody else changed a record (the coordinator before this one, at its end): learn what it is."""
+        """Reload records that another process has changed (this coordinator's predecessor, as it ended)."""
         for key, stored in await self._records.reload(keys):
             if key.startswith(_SEGMENTS):
                 found = msgspec.json.decode(stored, type=SegmentInfo)
@@ -224,9 +227,9 @@ class DataState:
                 pin = msgspec.json.decode(stored, type=Pin)
                 self._pins[pin.pin_id] = pin
 
-    @whole
+    @uncancellable
     async def forget(self, segments: Sequence[SegmentID], vchannels: Sequence[str]) -> None:
-        """Remove records. Segments go first: one without its vchannel would be nobody's."""
+        """Remove records. Segments are removed first: a segment without its vchannel would have no owner."""
         for segment_id in segments:
             await self._records.delete(f"{_SEGMENTS}{segment_id}")
             self._segments.pop(segment_id, None)
@@ -234,13 +237,13 @@ class DataState:
             await self._records.delete(f"{_VCHANNELS}{name}")
             self._vchannels.pop(name, None)
 
-    @whole
+    @uncancellable
     async def forget_imports(self, tasks: Sequence[ImportTask]) -> None:
         for task in tasks:
             await self._records.delete(f"{_IMPORTS}{task.task_id}")
             self._imports.pop(task.task_id, None)
 
-    @whole
+    @uncancellable
     async def forget_pins(self, pins: Sequence[Pin]) -> None:
         for pin in pins:
             await self._records.delete(f"{_PINS}{pin.pin_id}")
@@ -251,7 +254,7 @@ class DataState:
         self._plans.pop(plan_id, None)
 
     def touch(self, segment: SegmentInfo) -> None:
-        """Show a change that need not outlive this process (the latest quota's expiry)."""
+        """Apply in memory a change that need not survive this process (the latest allocation's expiry)."""
         self._show(segment)
 
     def _show(self, segment: SegmentInfo) -> None:

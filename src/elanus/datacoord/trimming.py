@@ -1,20 +1,20 @@
-"""What the log may forget: all that every vchannel of a pchannel has in binlogs."""
+"""Log trimming: the log may forget the entries that all vchannels of a pchannel have in binlogs."""
 
 from __future__ import annotations
 
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.channels import pchannel_of
 from elanus.datacoord.state import DataState
 from elanus.log.port import Log, Position
-from elanus.rpc.rootcoord import RootCoordApi
 
 
 async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi) -> None:
-    """Trim each pchannel to the lowest checkpoint of its vchannels, and to its end when it has none.
+    """Trim each pchannel to the lowest checkpoint of its vchannels, or to its end when it has none.
 
-    A pchannel without vchannels is trimmed only when rootcoord does not use it either. The end is looked
-    up first: a collection that is created after that begins behind it. So does one whose creation has not
-    ended: the ticks, and with them all checkpoints, wait for it. One that has ended and was not heard of
-    here (the call got lost) is known to rootcoord, and keeps the log from its start on.
+    A pchannel without vchannels is trimmed only when rootcoord does not use it either. Its end is read first:
+    a collection created after that starts behind it. So does a collection whose creation has not ended: the
+    ticks, and with them all checkpoints, wait for it. A collection whose creation has ended, but whose
+    `watch_channels` call has not arrived here, is known to rootcoord, and its start is kept in the log.
     """
     keep: dict[str, int] = {}
     for vchannel in state.vchannels():

@@ -1,7 +1,7 @@
-"""The data node's compactions: each order is a Spark job of its own, beside the flushes.
+"""The data node's compactions: each order is a Spark job of its own, in addition to the flushes.
 
-What a job wrote counts when datacoord has committed it. A job that failed is reported; one whose commit is
-refused is forgotten, for datacoord knows best why.
+A job's output counts once datacoord has committed it. A job that failed is reported; one whose commit is
+refused is forgotten, because datacoord knows the reason best.
 """
 
 from __future__ import annotations
@@ -13,36 +13,34 @@ from typing import Protocol
 
 import structlog
 
+from elanus.api.datacoord import CompactionCommit, DataCoordApi, SegmentOutput
+from elanus.api.datanode import CompactionOrder
 from elanus.core.attempts import NO_ATTEMPT, stamped
 from elanus.core.errors import CommitRefused, ElanusError
+from elanus.core.faults import Fault
 from elanus.pipeline.compact import CompactionTask, compaction_job
 from elanus.pipeline.jobs import JobRunner
-from elanus.pipeline.port import JobCancelled, JobFailed
-from elanus.rpc.datacoord import CompactionCommit, DataCoordApi, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder
-from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
 
 _log = structlog.get_logger("datanode")
-_JOB_ERRORS = (ElanusError, JobFailed, JobCancelled, CorruptObject, ObjectMissing, ObjectExists)
 
 
 class CompactionRunner(Protocol):
     async def compact(self, order: CompactionOrder) -> SegmentOutput:
-        """Carry the order out as one job. Cancelled, it returns when the job has stopped."""
+        """Carry out the order as one job. When cancelled, return once the job has stopped."""
         ...
 
 
 class Compactions:
-    """For one epoch of its data node; `stop` ends it."""
+    """The compactions of one epoch of a data node; `stop` ends them."""
 
     def __init__(self, epoch: int, datacoord: DataCoordApi, runner: CompactionRunner) -> None:
         self.epoch = epoch
         self._datacoord = datacoord
         self._runner = runner
         self._running: dict[int, asyncio.Task[None]] = {}
-        """By attempt."""
+        """The running tasks, by attempt."""
         self._attempts: dict[int, int] = {}
-        """Per plan the last one: only its result can be committed."""
+        """The last attempt of each plan: only its result can be committed."""
 
     def take(self, order: CompactionOrder) -> None:
         known = self._attempts.get(order.plan_id)
@@ -66,7 +64,7 @@ class Compactions:
             del self._attempts[order.plan_id]
 
     async def stop(self) -> None:
-        """Returns when no job runs any more."""
+        """Cancel all jobs; return when none runs any more."""
         tasks = tuple(self._running.values())
         for task in tasks:
             task.cancel()
@@ -75,24 +73,24 @@ class Compactions:
     async def _run(self, order: CompactionOrder) -> None:
         try:
             output = await self._runner.compact(order)
-        except _JOB_ERRORS as error:
-            await self._tell_failure(order.plan_id, f"{type(error).__name__}: {error}")
+        except (ElanusError, Fault) as error:
+            await self._report_failure(order.plan_id, f"{type(error).__name__}: {error}")
             return
         commit = CompactionCommit(self.epoch, order.attempt, order.plan_id, output)
         try:
             await self._datacoord.commit_compaction(commit)
         except CommitRefused as error:
-            _log.info("compaction not wanted any more", plan=order.plan_id, reason=error.message)
+            _log.info("compaction refused at its commit", plan=order.plan_id, reason=error.message)
         except ElanusError as error:
-            # Whether it was committed is known to datacoord alone; if not, it gives up waiting for it.
+            # Only datacoord knows whether it was committed; if not, datacoord gives up waiting for it.
             _log.warning("compaction not committed", plan=order.plan_id, error=error.message)
 
-    async def _tell_failure(self, plan_id: int, reason: str) -> None:
+    async def _report_failure(self, plan_id: int, reason: str) -> None:
         _log.warning("compaction failed", plan=plan_id, reason=reason)
         try:
             await self._datacoord.compaction_failed(self.epoch, plan_id, reason)
         except ElanusError as error:
-            _log.info("datacoord not told; it gives up waiting", plan=plan_id, error=error.message)
+            _log.info("compaction failure not reported", plan=plan_id, error=error.message)
 
 
 class SparkCompactions:

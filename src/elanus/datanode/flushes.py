@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from elanus.api.datanode import FlushReason
 from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
 from elanus.datanode.progress import ChannelProgress, Range
@@ -13,7 +14,6 @@ from elanus.log.port import Position
 from elanus.pipeline.flush import flush_job
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
-from elanus.rpc.datanode import FlushReason
 
 
 class SparkFlushes:

@@ -1,6 +1,6 @@
-"""Imports as Spark jobs: an order becomes plans, the plans' outcomes the answer.
+"""Imports as Spark jobs: an order becomes plans, and the plans' outcomes become the answer.
 
-It keeps nothing. If this process dies, the coordinator sees the call end and orders the import anew.
+It keeps no state. If this process dies, the coordinator sees the call end and orders the import again.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elanus.api.imports import ImportOrder, ImportOutcome
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import Cancelled, Internal
+from elanus.core.faults import Fault
 from elanus.core.imports import waiting_for
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
 from elanus.pipeline.jobs import JobRunner
-from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.pipeline.port import JobCancelled
 from elanus.pipeline.worker import scratch_directory
-from elanus.rpc.imports import ImportOrder, ImportOutcome
-from elanus.rpc.rootcoord import RootCoordApi
 from elanus.storage.objects import open_store
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSettings:
-    """``source_url``: the store of the files; ``task_bytes_max``: what a task may hold in memory.
+    """``source_url``: the store of the files; ``task_bytes_max``: the memory that a task may use.
 
     ``slots``: how many tasks run at a time.
     """
@@ -39,7 +40,7 @@ class ImportSettings:
 
 
 class SparkImports:
-    """Implements `elanus.rpc.imports.ImportNodeApi`. ``offload(function, *args)`` runs blocking I/O."""
+    """Implements `elanus.api.imports.ImportNodeApi`. ``offload(function, *args)`` runs blocking I/O."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class SparkImports:
             outcomes = await self._runner.run(job, cause, waiting=(waiting_for(order.task_id),))
         except JobCancelled as error:
             raise Cancelled(f"the import was cancelled: {error}") from error
-        except JobFailed as error:
+        except Fault as error:
             raise Internal(f"the import failed: {error}") from error
         return ImportOutcome(tuple(segment for segments in outcomes for segment in segments))
 

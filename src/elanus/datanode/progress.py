@@ -1,4 +1,4 @@
-"""How far a data node has come in a vchannel, and what of it is not in binlogs yet."""
+"""How far a data node has read a vchannel, and what of it is not in binlogs yet."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elanus.api.datacoord import ChannelAssignment, DataNodeTick
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.log.port import EntryHeader
-from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick
 
 _ROWS = (MsgKind.INSERT, MsgKind.UPSERT)
 _WRITES = (*_ROWS, MsgKind.DELETE)
@@ -28,9 +28,9 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one task brings into binlogs: a vchannel from its checkpoint to a tick.
+    """The range that one task writes to binlogs: a vchannel from its checkpoint to a tick.
 
-    ``stop``: a position after that tick. ``is_whole``: nothing that has been read lies beyond it.
+    ``stop``: a position after that tick. ``is_whole``: nothing beyond it has been read.
     """
 
     start: Checkpoint
@@ -41,9 +41,9 @@ class Range:
 
 
 class ChannelProgress:
-    """One vchannel. Counts what lies beyond its checkpoint, from the entries' headers alone.
+    """The progress in one vchannel. Counts what is beyond its checkpoint, from the entries' headers alone.
 
-    What it remembers is one number per segment and tick, however many writes there were: a backlog of
+    It keeps one number per segment and tick, however many writes there were: a backlog of
     hours is a few megabytes. ``ended``: its collection's drop has been read.
     """
 
@@ -51,12 +51,12 @@ class ChannelProgress:
         self.assignment = assignment
         self._arriving: _Span | None = None
         self._spans: deque[tuple[Checkpoint, int, _Span]] = deque()
-        """What each tick completed: its seek point, the position after it, the writes."""
+        """The part that each tick completed: its seek point, the position after it, and the writes."""
         self._rows: Counter[SegmentID] = Counter()
         self._bytes = 0
         self.held_bytes = 0
-        """How much of its pchannel's log, whoever wrote it, has been read since the last commit: no more than
-        its checkpoint keeps from being trimmed."""
+        """How many bytes of its pchannel's log, of all vchannels, have been read since the last commit: at
+        most what its checkpoint keeps from being trimmed."""
         self.ended = False
         self.seek = assignment.checkpoint
         self.stop = assignment.checkpoint.position
@@ -67,7 +67,7 @@ class ChannelProgress:
 
     @property
     def epoch(self) -> int:
-        """Under which its data node owns it."""
+        """The epoch under which its data node owns it."""
         return self.assignment.epoch
 
     @property
@@ -78,13 +78,13 @@ class ChannelProgress:
         return bool(self._spans)
 
     def waiting_ms(self) -> int:
-        """How long the oldest write beyond the checkpoint has been waiting, by the ticks' own time."""
+        """How long the oldest write beyond the checkpoint has been waiting, in the ticks' time."""
         if not self._spans:
             return 0
         return physical_ms(self.seek.ts) - physical_ms(self._spans[0][2].first_ts)
 
     def take(self, header: EntryHeader, size_bytes: int) -> None:
-        """A message of a pack, in order of time; the tick that ends the pack comes with `reach`."""
+        """Take a message of a pack, in order of time; `reach` brings the tick that ends the pack."""
         if header.kind not in _WRITES or header.ts <= self.checkpoint.ts:
             return
         if self._arriving is None:
@@ -94,9 +94,9 @@ class ChannelProgress:
             self._arriving.rows[header.segment_id] += header.rows
 
     def reach(self, seek: Checkpoint, stop: int, pack_bytes: int) -> None:
-        """A tick: everything up to ``seek.ts`` has been taken. ``stop`` is the position after it.
+        """Take a tick: everything up to ``seek.ts`` has been taken. ``stop`` is the position after it.
 
-        ``pack_bytes``: the size of all that its pack held, of other vchannels too.
+        ``pack_bytes``: the size of everything in its pack, including other vchannels.
         """
         self.seek, self.stop = seek, stop
         self.held_bytes += pack_bytes
@@ -107,9 +107,9 @@ class ChannelProgress:
             self._arriving = None
 
     def next_range(self, size_max_bytes: int) -> Range:
-        """All that has been read, or as much of it as fits in about ``size_max_bytes`` of log."""
+        """Everything that has been read, or as much of it as fits in about ``size_max_bytes`` of log."""
         whole = Range(self.checkpoint, self.seek, self.stop, bool(self._spans), is_whole=True)
-        if self.seek.ts < self.checkpoint.ts:  # read anew, and not come to the checkpoint again yet
+        if self.seek.ts < self.checkpoint.ts:  # read again, and not yet back at the checkpoint
             return replace(whole, end=self.checkpoint, has_rows=False)
         if self._bytes <= size_max_bytes:
             return whole

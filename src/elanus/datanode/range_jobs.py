@@ -1,12 +1,12 @@
-"""The jobs that write ranges: all of a moment together, and each alone where one fails.
+"""The jobs that write ranges: ranges due at the same time share a job, and are tried alone when it fails.
 
-Together is cheap, but one damaged range would fail its neighbours with it. So when a job over several ranges
-fails, each is tried in a job of its own; those that fail alone too *rest*, longer each time, and are no
-neighbours of others until they have been written. The job ledger has a failed job for each try, with the
+Sharing is cheap, but one damaged range would make the others fail with it. So when a job over several ranges
+fails, each is tried in a job of its own. Those that fail alone too *rest*, longer each time, and share no
+job until they have been written. The job ledger has a failed job for each attempt, with the
 file and the position that could not be read.
 
-A range that the log does not hold any more is another matter: then what this node knows is not true any
-more, and the error goes to whoever called.
+A range that the log no longer holds is a different case: then what this node knows is out of date,
+and the error is raised to the caller.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from typing import Protocol
 
 import structlog
 
+from elanus.api.datanode import FlushReason
 from elanus.core.errors import ElanusError
+from elanus.core.faults import Fault
 from elanus.datanode.progress import ChannelProgress, Range
-from elanus.log.port import CorruptLog
-from elanus.pipeline.port import JobFailed
+from elanus.log.port import TrimmedLog
+from elanus.pipeline.port import JobCancelled
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
-from elanus.rpc.datanode import FlushReason
-from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
 
 REST_MIN_S, REST_MAX_S = 1.0, 60.0
-_RANGE_ERRORS = (ElanusError, JobFailed, CorruptLog, CorruptObject, ObjectMissing, ObjectExists, OSError)
 _log = structlog.get_logger("datanode")
 
 
 class FlushRunner(Protocol):
     """Makes the plan of a range, and runs plans as one Spark job. ``attempt``: see `elanus.core.attempts`;
-    ``tries``: the how-manieth try of the same ranges it is."""
+    ``tries``: how many times these ranges have been tried, this one included."""
 
     def plan(self, progress: ChannelProgress, range_: Range, attempt: int) -> FlushPlan: ...
     async def run(
@@ -58,7 +57,7 @@ class RangeWork:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """A range that failed ``tries`` times. ``until_s``: when it is tried again, by the loop's clock."""
+    """A range that failed ``tries`` times. ``until_s``: when it is tried again, on the loop's clock."""
 
     tries: int
     until_s: float
@@ -72,20 +71,20 @@ class RangeJobs:
         self._troubles: dict[str, _Trouble] = {}
 
     def rest_s(self, vchannel: str) -> float:
-        """How long the vchannel is to be left alone; 0: it may be tried."""
+        """How long the vchannel must rest; 0: it may be tried."""
         trouble = self._troubles.get(vchannel)
         return 0.0 if trouble is None else max(0.0, trouble.until_s - asyncio.get_running_loop().time())
 
     def forget(self, vchannel: str) -> None:
-        """It is another node's from now on."""
+        """Forget the vchannel: another node owns it now."""
         self._troubles.pop(vchannel, None)
 
     def forget_all(self) -> None:
-        """Begin anew, with all vchannels alike."""
+        """Forget all failures: all vchannels are treated alike again."""
         self._troubles.clear()
 
     async def write(self, works: Sequence[RangeWork]) -> dict[str, RangeOutcome]:
-        """Outcomes by vchannel, of those that were written; the others rest from now on.
+        """Return the outcomes of the ranges that were written, by vchannel; the others rest from now on.
 
         Raises `TrimmedLog`, and `JobCancelled`.
         """
@@ -95,7 +94,7 @@ class RangeJobs:
         return await self._all(jobs)
 
     async def _all(self, jobs: Sequence[Sequence[RangeWork]]) -> dict[str, RangeOutcome]:
-        """Run these jobs side by side, all to their end."""
+        """Run these jobs concurrently, and wait for all of them."""
         results = await asyncio.gather(*map(self._job, jobs), return_exceptions=True)
         written: dict[str, RangeOutcome] = {}
         for result in results:
@@ -109,7 +108,9 @@ class RangeJobs:
         tries = max(self._tries(work.vchannel) for work in works) + 1
         try:
             outcomes = await self._flushes.run(plans, _reason(works), tries)
-        except _RANGE_ERRORS as error:
+        except (TrimmedLog, JobCancelled):
+            raise  # these say nothing about the ranges
+        except (ElanusError, Fault) as error:
             if len(works) > 1:
                 return await self._all([[work] for work in works])
             self._failed(works[0].vchannel, tries, error)

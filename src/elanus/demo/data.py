@@ -1,4 +1,4 @@
-"""The demo's vectors, and the exact answers that the server's are compared with."""
+"""The demo's vectors, and the exact answers that the server's answers are compared with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 SHIPPED_FILE = Path(__file__).parents[3] / "examples" / "data" / "mnist-small.npz"
-"""Part of the source tree. An installed wheel is without it, and the demo then wants a file named."""
+"""Part of the source tree. An installed wheel does not contain it; the demo then requires ``--data``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """``train`` (n, d) and ``queries`` (m, d) as float32; ``labels`` (n,), the class of each row."""
+    """``train`` (n, d) and ``queries`` (m, d) as float32; ``labels`` (n,): the class of each row."""
 
     train: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
@@ -46,6 +46,6 @@ def exact_neighbours(
 
 
 def recall(found: list[list[int]], exact: npt.NDArray[np.int64]) -> float:
-    """The part of the exact neighbours that was found, over all queries."""
+    """The fraction of the exact neighbours that was found, over all queries."""
     hits = sum(len(set(ids) & set(row)) for ids, row in zip(found, exact.tolist(), strict=True))
     return hits / exact.size

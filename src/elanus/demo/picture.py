@@ -1,4 +1,4 @@
-"""The demo's picture: queries, and beside each the neighbours that the search found."""
+"""The demo's picture: queries, and next to each one the neighbours that the search found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MISSING = "the picture needs matplotlib: pip install 'elanus[demo]'"
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One hit: its image (d,), the digit it is labelled with, its distance as the server gave it."""
+    """One hit: its image (d,), its digit label, its distance as the server returned it."""
 
     image: npt.NDArray[np.float32]
     label: int
@@ -30,7 +30,7 @@ class Row:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Write a PNG with a line per query. The images are square: d is a square number."""
+    """Write a PNG with one line per query. The images are square: d is a square number."""
     # The figure is drawn without pyplot, which would look for a display and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

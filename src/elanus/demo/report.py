@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: one line per step, with the time it took and what came of it."""
+"""The demo's output while it runs: one line per step, with its duration and its outcome."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _NAME_CHARS = 38
 
 @dataclass(slots=True)
 class Step:
-    """A step under way. ``outcome`` is what its line will say."""
+    """A step in progress. ``outcome`` is the text that its line will show."""
 
     name: str
     display: Status
     outcome: str = ""
 
     def progress(self, text: str) -> None:
-        """Show how far the step is, where there is a terminal to show it on."""
+        """Show the progress of the step, if the output is a terminal."""
         self.display.update(f"{self.name}: {text}")
 
 
 class Report:
-    """A table that grows as the steps end. Under way, a step is a moving line on a terminal."""
+    """A table that grows as the steps end. On a terminal, the current step is an animated line."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -35,7 +35,7 @@ class Report:
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """Time a step. One that raises gets no line: the error says which it was."""
+        """Time a step. A step that raises gets no line: the error names it."""
         started = time.perf_counter()
         with self._console.status(name) as display:
             step = Step(name, display)

@@ -35,7 +35,7 @@ class DemoFailed(Exception):
 
 
 def run(*, data_dir: Path | None = None, data: Path | None = None, out: Path = Path("out")) -> Path:
-    """Run the demo; returns the picture's path. Raises `DemoFailed`.
+    """Run the demo; return the picture's path. Raises `DemoFailed`.
 
     ``data_dir`` keeps the server's data (default: a temporary directory), ``data`` is an ``.npz`` with
     ``train``, ``train_label`` and ``test`` (default: the shipped digits).
@@ -138,7 +138,7 @@ class _Demo:
             step.outcome = "each as inserted"
 
     def _delete(self, steps: Steps) -> int:
-        """Delete the nearest row of the first query; returns its key."""
+        """Delete the nearest row of the first query; return its key."""
         nearest = int(self._exact[0, 0])
         with self._report.step("delete a row, then read strongly") as step:
             steps.delete([nearest])

@@ -1,4 +1,4 @@
-"""A server of the demo's own: ``elanus serve`` as a child process on ports that are free."""
+"""The demo's own server: ``elanus serve`` as a child process on free ports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _POLL_S = 0.02
 
 
 class ServerFailed(Exception):
-    """The server did not start or did not stop. The text holds the end of what it printed."""
+    """The server did not start or did not stop. The text contains the end of its output."""
 
 
 class DemoServer:
-    """Starts and stops the server on one data directory. Use as a context: it never outlives the demo."""
+    """Starts and stops the server on one data directory. As a context manager it never outlives the demo."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -34,7 +34,7 @@ class DemoServer:
             self.stop()
 
     def start(self) -> str:
-        """Start, wait until it answers; returns the address for the client."""
+        """Start and wait until it answers; return the address for the client."""
         command = [sys.executable, "-m", "elanus", "serve", "--data-dir", str(self._data_dir)]
         command += ["--port", "0", "--set", "metrics.port=0"]
         self._data_dir.mkdir(parents=True, exist_ok=True)
@@ -48,14 +48,14 @@ class DemoServer:
                     f"the server ended with exit code {process.returncode}:\n{self._log_end()}"
                 )
             announced = find(self._data_dir)
-            # one that a killed server left behind carries another process id
+            # an announcement that a killed server left behind has another process id
             if announced and announced.pid == process.pid:
                 return f"http://{announced.address}"
             time.sleep(_POLL_S)
         raise ServerFailed(f"the server does not answer after {START_TIMEOUT_S} s:\n{self._log_end()}")
 
     def stop(self) -> None:
-        """Ask it to stop and wait; kill it when it does not."""
+        """Ask it to stop and wait; kill it if it does not stop."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -71,7 +71,7 @@ class DemoServer:
 
     @property
     def _log_file(self) -> Path:
-        # beside the data directory, which is the server's own
+        # next to the data directory, which belongs to the server
         return self._data_dir.with_name(self._data_dir.name + ".log")
 
     def _log_end(self) -> str:

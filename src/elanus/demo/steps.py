@@ -1,6 +1,6 @@
-"""What the demo asks of the server, with `pymilvus` and nothing else.
+"""The requests of the demo, with `pymilvus` and nothing else.
 
-Each method is one thing that an application does, in the words of the client's documentation, so
+Each method is one task of an application, in the terms of the client's documentation, so
 that it can be copied from here. Vectors are compared by Euclidean distance.
 """
 
@@ -23,7 +23,7 @@ Hits = list[list[dict[str, Any]]]
 
 
 class Steps:
-    """One client's conversation with the server."""
+    """The requests of one client to the server."""
 
     def __init__(self, uri: str) -> None:
         self._client = MilvusClient(uri)
@@ -32,7 +32,7 @@ class Steps:
         self._client.close()
 
     def create_collection(self, dimension: int) -> None:
-        """A fresh collection; one of an earlier run is dropped."""
+        """Create an empty collection; drop one that an earlier run left."""
         if self._client.has_collection(COLLECTION):
             self._client.drop_collection(COLLECTION)
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -42,7 +42,7 @@ class Steps:
         self._client.create_collection(COLLECTION, schema=schema)
 
     def insert(self, images: Vectors, labels: npt.NDArray[np.int64], done: Callable[[int], None]) -> None:
-        """Insert in batches; a row's number is its primary key. ``done`` is told the rows so far."""
+        """Insert in batches; a row's number is its primary key. ``done`` receives the row count so far."""
         for start in range(0, len(images), INSERT_BATCH_ROWS):
             stop = min(start + INSERT_BATCH_ROWS, len(images))
             rows = [{"id": i, "digit": int(labels[i]), "image": images[i]} for i in range(start, stop)]
@@ -54,7 +54,7 @@ class Steps:
         self._client.flush(COLLECTION)
 
     def create_index(self) -> None:
-        """Have the HNSW index built, on Spark, and wait for it."""
+        """Build the HNSW index, on Spark, and wait for it."""
         params = self._client.prepare_index_params()
         params.add_index(
             "image", index_type="HNSW", metric_type="L2", params={"M": 16, "efConstruction": 200}
@@ -62,11 +62,11 @@ class Steps:
         self._client.create_index(COLLECTION, params)
 
     def load(self) -> None:
-        """Bring the collection into memory and wait until it answers."""
+        """Load the collection into memory and wait until it can be searched."""
         self._client.load_collection(COLLECTION)
 
     def search(self, queries: Vectors, limit: int, where: str = "", **options: Any) -> Hits:
-        """The nearest rows of each query, in batches: per query a list of hits, nearest first."""
+        """Find the nearest rows of each query, in batches: per query a list of hits, nearest first."""
         hits: Hits = []
         for start in range(0, len(queries), SEARCH_BATCH_QUERIES):
             batch = queries[start : start + SEARCH_BATCH_QUERIES]
@@ -82,12 +82,12 @@ class Steps:
         return hits
 
     def count(self) -> int:
-        """How many rows there are as of now."""
+        """Return the current number of rows."""
         answer = self._client.query(COLLECTION, output_fields=["count(*)"], consistency_level="Strong")
         return int(answer[0]["count(*)"])
 
     def images(self, ids: Sequence[int]) -> dict[int, Vectors]:
-        """The stored vectors of some primary keys."""
+        """Return the stored vectors of some primary keys."""
         rows = self._client.query(COLLECTION, filter=f"id in {list(ids)}", output_fields=["id", "image"])
         return {row["id"]: np.asarray(row["image"], dtype=np.float32) for row in rows}
 

@@ -1,4 +1,4 @@
-"""``elanus dev-cluster``: services and roles of a cluster with one command, until it is interrupted."""
+"""``elanus dev-cluster``: start the services and roles of a cluster with one command, until interrupted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import NoReturn, Protocol
 
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
-from elanus.devcluster.process import ServiceFailed
+from elanus.devcluster.process import ServiceFailed, ServiceProcess
+from elanus.devcluster.restarts import Restarts
 from elanus.devcluster.roles import Elanus, write_config
 from elanus.devcluster.spark import WORKERS, Spark
 from elanus.devcluster.swift import Swift
@@ -24,7 +25,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class Service(Protocol):
-    """What is started and stopped as one. ``endpoints`` has what to tell about it."""
+    """A service that is started and stopped as a unit. ``endpoints``: the addresses to print, by name."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +34,7 @@ class Service(Protocol):
     def endpoints(self) -> Mapping[str, str]: ...
 
     @property
-    def running(self) -> bool: ...
+    def processes(self) -> Sequence[ServiceProcess]: ...
 
     def start(self) -> None: ...
 
@@ -44,15 +45,15 @@ SERVICES: Mapping[str, Callable[[Path], Service]] = MappingProxyType(
     {"etcd": Etcd, "nats": Nats, "s3": Swift, "spark": Spark}
 )
 _CORES_OF_A_DATA_NODE = WORKERS
-"""One of each worker."""
+"""One core of each worker."""
 ELANUS = "elanus"
-"""The roles themselves, on all of the services."""
+"""The name for the roles themselves, which need all of the services."""
 CONFIG_FILE = "cluster.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many nodes of each kind. ``port``: of the first proxy."""
+    """The number of nodes of each kind. ``port``: the port of the first proxy."""
 
     proxies: int = 1
     query_nodes: int = 2
@@ -61,14 +62,15 @@ class Size:
 
 
 class _Ended(Exception):
-    """A signal to end came."""
+    """A signal to end was received."""
 
 
-def run(directory: Path | None, names: Sequence[str], size: Size, tell: Callable[[str], None]) -> None:
-    """Start the named services (and roles), tell where they are, wait for a signal to end, stop them.
+def run(directory: Path | None, names: Sequence[str], size: Size, report: Callable[[str], None]) -> None:
+    """Start the named services (and roles), print their addresses, wait for a signal to end, stop them.
 
-    Only for the main thread. Raises `ServiceFailed` for a name that is not known, a program that is
-    missing, a service that does not start, and one that ends by itself; the others are stopped then.
+    A process that ends on its own later is reported and started again (`elanus.devcluster.restarts`).
+    Only for the main thread. Raises `ServiceFailed` for an unknown name, a missing program, or a
+    service that does not start; the other services are stopped in that case.
     """
     for name in names:
         if name not in (*SERVICES, ELANUS):
@@ -83,40 +85,39 @@ def run(directory: Path | None, names: Sequence[str], size: Size, tell: Callable
             if directory is None:
                 directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elanus-dev-")))
             directory = directory.resolve()
-            running = {
-                name: _start(stack, _service(name, directory, size), tell)
-                for name in SERVICES
-                if name in names
-            }
+            # All are created before the first one starts, so a missing program is detected at once.
+            running = {name: _service(name, directory, size) for name in SERVICES if name in names}
+            for service in running.values():
+                _start(stack, service, report)
             if set(SERVICES) <= set(running):
                 _configure(directory, running)
             if ELANUS in names:
                 roles = Elanus(directory / CONFIG_FILE, directory, **asdict(size))
-                running[ELANUS] = _start(stack, roles, tell)
-            tell(f"ready in {directory}; interrupt to stop")
-            _watch(tuple(running.values()))
+                running[ELANUS] = _start(stack, roles, report)
+            report(f"ready in {directory}; interrupt to stop")
+            _watch(tuple(running.values()), report)
         except _Ended:
             _ignore_endings()
-            tell("stopping")
+            report("stopping")
 
 
 def _service(name: str, directory: Path, size: Size) -> Service:
-    """Spark gets a core of each worker for every data node, and the memory of an executor."""
+    """Create a service. Spark gets one core per worker and one executor's memory for each data node."""
     if name == Spark.name:
         return Spark(directory, cores=size.data_nodes, memory_mb=1024 * size.data_nodes)
     return SERVICES[name](directory)
 
 
-def _start(stack: ExitStack, service: Service, tell: Callable[[str], None]) -> Service:
+def _start(stack: ExitStack, service: Service, report: Callable[[str], None]) -> Service:
     stack.callback(service.stop)
     service.start()
     for endpoint, address in service.endpoints.items():
-        tell(f"{endpoint:<12}{address}")
+        report(f"{endpoint:<12}{address}")
     return service
 
 
 def _configure(directory: Path, services: Mapping[str, Service]) -> None:
-    """Write down what `elanus run` has to know of the services."""
+    """Write the settings of the services for `elanus run`."""
     etcd, nats, s3, spark = (services[name] for name in SERVICES)
     imports = directory / "import"
     imports.mkdir(exist_ok=True)
@@ -137,12 +138,11 @@ def _configure(directory: Path, services: Mapping[str, Service]) -> None:
     )
 
 
-def _watch(services: Sequence[Service]) -> NoReturn:
+def _watch(services: Sequence[Service], report: Callable[[str], None]) -> NoReturn:
+    restarts = Restarts([process for service in services for process in service.processes], report)
     while True:
         time.sleep(_LOOK_EVERY_S)
-        for service in services:
-            if not service.running:
-                raise ServiceFailed(f"{service.name} has ended")
+        restarts.look()
 
 
 def _end(_number: int, _frame: object) -> None:
@@ -150,6 +150,6 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _ignore_endings() -> None:
-    """Stopping has begun; a second interrupt must not leave it half-done."""
+    """Ignore further signals: a second interrupt must not cut the shutdown short."""
     for ending in _ENDINGS:
         signal.signal(ending, signal.SIG_IGN)

@@ -19,12 +19,12 @@ class Certificates:
 
 
 class Etcd(ServiceProcess):
-    """``endpoint`` is ``HOST:PORT``. Its data lies below ``directory`` and outlives a restart."""
+    """``endpoint`` is ``HOST:PORT``. The data is stored below ``directory`` and survives a restart."""
 
     def __init__(
         self, directory: Path, *, host: str = "127.0.0.1", certificates: Certificates | None = None
     ) -> None:
-        """``certificates``: it talks to clients that have one of the same CA, and to nobody else."""
+        """``certificates``: accept only clients that have a certificate of the same CA."""
         port, peer_port = free_port(), free_port()
         scheme = "https" if certificates else "http"
         client, peer = f"{scheme}://{host}:{port}", f"http://127.0.0.1:{peer_port}"

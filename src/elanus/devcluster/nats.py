@@ -1,7 +1,7 @@
 """One NATS server with JetStream on loopback: the message log and the query channels of a cluster.
 
-``sync_always`` has it bring every message to stable storage before it acknowledges. NATS by itself
-does so every two minutes: an acknowledged message then survives the death of the process, not that of
+``sync_always`` makes it write every message to stable storage before it acknowledges. By default NATS
+syncs every two minutes: an acknowledged message then survives the death of the process, but not of
 the machine.
 """
 
@@ -38,7 +38,7 @@ _CLUSTER = """cluster {{
 
 
 class Nats(ServiceProcess):
-    """``url`` is what clients connect to. Streams in files outlive a restart; those in memory do not."""
+    """``url``: the address for clients. Streams in files survive a restart; those in memory do not."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Nats(ServiceProcess):
         name: str = "elanus-dev",
         routes: Sequence[int] = (),
     ) -> None:
-        """``password``: of the user ``elanus``; without one, everybody on this machine may connect.
+        """``password``: of the user ``elanus``; without one, anyone on this machine may connect.
 
-        ``routes``: for one of several servers, each with a ``name`` of its own, the ports by which they reach
-        each other, its own first. It is ready when enough of them are there to have a leader.
+        ``routes``: for one of several servers, each with its own ``name``: the ports by which they reach
+        each other, its own first. The server is ready when enough of them are running to have a leader.
         """
         port, monitor_port = free_port(), free_port()
         self.url = f"nats://{host}:{port}"

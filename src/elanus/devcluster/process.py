@@ -1,8 +1,9 @@
 """One service process: start it, wait until it answers, end it.
 
-A process gets a session of its own, so that Ctrl-C in a terminal reaches only us and we end services in
-order. It is ended by its own id (or its group's, for one that starts children), never by name. Output
-goes to a file, whose end is shown when the process dies before it is ready.
+Each service gets an OS session of its own, so that Ctrl-C in a terminal reaches only the process that started
+it, which then ends its services in order. A service is ended by its own id (or its group's, if it starts
+children), never by name. Output is written to a file, whose end is shown when the process dies before it is
+ready.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elanus.devcluster import leash
+from elanus.devcluster import die_with_parent as leash
 
 READY_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 15.0
@@ -33,16 +34,16 @@ _PORT_ATTEMPTS = 200
 
 
 class ServiceFailed(Exception):
-    """A service did not start or did not become ready. The text has the end of its output."""
+    """A service did not start or did not become ready. The text contains the end of its output."""
 
 
 @dataclass
 class ServiceProcess:
     """A service that can be started again after it was stopped or killed, on the same port and data.
 
-    ``ready`` says whether it answers; an `OSError` from it means no. ``output`` collects what it prints.
-    ``endpoints`` says by name where it is reached.
-    Start it from a thread that lives as long as the service is to (`elanus.devcluster.leash`).
+    ``ready`` returns whether it answers; an `OSError` from it means no. ``output`` collects what it prints.
+    ``endpoints`` contains its addresses by name.
+    Start it from a thread that lives as long as the service (`elanus.devcluster.die_with_parent`).
     """
 
     name: str
@@ -55,7 +56,7 @@ class ServiceProcess:
 
     @property
     def pid(self) -> int | None:
-        """``None`` when it does not run."""
+        """The process id; ``None`` when it is not running."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
@@ -63,8 +64,18 @@ class ServiceProcess:
     def running(self) -> bool:
         return self.pid is not None
 
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code if it ended on its own, or minus the signal's number; ``None`` otherwise."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def processes(self) -> Sequence[ServiceProcess]:
+        """The service itself: it has one process."""
+        return (self,)
+
     def launch(self) -> None:
-        """Start the process without waiting for it. Does nothing when it runs already."""
+        """Start the process without waiting for it. Does nothing when it is already running."""
         if self.running:
             return
         self.output.parent.mkdir(parents=True, exist_ok=True)
@@ -81,9 +92,9 @@ class ServiceProcess:
             )
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Return once it answers. Raises `ServiceFailed` when it ends or takes too long."""
+        """Return once it answers. Raises `ServiceFailed` if it ends or takes too long."""
         deadline_s = time.monotonic() + timeout_s
-        while not self._answers():
+        while not self.answers():
             if not self.running:
                 raise ServiceFailed(f"{self.name} ended before it was ready{self._last_output()}")
             if time.monotonic() > deadline_s:
@@ -91,7 +102,7 @@ class ServiceProcess:
             time.sleep(_POLL_S)
 
     def start(self) -> None:
-        """Launch and wait. What fails to become ready is ended. Raises `ServiceFailed`."""
+        """Launch it and wait until it is ready. If that fails, end it and raise `ServiceFailed`."""
         self.launch()
         try:
             self.wait_ready()
@@ -100,21 +111,22 @@ class ServiceProcess:
             raise
 
     def stop(self) -> None:
-        """Ask it to end, and end it when it does not. Does nothing when it does not run."""
+        """Ask it to end, and kill it if it does not. Does nothing when it is not running."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, with no chance to save anything."""
+        """Kill it immediately, with no chance to save anything."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Let it stand still, as a machine does that hangs. `resume` lets it go on."""
+        """Suspend it, like a machine that hangs. `resume` lets it continue."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it is ready now."""
         try:
             return self.ready()
         except OSError:
@@ -124,7 +136,7 @@ class ServiceProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        if process.poll() is None:  # else its id may belong to somebody else by now
+        if process.poll() is None:  # otherwise its id may belong to another process by now
             os.killpg(process.pid, how)
             os.killpg(process.pid, signal.SIGCONT)
         try:
@@ -144,7 +156,7 @@ class ServiceProcess:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now. Raises `ServiceFailed` when there seems to be none."""
+    """Return a loopback port that nobody listens on now. Raises `ServiceFailed` when none is found."""
     chance = random.SystemRandom()
     for _ in range(_PORT_ATTEMPTS):
         port = chance.choice(_PORTS)

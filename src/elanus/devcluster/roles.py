@@ -1,4 +1,4 @@
-"""The roles of a cluster as processes on loopback, on services that run."""
+"""The roles of a cluster as processes on loopback, using running services."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import yaml
 from elanus.devcluster.process import ServiceProcess, free_port, http_ok
 
 _READY_S = 180.0
-"""They start side by side, a Spark driver among them."""
+"""All processes start at the same time, including a Spark driver."""
 COORDINATORS = ("rootcoord", "datacoord", "indexcoord", "querycoord")
 
 
 class RoleProcess(ServiceProcess):
     """`elanus run` with some roles. Ready when all of them serve; coordinators may stand by instead.
 
-    ``observe_url``: where it tells how it is. ``address``: where clients reach it, when it has a proxy.
+    ``observe_url``: its metrics port. ``address``: where clients reach it, if it has a proxy.
     """
 
     def __init__(
@@ -33,8 +33,10 @@ class RoleProcess(ServiceProcess):
         host: str = "127.0.0.1",
         within: Sequence[str] = (),
     ) -> None:
-        """``config``: a file of settings that all processes share; ``settings``: this one's own. ``host``:
-        where it listens; ``within``: a command that runs it, on another host of a test's own."""
+        """``config``: a file of settings that all processes share; ``settings``: those of this process only.
+
+        ``host``: where it listens; ``within``: a command that runs it, for tests that use another host.
+        """
         metrics_port = free_port()
         self.observe_url = f"http://{host}:{metrics_port}"
         own = {
@@ -83,8 +85,10 @@ def write_config(
     more: Mapping[str, object],
     prefix: str = "elanus",
 ) -> None:
-    """The settings that all processes of a cluster share. ``more``: sections, by name. ``prefix``: what sets
-    the cluster apart from others on the same etcd and NATS."""
+    """Write the settings that all processes of a cluster share.
+
+    ``more``: sections, by name. ``prefix``: separates the cluster from others on the same etcd and NATS.
+    """
     sections: dict[str, object] = {
         "data_dir": str(data_dir),
         "meta": {"url": f"etcd://{etcd}/{prefix}"},
@@ -95,9 +99,9 @@ def write_config(
 
 
 class Elanus:
-    """A small cluster of every role: coordinators in one process, and some nodes of each kind.
+    """A small cluster with every role: the coordinators in one process, and some nodes of each kind.
 
-    ``port``: where the first proxy is, those that follow are on the next ones.
+    ``port``: the port of the first proxy; further proxies use the ports that follow.
     """
 
     name = "elanus"
@@ -128,11 +132,11 @@ class Elanus:
         return {name: url for p in self._processes for name, url in p.endpoints.items()} | status
 
     @property
-    def running(self) -> bool:
-        return all(process.running for process in self._processes)
+    def processes(self) -> Sequence[ServiceProcess]:
+        return self._processes
 
     def start(self) -> None:
-        """Raises `ServiceFailed`."""
+        """Start all processes. Raises `ServiceFailed`."""
         try:
             for process in self._processes:
                 process.launch()

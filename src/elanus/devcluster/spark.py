@@ -1,7 +1,7 @@
 """A Spark standalone cluster on loopback: one master and some workers, from the pip package.
 
-Tasks run in the Python that runs this, with its packages; the workers' environment carries ``PYTHONPATH`` on
-to them. Java is found as Elanus finds it for its own driver.
+Tasks run in the Python interpreter that runs this module, with its packages: the workers' environment passes
+``PYTHONPATH`` on to them. Java is found in the same way as for Elanus's own driver.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from elanus.devcluster.process import ServiceFailed, ServiceProcess, free_port, http_ok
@@ -21,9 +21,9 @@ _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Spark:
-    """``master`` is the URL for ``pipeline.spark_master``. ``cores``: of each worker; one task each.
+    """``master`` is the URL for ``pipeline.spark_master``. ``cores``: per worker, one task each.
 
-    ``workers``: their processes, each of which can be killed and started again.
+    ``workers``: the worker processes, each of which can be killed and started again.
     """
 
     name = "spark"
@@ -31,7 +31,7 @@ class Spark:
     def __init__(
         self, directory: Path, *, workers: int = WORKERS, cores: int = 1, memory_mb: int = 1024
     ) -> None:
-        """Raises `ServiceFailed` when there is no Java."""
+        """Raises `ServiceFailed` if no Java is found."""
         self._directory = directory / "spark"
         self._cores = cores
         self._memory_mb = memory_mb
@@ -52,11 +52,15 @@ class Spark:
         return {"spark": self.master}
 
     @property
+    def processes(self) -> Sequence[ServiceProcess]:
+        return self._processes
+
+    @property
     def running(self) -> bool:
         return all(process.running for process in self._processes)
 
     def start(self) -> None:
-        """Raises `ServiceFailed`."""
+        """Start master and workers. Raises `ServiceFailed`."""
         try:
             self._processes[0].start()
             for process in self._processes:
@@ -72,7 +76,7 @@ class Spark:
             process.stop()
 
     def _worker(self, number: int, workers: int) -> ServiceProcess:
-        """Ready when all of them are: the master only tells how many have joined."""
+        """A worker process. Ready when all workers are: the master only reports how many have joined."""
         arguments = [
             "worker.Worker",
             *("--webui-port", str(free_port())),

@@ -1,7 +1,7 @@
-"""An S3 server on loopback: OpenStack Swift with its S3 interface, one replica on one directory.
+"""An S3 server on loopback: OpenStack Swift with its S3 interface, one replica in one directory.
 
-A real object store, so what it refuses and how it fails is real: signatures are checked, a put that asks
-for a new name is refused when the name is taken, the parts of an upload become one object.
+It is a real object store, so its refusals and failures are real: signatures are checked, a put that requires
+a new name is refused when the name is taken, the parts of an upload become one object.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from elanus.devcluster.process import ServiceFailed, ServiceProcess, free_port, http_ok
+from elanus.devcluster.programs import how_to_install
 
 ACCESS_KEY = "elanus:dev"
 REGION = "us-east-1"
@@ -60,7 +61,7 @@ _CONFIGURED = frozenset({"s3api", "tempauth"})
 class Swift(ServiceProcess):
     """``url`` is the S3 endpoint; it has one bucket, `BUCKET`, and one pair of keys, in ``credentials``.
 
-    Objects lie below ``directory``, and outlive a restart.
+    Objects are stored below ``directory``, and survive a restart.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -70,7 +71,7 @@ class Swift(ServiceProcess):
         self._secret_key = secrets.token_hex(16)
         self.url = f"http://127.0.0.1:{self._ports['proxy']}"
         if importlib.util.find_spec("swift") is None:
-            raise ServiceFailed("OpenStack Swift is not installed: pip install 'elanus[services]'")
+            raise ServiceFailed(f"OpenStack Swift is not installed: {how_to_install()}")
         self._configure()
         script = Path(__file__).with_name("swift_server.py")
         super().__init__(
@@ -82,7 +83,7 @@ class Swift(ServiceProcess):
         )
 
     def store_url(self, prefix: str) -> str:
-        """The URL that `elanus.storage.objects.open_store` takes."""
+        """Return the URL for `elanus.storage.objects.open_store`."""
         query = urlencode({"endpoint": self.url, "region": REGION, "credentials": str(self.credentials)})
         return f"s3://{BUCKET}/{prefix}?{query}"
 

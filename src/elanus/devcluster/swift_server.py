@@ -1,11 +1,11 @@
 """All servers of a small OpenStack Swift in one process: proxy, account, container, object.
 
 Run by path as ``python swift_server.py DIRECTORY BUCKET``. The directory has ``swift.conf`` and one
-``KIND-server.conf`` per server, from which ports are taken; on the first run the rings are made there,
-all of them of the one device ``disk``. Swift starts a process per server and a few more to make each
+``KIND-server.conf`` per server, which set the ports; the first run creates the rings there,
+all of them with the single device ``disk``. Swift starts a process per server and a few more to make each
 ring; one process that imports Swift once is ready in a fraction of that time.
 
-Swift is a program for its own interpreter (it patches sockets for eventlet), so nothing imports this.
+Swift needs an interpreter of its own (it patches sockets for eventlet), so nothing imports this module.
 """
 
 import sys
@@ -33,7 +33,7 @@ def main(directory: Path, bucket: str) -> None:
     apps = {kind: wsgi.loadapp(str(directory / f"{kind}-server.conf")) for kind in ports}
     sockets = {kind: eventlet.listen(("127.0.0.1", port)) for kind, port in ports.items()}
     storage = [eventlet.spawn(_serve, sockets[kind], apps[kind]) for kind in _STORAGE]
-    # past the interface that checks signatures, which clients cannot get behind
+    # bypasses the interface that checks signatures; clients cannot do that
     made = Request.blank(f"/v1/AUTH_elanus/{bucket}", environ={"REQUEST_METHOD": "PUT"})
     answer = made.get_response(apps["proxy"]._pipeline_final_app)
     if answer.status_int // 100 != 2:
@@ -66,7 +66,7 @@ def _serve(socket: object, app: object) -> None:
         app,
         utils.NullLogger(),
         protocol=SwiftHttpProtocol,
-        capitalize_response_headers=False,  # the S3 interface needs "ETag" as it stands
+        capitalize_response_headers=False,  # the S3 interface needs "ETag" unchanged
     )
 
 

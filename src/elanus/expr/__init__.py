@@ -1,10 +1,11 @@
 """The filter language: text → syntax tree → bound tree → mask, pruning, primary keys, explanation.
 
-`compile_filter` is the way in, `BoundFilter` what comes out. The reference's grammar (Plan.g4) is followed
-in everything that our field types can express; functions on arrays, text and geometry are refused.
+`compile_filter` is the entry point; it returns a `BoundFilter`. The grammar follows the reference's (Plan.g4)
+for everything that the supported field types can express; functions on arrays, text and geometry are refused.
 """
 
+from elanus.expr.batch import ColumnData, IndexedColumn
 from elanus.expr.filter import BoundFilter, compile_filter
 from elanus.expr.jsonpath import JsonColumn
 
-__all__ = ["BoundFilter", "JsonColumn", "compile_filter"]
+__all__ = ["BoundFilter", "ColumnData", "IndexedColumn", "JsonColumn", "compile_filter"]

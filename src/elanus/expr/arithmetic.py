@@ -1,7 +1,7 @@
-"""Numbers of mixed kind, and arithmetic on them.
+"""Arithmetic on numbers of mixed type.
 
-Whether ``7 / 2`` is 3 or 3.5 depends on the operands being whole, and in JSON that may change from row to
-row. So numbers are computed in two columns side by side, one of whole and one of floating results.
+Whether ``7 / 2`` is 3 or 3.5 depends on whether the operands are integers, and in JSON that may change from
+row to row. So numbers are computed in two parallel columns, one of integer and one of floating results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_DOUBLE = pa.scalar(None, pa.float64())
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """One number a row, or null. Where ``integers`` has a value it is the row's number, else ``floats`` is.
+    """One number per row, or null: the value in ``integers`` if there is one, else the one in ``floats``.
 
     None stands for a column of nulls.
     """
@@ -35,7 +35,7 @@ class Numbers:
 
     @property
     def doubles(self) -> Values | None:
-        """All the numbers in one column; integers beyond 2**53 lose their last digits."""
+        """All numbers in one column; integers beyond 2**53 lose precision."""
         floats = None if self.floats is None else pc.cast(self.floats, pa.float64())
         if self.integers is None:
             return floats
@@ -50,7 +50,7 @@ def constant(number: float) -> Numbers:
 
 
 def compare_to_constant(numbers: Numbers, comparator: Comparator, number: float, rows: int) -> pa.Array:
-    """shape (rows,)"""
+    """Compare each number with a constant. shape (rows,)"""
     found = []
     if numbers.integers is not None:
         found.append(kernels.compare_integers(numbers.integers, comparator, number))
@@ -62,7 +62,7 @@ def compare_to_constant(numbers: Numbers, comparator: Comparator, number: float,
 
 
 def compare(left: Numbers, comparator: Comparator, right: Numbers, rows: int) -> pa.Array:
-    """shape (rows,)"""
+    """Compare numbers row by row. shape (rows,)"""
     if (
         left.floats is None
         and right.floats is None
@@ -77,9 +77,9 @@ def compare(left: Numbers, comparator: Comparator, right: Numbers, rows: int) ->
 
 
 def calculate(operator: str, left: Numbers, right: Numbers) -> Numbers:
-    """The result row by row: whole if both sides are whole, except for ``**``.
+    """Compute the result row by row: an integer if both sides are integers, except for ``**``.
 
-    Sums and products wrap at 64 bits. A zero divisor, and a result that is no number, give null.
+    Sums and products wrap at 64 bits. A zero divisor, or a result that is not a number, gives null.
     """
     integers = floats = None
     if operator != "**" and left.integers is not None and right.integers is not None:
@@ -103,7 +103,7 @@ def _remainder(dividend: Values, divisor: Values) -> Values:
 
 
 def _floating_remainder(dividend: Values, divisor: Values) -> Values:
-    with np.errstate(invalid="ignore"):  # nulls go through as NaN, and x % 0 is NaN
+    with np.errstate(invalid="ignore"):  # nulls pass through as NaN, and x % 0 is NaN
         return pa.array(np.fmod(_numpy(dividend), _numpy(divisor)), from_pandas=True)
 
 

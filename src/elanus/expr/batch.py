@@ -1,26 +1,51 @@
 """The rows a filter is evaluated on: whole columns at first, then ever smaller selections of them.
 
-When ``a and b`` has found few rows for ``a``, ``b`` need only look at those. A selection takes a column's
-rows when, and only when, somebody asks for the column.
+When few rows satisfy ``a`` in ``a and b``, ``b`` is evaluated only on those. A selection takes its rows of a
+column only when the column is requested.
+
+A column may have an index (`IndexedColumn`), which is tried first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import Internal
+from elanus.core.lookup import Lookup
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
 
-ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | JsonColumn
+
+class RowIndex(Protocol):
+    """The part of an index that a filter needs (`elanus.index.ScalarIndex`)."""
+
+    def rows_where(self, lookup: Lookup) -> npt.NDArray[np.bool_] | None:
+        """The matching rows, bool (rows,), False for rows without a value; None: the index cannot answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedColumn:
+    """A column with an index over its rows."""
+
+    values: pa.Array | pa.ChunkedArray
+    index: RowIndex
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | JsonColumn | IndexedColumn
 
 
 class Batch:
-    """``rows`` rows. Columns and JSON paths are remembered, so each is read at most once."""
+    """``rows`` rows. Columns and JSON paths are cached, so each is read at most once."""
 
     def __init__(self, columns: Mapping[str, ColumnData], rows: int) -> None:
         for name, column in columns.items():
@@ -31,9 +56,26 @@ class Batch:
         self._json: dict[tuple[str, Path], JsonValues] = {}
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """The values of a field, in the column's own encoding; of a JSON field, the texts."""
+        """The values of a field, in the column's own encoding; for a JSON field, the texts."""
         column = self._data(name)
+        if isinstance(column, IndexedColumn):
+            return column.values
         return column.texts if isinstance(column, JsonColumn) else column
+
+    def has_index(self, name: str) -> bool:
+        return isinstance(self._columns.get(name), IndexedColumn)
+
+    def looked_up(self, name: str, lookup: Lookup) -> pa.Array | None:
+        """Which rows satisfy the lookup, null where there is no value; None if no index answers it."""
+        column = self._columns.get(name)
+        if not isinstance(column, IndexedColumn):
+            return None
+        rows = column.index.rows_where(lookup)
+        if rows is None:
+            return None
+        if not column.values.null_count:
+            return pa.array(rows)
+        return pa.array(rows, mask=column.values.is_null().to_numpy(zero_copy_only=False))
 
     def json(self, name: str, path: Path) -> JsonValues:
         """The values at a path of a JSON field."""
@@ -43,16 +85,17 @@ class Batch:
         return values
 
     def select(self, indices: pa.Array) -> Batch:
-        """The rows of these numbers, in this order."""
+        """The rows with these numbers, in this order."""
         return _Selection(self, indices)
 
     @cached_property
     def prepared(self) -> frozenset[str]:
-        """The fields whose columns are dictionary-encoded, or a `JsonColumn`: reading them is cheap."""
+        """The fields whose columns are dictionary-encoded, have an index, or are a `JsonColumn`: reading them
+        is cheap."""
         return frozenset(
             name
             for name, column in self._columns.items()
-            if isinstance(column, JsonColumn) or pa.types.is_dictionary(column.type)
+            if isinstance(column, JsonColumn | IndexedColumn) or pa.types.is_dictionary(column.type)
         )
 
     def _data(self, name: str) -> ColumnData:
@@ -63,7 +106,7 @@ class Batch:
 
     def _read_json(self, name: str, path: Path) -> JsonValues:
         column = self._data(name)
-        return column.values(path) if isinstance(column, JsonColumn) else json_values(column, path)
+        return column.values(path) if isinstance(column, JsonColumn) else json_values(self.column(name), path)
 
 
 class _Selection(Batch):
@@ -84,6 +127,6 @@ class _Selection(Batch):
         return self._parent.prepared
 
     def _read_json(self, name: str, path: Path) -> JsonValues:
-        if name in self.prepared:  # what is decoded already need only be picked
+        if name in self.prepared:  # values that are decoded already only need to be picked
             return self._parent.json(name, path).take(self._indices)
         return json_values(self.column(name), path)

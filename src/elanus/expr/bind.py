@@ -1,14 +1,15 @@
-"""Binding: a syntax tree and a schema become the bound tree, or an error that says why not.
+"""Binding: a syntax tree and a schema become the bound tree, or an error that explains the problem.
 
-The rules of types are the reference's, with two extensions: a whole-number field may be compared with a
-floating literal (``age > 17.5``), and arithmetic may join several fields (``a + b > 5``).
+The type rules are the reference's, with two extensions: an integer field may be compared with a floating
+literal (``age > 17.5``), and arithmetic may combine several fields (``a + b > 5``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.schema import CollectionSchema
+from elanus.core.types import Family, type_name
 from elanus.expr import syntax
 from elanus.expr.comparisons import bind_comparison, bind_membership, holds
 from elanus.expr.jsonvalues import JsonSet
@@ -16,26 +17,29 @@ from elanus.expr.like import like_pattern
 from elanus.expr.logic import all_of, any_of, negation
 from elanus.expr.operands import FUNCTIONS, BoundOperand, OperandBinder, Value, unsupported_function
 from elanus.expr.source import Source
-from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate, type_name
-
-_VECTOR_NAMES = {DataType.FLOAT_VECTOR: "VECTOR_FLOAT", DataType.BINARY_VECTOR: "VECTOR_BINARY"}
+from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate
 
 
 def bind(
     source: Source, tree: syntax.Node, schema: CollectionSchema, values: Mapping[str, object]
 ) -> Predicate:
-    """The bound tree of a filter. ``values`` are its templates'. Raises `InvalidFilter`."""
-    bound = _Binder(source, OperandBinder(source, schema, values)).bind(tree)
+    """Return a filter's bound tree. ``values`` are those of its templates. Raises `InvalidFilter`."""
+    bound = _as_condition(_Binder(source, OperandBinder(source, schema, values)).bind(tree))
     if isinstance(bound, Predicate):
         return bound
     raise source.not_boolean(type_name(bound.data_type), tree.start, _condition_from(bound))
 
 
-def _condition_from(bound: BoundOperand) -> str:
-    if isinstance(bound, Column) and bound.data_type is DataType.BOOL:
-        return f"write '{bound.field.name} == true'"
+def _as_condition(bound: Predicate | BoundOperand) -> Predicate | BoundOperand:
+    """Turn ``true`` and ``false`` into conditions where one is expected; elsewhere they are values."""
     if isinstance(bound, Value) and isinstance(bound.value, bool):
-        return "a constant decides nothing: leave it out"
+        return Always(bound.value)
+    return bound
+
+
+def _condition_from(bound: BoundOperand) -> str:
+    if isinstance(bound, Column) and bound.field.kind.family is Family.BOOL:
+        return f"write '{bound.field.name} == true'"
     return "compare it with something"
 
 
@@ -45,7 +49,7 @@ class _Binder:
         self._operands = operands
 
     def bind(self, node: syntax.Node) -> Predicate | BoundOperand:
-        """The condition that a node is; or, if it is none, its value."""
+        """Bind a node: to a condition if it is one, else to its value."""
         match node:
             case syntax.Negation():
                 return self._negation(node)
@@ -69,7 +73,7 @@ class _Binder:
                 return self._operands.bind(node)
 
     def _negation(self, node: syntax.Negation) -> Predicate:
-        bound = self.bind(node.operand)
+        bound = _as_condition(self.bind(node.operand))
         if isinstance(bound, Predicate):
             return negation(bound)
         what = "not op can only be applied on boolean expression"
@@ -78,7 +82,7 @@ class _Binder:
     def _logical(self, node: syntax.Logical) -> Predicate:
         children = []
         for operand in node.operands:
-            bound = self.bind(operand)
+            bound = _as_condition(self.bind(operand))
             if not isinstance(bound, Predicate):
                 what = f"'{node.operator}' can only be used between boolean expressions"
                 raise self._source.error(what, operand.start, _condition_from(bound))
@@ -90,7 +94,7 @@ class _Binder:
         return bind_comparison(self._source, node, Comparator(node.operator), left, right)
 
     def _chain(self, node: syntax.Chain) -> Predicate:
-        """``low < a <= high`` is ``low < a and a <= high``, between constants and in one direction."""
+        """``low < a <= high`` is ``low < a and a <= high``: constant bounds, operators in one direction."""
         one, two = map(Comparator, node.operators)
         if two not in _SAME_DIRECTION.get(one, ()):
             what = f"invalid range operations: {self._source.of(node)}"
@@ -134,7 +138,7 @@ class _Binder:
         if not isinstance(item, Column):
             what = "like operation on complicated expr is unsupported"
             raise self._source.error(what, node.item.start, "a field stands before 'like'")
-        if item.data_type not in (DataType.VARCHAR, DataType.JSON):
+        if item.field.kind.family not in (Family.TEXT, Family.JSON):
             what = "like operation on non-string or no-json field is unsupported"
             raise self._source.error(
                 what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
@@ -150,8 +154,8 @@ class _Binder:
         if not isinstance(column, Column):
             what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
             raise self._source.error(what, node.item.start, "a field stands before 'is null'")
-        if column.data_type.is_vector:
-            what = f"unsupported data type: {_VECTOR_NAMES.get(column.data_type, column.data_type.name)}"
+        if column.field.kind.vector is not None:
+            what = f"unsupported data type: {column.field.kind.vector.engine_name}"
             raise self._source.error(what, node.item.start, "vector fields are never null")
         return IsNull(column, node.negated)
 

@@ -1,7 +1,7 @@
-"""Which comparisons the types allow, and what they become in the tree.
+"""Which comparisons the types allow, and what each becomes in the bound tree.
 
-A literal compared with a Float field is rounded to the field's precision first, as the reference does, so
-that ``score == 0.1`` finds the rows into which 0.1 was inserted.
+A literal compared with a Float field is first rounded to the field's precision, as in the reference, so that
+``score == 0.1`` finds the rows into which 0.1 was inserted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.schema import DataType
+from elanus.core.types import Family, family_of, type_name
 from elanus.expr import literals, syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
@@ -29,7 +30,6 @@ from elanus.expr.tree import (
     Member,
     Predicate,
     columns_of,
-    type_name,
 )
 
 _EQUALITY = (Comparator.EQ, Comparator.NE)
@@ -46,7 +46,7 @@ _COMPARE: dict[Comparator, Callable[[Any, Any], bool]] = {
 def bind_comparison(
     source: Source, node: syntax.Node, comparator: Comparator, left: BoundOperand, right: BoundOperand
 ) -> Predicate:
-    """``left comparator right``, written at ``node``. Raises `InvalidFilter`."""
+    """Bind ``left comparator right``, written at ``node``. Raises `InvalidFilter`."""
     if isinstance(left, Value) and isinstance(right, Value):
         return _constants(source, node, comparator, left, right)
     if not _comparable(comparator, left, right):
@@ -76,7 +76,7 @@ def _constants(
 
 
 def holds(comparator: Comparator, left: BoundOperand, right: BoundOperand) -> bool:
-    """Whether a comparison of two constants is true; of types that do not compare, it counts as true."""
+    """Whether a comparison of two constants is true; constants of types that do not compare count as true."""
     assert isinstance(left, Value)
     assert isinstance(right, Value)
     return _family(left) is not _family(right) or _COMPARE[comparator](left.value, right.value)
@@ -99,21 +99,20 @@ def _rounded(number: float) -> float:
 
 def _comparable(comparator: Comparator, left: BoundOperand, right: BoundOperand) -> bool:
     one, other = _family(left), _family(right)
-    if DataType.JSON in (one, other):
-        literal = other if one is DataType.JSON else one
-        return comparator in _EQUALITY if literal in (DataType.BOOL, DataType.ARRAY) else literal is not None
-    if one is DataType.BOOL and other is DataType.BOOL:
+    if Family.JSON in (one, other):
+        literal = other if one is Family.JSON else one
+        return comparator in _EQUALITY if literal in (Family.BOOL, Family.LIST) else literal is not None
+    if one is Family.BOOL and other is Family.BOOL:
         return comparator in _EQUALITY
-    return one is not None and one is other and one is not DataType.ARRAY
+    return one is not None and one is other and one is not Family.LIST
 
 
-def _family(operand: BoundOperand) -> DataType | None:
-    """Types with the same family compare. None: nothing does."""
-    data_type = operand.data_type
-    if data_type.is_integer or data_type.is_floating:
-        return DataType.DOUBLE
-    is_known = data_type in (DataType.BOOL, DataType.VARCHAR, DataType.JSON, DataType.ARRAY)
-    return data_type if is_known else None
+def _family(operand: BoundOperand) -> Family | None:
+    """The operand's family: operands of one family compare, all numbers included. None: nothing compares."""
+    family = family_of(operand.data_type)
+    if family.is_number:
+        return Family.FLOATING
+    return None if family is Family.VECTOR else family
 
 
 def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:
@@ -127,15 +126,15 @@ def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: 
 
 
 def _type_remedy(operand: BoundOperand) -> str:
-    if operand.data_type.is_vector:
+    if family_of(operand.data_type) is Family.VECTOR:
         return "vector fields cannot be filtered on"
     match _family(operand):
-        case DataType.DOUBLE:
-            kind = "whole number" if operand.data_type.is_integer else "number"
+        case Family.FLOATING:
+            kind = "whole number" if family_of(operand.data_type) is Family.INTEGER else "number"
             return f"a {kind} is due, without quotes"
-        case DataType.VARCHAR:
+        case Family.TEXT:
             return "text in quotes is due"
-        case DataType.BOOL:
+        case Family.BOOL:
             return "booleans know '== true', '== false' and '!='"
         case _:
             return "booleans and lists know only == and !="
@@ -148,7 +147,7 @@ def _json_remedy(right: BoundOperand) -> str:
 
 
 def bind_membership(source: Source, node: syntax.Member, column: Column, values: Value) -> Predicate:
-    """``column in values``. Raises `InvalidFilter`."""
+    """Bind ``column in values``. Raises `InvalidFilter`."""
     items = values.value
     if column.is_json:
         return JsonMember(column, JsonSet.of(items), node.negated)
@@ -166,24 +165,29 @@ def bind_membership(source: Source, node: syntax.Member, column: Column, values:
 
 
 def _element_types(data_type: DataType) -> set[type]:
-    """The types a list may hold that the field is looked up in; none for vectors."""
-    if data_type.is_integer:
-        return {int}
-    if data_type.is_floating:
-        return {int, float}
-    if data_type is DataType.VARCHAR:
-        return {str}
-    return {bool} if data_type is DataType.BOOL else set()
+    """The literal types that a list to look up the field in may hold; empty for vectors."""
+    match family_of(data_type):
+        case Family.INTEGER:
+            return {int}
+        case Family.FLOATING:
+            return {int, float}
+        case Family.TEXT:
+            return {str}
+        case Family.BOOL:
+            return {bool}
+        case Family.JSON | Family.LIST | Family.VECTOR:
+            return set()
 
 
 def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
     """The distinct items in the column's Arrow type. Integers that the type cannot hold match no row."""
     arrow_type = column.field.arrow_type
-    if column.data_type.is_integer:
+    family = column.field.kind.family
+    if family is Family.INTEGER:
         numbers = np.asarray(pa.array(items, pa.int64()).unique())
         limits = np.iinfo(arrow_type.to_pandas_dtype())
         return pa.array(numbers[(numbers >= limits.min) & (numbers <= limits.max)], arrow_type)
-    if column.data_type.is_floating:
+    if family is Family.FLOATING:
         with np.errstate(over="ignore"):
             rounded = np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype())
         return pa.array(rounded, arrow_type).unique()

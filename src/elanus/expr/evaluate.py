@@ -1,9 +1,9 @@
-"""The tree as a mask over columns.
+"""Evaluates the bound tree to a mask over columns.
 
 Leaves are Arrow kernels over whole columns. A conjunction runs its cheapest condition first; once few rows
-are undecided, the dearer conditions look at those rows only (a disjunction likewise). On a million rows,
-``price > 10 and color in ["a", "b"] and name like "a%"`` takes 8 ms with half the prices above 10 and 3 ms
-with one in a hundred; every kernel over all rows takes 15 ms.
+are undecided, the more expensive conditions look at those rows only (a disjunction likewise). On a million
+rows, ``price > 10 and color in ["a", "b"] and name like "a%"`` takes 8 ms with half the prices above 10 and 3
+ms with one in a hundred; every kernel over all rows takes 15 ms.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.schema import DataType
+from elanus.core.types import Family
 from elanus.expr import arithmetic, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
 from elanus.expr.cost import cost_of
+from elanus.expr.lookups import lookup_of
 from elanus.expr.tree import (
     Always,
     And,
@@ -40,17 +41,18 @@ from elanus.expr.tree import (
 )
 
 SCATTER_COST, TAKE_COST = 6, 20
-"""What looking at some rows only costs itself, in the unit of `elanus.expr.cost`: per row of the batch, and
-per row and condition taken out."""
+"""The overhead of evaluating only some rows, in the unit of `elanus.expr.cost`: per row of the batch, and per
+row and condition taken out."""
 SELECT_ROWS_MIN = 4096
 """Batches smaller than this are always evaluated as a whole."""
 
 
 class Evaluator(Visitor[pa.Array]):
-    """Which rows each node is true of: Arrow booleans of shape (batch.rows,).
+    """Evaluates each node to the rows it is true of: Arrow booleans of shape (batch.rows,).
 
-    Leaves may answer null, for unknown. In conjunctions and disjunctions that counts as false, and may,
-    because no negation stands above them: what is not true down there cannot make anything true up here.
+    Leaves may answer null, for unknown. Conjunctions and disjunctions treat it as false. This is safe because
+    negations occur only at the leaves: whether a child is false or unknown makes no difference to which rows
+    match.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -68,7 +70,7 @@ class Evaluator(Visitor[pa.Array]):
     def _combine(
         self, children: Sequence[Predicate], join: Callable[[Any, Any], pa.Array], decided: bool
     ) -> pa.Array:
-        """Fold the children's answers. A row whose answer is ``decided`` stays so, whatever follows."""
+        """Combine the children's answers. A row whose answer is ``decided`` keeps it, whatever follows."""
         answer = pc.fill_null(self.visit(children[0]), False)
         costs = [cost_of(child, self._batch.prepared) for child in children]
         cost_left = sum(costs)
@@ -93,13 +95,16 @@ class Evaluator(Visitor[pa.Array]):
 
     def compare(self, node: Compare) -> pa.Array:
         left, right, comparator = node.left, node.right, node.comparator
+        indexed = self._looked_up(node, left, negated=comparator is Comparator.NE)
+        if indexed is not None:
+            return indexed
         if isinstance(right, Constant):
             if isinstance(right.value, str | bool):
                 return self._compare_to_word(left, comparator, right.value)
             return arithmetic.compare_to_constant(
                 self._numbers(left), comparator, right.value, self._batch.rows
             )
-        if isinstance(left, Column) and left.data_type in (DataType.VARCHAR, DataType.BOOL):
+        if isinstance(left, Column) and left.field.kind.family in (Family.TEXT, Family.BOOL):
             assert isinstance(right, Column)
             one, other = (self._batch.column(column.field.name) for column in (left, right))
             return kernels.compare(one, comparator, other)
@@ -130,9 +135,13 @@ class Evaluator(Visitor[pa.Array]):
             values = self._batch.json(operand.field.name, operand.path)
             return Numbers(values.integers, values.floats)
         column = kernels.decoded(self._batch.column(operand.field.name))
-        return Numbers(column, None) if operand.data_type.is_integer else Numbers(None, column)
+        is_whole = operand.field.kind.family is Family.INTEGER
+        return Numbers(column, None) if is_whole else Numbers(None, column)
 
     def member(self, node: Member) -> pa.Array:
+        indexed = self._looked_up(node, node.column, negated=node.negated)
+        if indexed is not None:
+            return indexed
         found = kernels.is_member(self._batch.column(node.column.field.name), node.values)
         return pc.invert(found) if node.negated else found
 
@@ -146,6 +155,9 @@ class Evaluator(Visitor[pa.Array]):
         return pc.invert(found) if node.negated else found
 
     def like(self, node: Like) -> pa.Array:
+        indexed = self._looked_up(node, node.column, negated=node.negated)
+        if indexed is not None:
+            return indexed
         if node.column.is_json:
             column = self._of_type(node.column, str)
         else:
@@ -154,6 +166,16 @@ class Evaluator(Visitor[pa.Array]):
             return kernels.unknown(self._batch.rows)
         found = kernels.on_values(column, node.pattern.matches)
         return pc.invert(found) if node.negated else found
+
+    def _looked_up(
+        self, leaf: Compare | Member | Like, operand: Operand, *, negated: bool
+    ) -> pa.Array | None:
+        """Answer a leaf from the index of its column; None if there is no index or it does not help."""
+        if not isinstance(operand, Column) or not self._batch.has_index(operand.field.name):
+            return None
+        lookup = lookup_of(leaf)
+        found = None if lookup is None else self._batch.looked_up(operand.field.name, lookup)
+        return pc.invert(found) if found is not None and negated else found
 
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path
@@ -165,7 +187,7 @@ class Evaluator(Visitor[pa.Array]):
 
 
 def _scatter(answers: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:
-    """The answers of some rows among ``rows``, all others being ``elsewhere``."""
+    """The answers for some rows spread over all ``rows``; every other row gets ``elsewhere``."""
     scattered = np.full(rows, elsewhere)
     scattered[indices.to_numpy()] = answers.to_numpy(zero_copy_only=False)
     return pa.array(scattered)

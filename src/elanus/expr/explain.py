@@ -1,6 +1,6 @@
-"""The tree as text, in the language itself: what binding made of a filter, in the order of evaluation.
+"""Prints the bound tree as text in the filter language, in the order of evaluation.
 
-The text parses to the same tree again, unless it holds a list too long to show.
+The text parses to the same tree again, unless it contains a list too long to show.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from elanus.expr.tree import (
 )
 
 SHOWN_VALUES_MAX = 10
-"""A longer list shows this many values and the number of the others."""
+"""A longer list is shown as this many values and the number of the remaining ones."""
 
 
 class Explainer(Visitor[str]):

@@ -1,4 +1,4 @@
-"""A filter, ready for use: what the other rooms know of this one."""
+"""A filter, ready for use: the interface of this package to the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compile_filter(
     """Parse a filter and bind it to a collection.
 
     ``values`` replace the ``{name}`` templates in the text: bools, ints, floats, strings and lists of these.
-    A blank text matches every row. Raises `InvalidFilter`, with the position of what is wrong.
+    A blank text matches every row. Raises `InvalidFilter`, with the position of the error.
     """
     if not text.strip():
         return BoundFilter(text, Always(True))
@@ -49,9 +49,9 @@ def compile_filter(
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class BoundFilter:
-    """A filter bound to a schema. Immutable; equal to itself only, so it can be a key by identity.
+    """A filter bound to a schema. Immutable, and compared by identity, so it can be used as a key.
 
-    ``text`` and ``values`` are what it was compiled from: another process can compile it again.
+    ``text`` and ``values`` are what it was compiled from, so that another process can compile it again.
     """
 
     text: str
@@ -71,9 +71,10 @@ class BoundFilter:
         """Which rows match. shape (rows,)
 
         ``columns`` hold at least `field_names`, each of ``rows`` rows, in the schema's Arrow types or
-        dictionary-encoded; a JSON field may come as a `JsonColumn`, which remembers what was read out of it.
+        dictionary-encoded. A JSON field may be passed as a `JsonColumn`, which caches the values read from
+        it, any other field as an `IndexedColumn`.
         A row for which the filter is unknown, because of a null, does not match. Raises `Internal` if a
-        column is missing, or a JSON column holds something else.
+        column is missing, or if a JSON column holds something else.
         """
         outcome = Evaluator(Batch(columns, rows)).visit(self.predicate)
         matches: npt.NDArray[np.bool_] = pc.fill_null(outcome, False).to_numpy(zero_copy_only=False)
@@ -82,13 +83,13 @@ class BoundFilter:
     def may_match(self, stats: Mapping[str, tuple[object, object]]) -> bool:
         """False if no row within these bounds can match.
 
-        ``stats``: the least and the greatest value of fields, both included, nulls ignored; fields may be
-        left out, and bounds may be None where unknown.
+        ``stats``: the minimum and maximum of fields, both inclusive, nulls ignored. Fields may be left out,
+        and bounds may be None where unknown.
         """
         return Pruner(stats).visit(self.predicate)
 
     def primary_keys(self) -> pa.Array | None:
-        """The keys, when the filter is ``key == x`` or ``key in [..]`` and nothing else.
+        """The keys, if the filter is ``key == x`` or ``key in [..]`` and nothing else.
 
         They have the key's Arrow type, without duplicates, in the order of the filter.
         """
@@ -102,7 +103,7 @@ class BoundFilter:
         if not isinstance(node.right, Constant):
             return None
         key, arrow_type = node.right.value, node.left.field.arrow_type
-        if isinstance(key, float):  # 7.0 is the key 7; 7.5 is none
+        if isinstance(key, float):  # 7.0 is the key 7; 7.5 is no key
             return JsonSet.of([key]).integers
         return pa.array([key], arrow_type)
 

@@ -1,8 +1,8 @@
-"""Reading one path out of every row of a JSON column.
+"""Reads one path out of every row of a JSON column.
 
-A row's JSON may be large and the path small, so a row is not decoded as a whole: msgspec decodes a block
-of rows in one call into structs that have a field for the path's keys and skip everything else. On rows
-of 80 bytes a path takes 0.2 µs a row, where decoding the rows as Python objects takes 3.5 µs.
+A row's JSON may be large and the path small, so rows are not decoded completely: msgspec decodes a block of
+rows in one call into structs that have a field for the path's keys and skip everything else. On rows of 80
+bytes a path takes 0.2 µs per row, where decoding the rows to Python objects takes 3.5 µs.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from elanus.core.errors import Internal
 from elanus.expr.jsonvalues import JsonValues, Path
 
 KEPT_PATHS_MAX = 64
-"""A `JsonColumn` keeps the values at this many paths: clients choose the paths, and memory is finite."""
+"""A `JsonColumn` caches the values at this many paths: clients choose the paths, and memory is finite."""
 _BLOCK_ROWS = 16_384
 _STRUCT_KEY = re.compile(r"""[^"\\\x00-\x1f]*[^"\\\x00-\x1f0-9][^"\\\x00-\x1f]*""")
-"""Keys a struct can have: no escapes, and not all digits, which might also index an array."""
+"""The keys a struct can have: no escapes, and not only digits, which could also index an array."""
 
 
 class JsonColumn:
-    """A JSON column that keeps what was once read out of it.
+    """A JSON column that caches the values read from it.
 
-    For columns that many filters meet: sealed segments, say. A path is decoded by the first filter that
-    names it; its values then stay, as Arrow columns, until `KEPT_PATHS_MAX` other paths were asked for.
-    Threads may share it.
+    It is meant for columns that many filters read, such as those of sealed segments. The first filter that
+    names a path decodes it; its values are then kept as Arrow columns until `KEPT_PATHS_MAX` other paths have
+    been read. Threads may share it.
     """
 
     def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
-        """``texts``: one JSON text a row, as strings, possibly dictionary-encoded; null for null."""
+        """``texts``: one JSON text per row, as strings, possibly dictionary-encoded; null for null."""
         self.texts = texts
         self._values = lru_cache(maxsize=KEPT_PATHS_MAX)(lambda path: json_values(texts, path))
 
@@ -71,14 +71,14 @@ def _read_block(texts: pa.Array, path: Path) -> list[Any]:
         values = []
     if len(values) == len(rows):
         return values
-    # Something in the block is special: a number beyond double, NaN, … or is not JSON.
+    # The block contains something unusual: a number beyond double, NaN, … or it is not JSON.
     return [_read_row(row, path) for row in rows.to_pylist()]
 
 
 def _read_row(text: str, path: Path) -> Any:
     try:
         value = json.loads(text, parse_int=_integer)
-    except RecursionError:  # too deeply nested to look into
+    except RecursionError:  # nested too deeply to read
         return {}
     except ValueError as problem:
         raise Internal(f"a row of a JSON field holds {text[:80]!r}, which is not JSON: {problem}") from None
@@ -91,7 +91,8 @@ def _integer(digits: str) -> float:
 
 @lru_cache(maxsize=256)
 def _reader(path: Path) -> tuple[msgspec.json.Decoder[list[Any]], Callable[[Any], Any]]:
-    """A decoder that skips all but the path's leading keys, and what finds the value in its rows."""
+    """Return a decoder that skips all but the path's leading keys, and a function that finds a row's
+    value."""
     keys = list(_leading_keys(path))
     rest = path[len(keys) :]
     row_type: Any = Any

@@ -1,8 +1,8 @@
-"""The values that a JSON column's rows hold at one path, as columns: one per JSON type.
+"""The values at one path of a JSON column's rows, as columns: one per JSON type.
 
 JSON is typed row by row, Arrow column by column. So the values of n rows become up to five columns of n
-entries, each null where the row's value is of another type, and every question about JSON turns into
-ordinary kernels on those columns. A type that no row has costs nothing.
+entries, each null where the row's value has another type, and every question about JSON turns into ordinary
+kernels on those columns. A type that no row has costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Path = tuple[str | int, ...]
-"""Keys of objects and indexes of arrays, from the outside in."""
+"""Object keys and array indexes, outermost first."""
 
 UNKNOWN = pa.scalar(None, pa.bool_())
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -30,8 +30,8 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 class JsonValues:
     """``rows`` values. Each column is None when no row has its type, else of shape (rows,).
 
-    ``present`` (bool, no nulls): the path leads to something other than JSON's null.
-    ``lists``: the arrays as Python lists, None in other rows. Objects are only present.
+    ``present`` (bool, no nulls): the path leads to a value other than JSON's null.
+    ``lists``: the arrays as Python lists, None in other rows. Objects appear only in ``present``.
     """
 
     rows: int
@@ -44,7 +44,8 @@ class JsonValues:
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> JsonValues:
-        """From decoded values, `msgspec.UNSET` for missing ones. Integers beyond 64 bits become floats."""
+        """Build columns from decoded values, `msgspec.UNSET` if missing. Integers beyond 64 bits become
+        floats."""
         types = set(map(type, values))
         if int in types and any(type(v) is int and not INT64_MIN <= v <= INT64_MAX for v in values):
             values = [_within_64_bits(value) for value in values]
@@ -60,7 +61,7 @@ class JsonValues:
         )
 
     def take(self, indices: pa.Array) -> JsonValues:
-        """The values at these row numbers; a null among them is a missing value."""
+        """The values at these row numbers; a null row number gives a missing value."""
         picked = None
         if self.lists is not None:
             picked = [None if i is None else self.lists[i] for i in indices.to_pylist()]
@@ -83,7 +84,7 @@ class JsonValues:
         return JsonValues.of(flat), np.repeat(np.arange(len(lists)), counts)
 
     def is_member(self, members: JsonSet) -> pa.Array:
-        """Which values are in the set; null where no member is of the value's type. shape (rows,)
+        """Which values are in the set; null where no member has the value's type. shape (rows,)
 
         No value is in the empty set, whatever its type.
         """
@@ -122,9 +123,9 @@ class JsonValues:
 
 @dataclass(frozen=True, eq=False)
 class JsonSet:
-    """A list of literals to look JSON values up in, by type. Numbers are equal by value, 1 and 1.0 alike.
+    """A list of literals to look up JSON values in, by type. Numbers are equal by value: 1 equals 1.0.
 
-    ``items`` are the literals as written. ``integers`` and ``floats`` both stand for all the numbers.
+    ``items`` are the literals as written. ``integers`` and ``floats`` each hold all the numbers.
     """
 
     items: Sequence[Any]
@@ -154,7 +155,7 @@ class JsonSet:
 
 
 def json_key(value: Any) -> Any:
-    """Something hashable that is equal for equal JSON values: true is not 1, and 1.0 is."""
+    """A hashable key that is equal for equal JSON values: true differs from 1, and 1.0 does not."""
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, list):

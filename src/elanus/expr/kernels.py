@@ -1,4 +1,4 @@
-"""Arrow's comparisons, made to fit the language's types.
+"""Arrow's comparisons, adapted to the types of the filter language.
 
 Every function returns an Arrow boolean array of the column's length: true, false, or null for unknown.
 """
@@ -40,7 +40,7 @@ def one_array(result: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def on_values(column: pa.Array | pa.ChunkedArray, test: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """A test of each value. On a dictionary-encoded column each distinct value is tested once."""
+    """Test each value. On a dictionary-encoded column each distinct value is tested once."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array(
             [on_values(chunk, test) for chunk in column.chunks], pa.bool_()
@@ -50,7 +50,7 @@ def on_values(column: pa.Array | pa.ChunkedArray, test: Callable[[pa.Array], pa.
     outcomes = test(column.dictionary)
     if column.indices.null_count or outcomes.null_count:
         return outcomes.take(column.indices)
-    # numpy's gather takes half the time of Arrow's, which minds nulls.
+    # numpy's gather takes half the time of Arrow's, which handles nulls.
     return pa.array(outcomes.to_numpy(zero_copy_only=False)[column.indices.to_numpy()])
 
 
@@ -60,7 +60,7 @@ def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def compare(left: Any, comparator: Comparator, right: Any) -> pa.Array:
-    """Two columns of comparable Arrow types, dictionary-encoded or not, or a column and a scalar."""
+    """Compare two columns of comparable Arrow types, dictionary-encoded or not, or a column and a scalar."""
     return one_array(_COMPARE[comparator](left, right))
 
 
@@ -70,7 +70,7 @@ def compare_to_text(column: pa.Array | pa.ChunkedArray, comparator: Comparator, 
 
 
 def compare_integers(column: pa.Array | pa.ChunkedArray, comparator: Comparator, number: float) -> pa.Array:
-    """Whole numbers against any number, exactly: ``a > 1.5`` is ``a >= 2``, and ``a == 1.5`` never holds."""
+    """Compare integers with any number, exactly: ``a > 1.5`` is ``a >= 2``, and ``a == 1.5`` never holds."""
     if isinstance(number, float):
         if not math.isfinite(number):
             return known(column, _beyond(comparator, above=number > 0))
@@ -87,21 +87,21 @@ def compare_integers(column: pa.Array | pa.ChunkedArray, comparator: Comparator,
 
 
 def _beyond(comparator: Comparator, above: bool) -> bool:
-    """How every value compares to a bound above (or below) all values of the type."""
+    """The outcome of comparing any value with a bound above (or below) all values of the type."""
     smaller = (Comparator.LT, Comparator.LE, Comparator.NE)
     larger = (Comparator.GT, Comparator.GE, Comparator.NE)
     return comparator in (smaller if above else larger)
 
 
 def compare_floats(column: pa.Array | pa.ChunkedArray, comparator: Comparator, number: float) -> pa.Array:
-    """Floating numbers against a number that is rounded to the column's precision."""
+    """Compare floating numbers with a number, which is rounded to the column's precision."""
     with np.errstate(over="ignore"):
         scalar = pa.scalar(column.type.to_pandas_dtype()(number), column.type)
     return compare(column, comparator, scalar)
 
 
 def is_member(column: pa.Array | pa.ChunkedArray, members: pa.Array) -> pa.Array:
-    """``members`` have the column's value type."""
+    """Which values are members. ``members`` have the column's value type."""
 
     def test(values: pa.Array) -> pa.Array:
         found = pc.is_in(values, value_set=members)

@@ -1,7 +1,7 @@
-"""Patterns of ``like``: ``%`` stands for any text, ``_`` for one character, a backslash takes their meaning.
+"""Patterns of ``like``: ``%`` matches any text, ``_`` one character, and a backslash escapes either.
 
-Most patterns are a plain beginning, end or middle, and Arrow has a faster kernel for each of those than
-for the general case.
+Most patterns are a plain beginning, end or middle, and Arrow has a faster kernel for each of those than for
+the general case.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _SPECIAL = re.compile(r"[\\%_]")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LikePattern:
-    """``text`` is the pattern as written, ``arrow_text`` the same in Arrow's spelling.
+    """A parsed pattern. ``text`` is the pattern as written, ``arrow_text`` the same in Arrow's syntax.
 
     ``plain`` is the text between leading and trailing ``%`` signs when it holds no further wildcard;
-    ``open_start`` and ``open_end`` tell whether there are such signs.
+    ``open_start`` and ``open_end`` say whether there are such signs.
     """
 
     text: str
@@ -32,7 +32,7 @@ class LikePattern:
 
     @property
     def prefix(self) -> str | None:
-        """What every match begins with, if the pattern says no more than that."""
+        """The text that every match begins with, if the pattern requires nothing else."""
         return self.plain if self.open_end and not self.open_start else None
 
     @property
@@ -41,7 +41,7 @@ class LikePattern:
         return self.plain is not None and not self.open_start and not self.open_end
 
     def matches(self, texts: pa.Array) -> pa.Array:
-        """Which strings match; null where null. shape (n,) → booleans of shape (n,)."""
+        """Which strings match; null for null. shape (n,) → booleans of shape (n,)."""
         if self.plain is None:
             return pc.match_like(texts, self.arrow_text)
         if self.open_start and self.open_end:

@@ -1,10 +1,10 @@
-"""Literals of the filter language: their text, and the values they stand for.
+"""Literals of the filter language: their text, and the values they represent.
 
 Integers are decimal, hexadecimal (``0x``), binary (``0b``) or octal (a leading ``0``, as in C, or ``0o``);
-strings stand in double or single quotes, with C's escapes. A backslash before any other character
+strings are in double or single quotes, with C's escapes. A backslash before any other character
 stays in the string, so that ``like "100\\%"`` reaches the pattern as it was written.
 
-A list of plain literals is decoded as a whole. Nearly every one that a program wrote is JSON, but for the
+A list of plain literals is decoded as a whole. Nearly every one that a program wrote is JSON except for the
 kind of quotes, so JSON's decoder gets the first try (100,000 integers: 2 ms, against 150 ms one by one).
 """
 
@@ -34,7 +34,7 @@ def integer(text: str) -> int:
 
 
 def floating(text: str) -> float:
-    """The value of a floating literal without a sign."""
+    """The value of a floating-point literal without a sign."""
     return float.fromhex(text) if text[:2] in ("0x", "0X") else float(text)
 
 
@@ -43,7 +43,7 @@ def boolean(text: str) -> bool:
 
 
 def string(text: str) -> str:
-    """The characters between the quotes, escapes resolved. Raises `ValueError`: half a surrogate pair."""
+    """The characters between the quotes, escapes resolved. Raises `ValueError` for half a surrogate pair."""
     inner = text[1:-1]
     if "\\" not in inner:
         return inner
@@ -62,8 +62,8 @@ def _unescape(match: re.Match[str]) -> str:
 def literal_list(text: str) -> list[Scalar]:
     """The values of a list of plain literals, brackets included.
 
-    Raises `ValueError` as `string` does, and where something else stands between two literals: the regular
-    expressions of Python before 3.11.5 take ``[1,,]`` for such a list.
+    Raises `ValueError` as `string` does, and if there is anything else between two literals: Python's regular
+    expressions before 3.11.5 accept ``[1,,]`` as such a list.
     """
     plain_quotes = '"' not in text and "\\" not in text
     try:
@@ -80,7 +80,7 @@ def literal_list(text: str) -> list[Scalar]:
 
 
 def element_position(text: str, index: int) -> int:
-    """Where in the list's text its literal number ``index`` begins."""
+    """The offset in the list's text at which literal number ``index`` begins."""
     for number, found in enumerate(_ELEMENT.finditer(text)):
         if number == index:
             return found.start()

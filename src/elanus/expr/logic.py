@@ -1,4 +1,4 @@
-"""Building conjunctions, disjunctions and negations of bound conditions, in their normal form."""
+"""Builds conjunctions, disjunctions and negations of bound conditions in normal form."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from elanus.expr.tree import (
 
 
 def all_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Their conjunction: flat, without constants, the cheapest first."""
+    """The conjunction of the predicates: flat, without constants, the cheapest first."""
     return _join(And, predicates, neutral=True)
 
 
 def any_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Their disjunction: flat, without constants, the cheapest first."""
+    """The disjunction of the predicates: flat, without constants, the cheapest first."""
     return _join(Or, predicates, neutral=False)
 
 

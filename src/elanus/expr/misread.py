@@ -1,4 +1,4 @@
-"""What went wrong where the parser stopped, and what to write instead."""
+"""Error messages for syntax errors: what the parser stopped at, and what to write instead."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _FOR_CHARACTERS = {
     "^": "write '**' for powers; bit operators are not supported",
     "~": "write 'not'; bit operators and regular expressions are not supported",
     "`": "put text in double or single quotes",
-    "{": "a value given beside the filter is written {name}",
+    "{": "a value passed with the filter is written {name}",
     '"': "the text is not closed by a double quote",
     "'": "the text is not closed by a single quote",
 }
 
 
 def unreadable(source: Source, problem: lark.UnexpectedCharacters) -> InvalidFilter:
-    """The error for a character that begins no word of the language."""
-    position: int = vars(problem)["pos_in_stream"]  # lark's annotation says it is always None
+    """The error for a character that begins no token of the language."""
+    position: int = vars(problem)["pos_in_stream"]  # lark's annotation says that it is always None
     character = source.text[position]
     remedy = _FOR_CHARACTERS.get(character, "field names are made of letters, digits and _; text is quoted")
     return _invalid(source, position, f"unexpected {character!r}: {remedy}")
 
 
 def misplaced(source: Source, problem: lark.UnexpectedToken) -> InvalidFilter:
-    """The error for a word that may not stand where it stands."""
+    """The error for a word that is not allowed at its position."""
     due = _due(problem.expected or set())
     if problem.token.type == "$END":
         due = "an operator or a closing bracket is due" if due == _OPERATOR_DUE else due

@@ -1,9 +1,9 @@
-"""Binding the parts of a filter that stand for values: names, templates, constant arithmetic.
+"""Binds the parts of a filter that represent values: names, templates, constant arithmetic.
 
-Names become fields, templates their values, and arithmetic on constants its result.
+Names become fields, templates become their values, and arithmetic on constants becomes its result.
 
-Constant arithmetic follows the reference: whole numbers divide towards zero and keep a remainder's sign with
-the dividend; a power is always a floating number.
+Constant arithmetic follows the reference: integer division truncates towards zero, a remainder has the sign
+of the dividend, and a power is always a floating number.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import Any
 from elanus.core.errors import InvalidFilter
 from elanus.core.limits import FILTER_DEPTH_MAX
 from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
 from elanus.expr.source import Source
-from elanus.expr.tree import Arithmetic, Column, Constant, Operand, type_name, type_of_value
+from elanus.expr.tree import Arithmetic, Column, Constant, Operand, type_of_value
 
 _VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "**": "power"}
 _CONTAINS = ("contains", "contains_all", "contains_any")
 FUNCTIONS = {f"{prefix}_{verb}": verb for prefix in ("json", "array") for verb in _CONTAINS}
-"""The functions of this release, which are conditions, and the verb each one stands for."""
+"""The functions of this release, all of them conditions, and the verb of each."""
 _NO_VALUE = ("null", "none", "nil", "nan")
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A constant while binding: possibly a list, and possibly out of a template."""
+    """A constant during binding: possibly a list, and possibly from a template."""
 
     value: Any
     template: str = ""
@@ -60,7 +61,7 @@ def shown(value: Any) -> str:
 
 
 def as_operand(bound: BoundOperand) -> Operand:
-    """The operand as it stands in the tree; a value is no list."""
+    """The operand as it appears in the bound tree. A value must not be a list."""
     return Constant(bound.value) if isinstance(bound, Value) else bound
 
 
@@ -73,13 +74,13 @@ class OperandBinder:
         self._values = values
 
     def bind(self, node: syntax.Node) -> BoundOperand:
-        """What a node stands for. A condition stands for no value, and is refused."""
+        """Bind a value node. A condition has no value and is refused."""
         bound = self._bind(node)
         self._check_range(node, bound)
         return bound
 
     def _check_range(self, node: syntax.Node, bound: BoundOperand) -> None:
-        # Only of results: -9223372036854775808 is the negative of a number that does not fit.
+        # Only results are checked: -9223372036854775808 is the negative of a number that does not fit.
         value = bound.value if isinstance(bound, Value) else None
         if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
             what = f"value out of range: {self._source.of(node)}"
@@ -137,7 +138,7 @@ class OperandBinder:
         if "" in node.path:
             what = f"invalid identifier: {self._source.of(node)}"
             raise self._source.error(what, node.start, "a key is not empty")
-        if node.path and field.data_type is not DataType.JSON:
+        if node.path and field.kind.family is not Family.JSON:
             what = f"{type_name(field.data_type)} data type not supported accessed with []"
             raise self._source.error(what, node.start, f"only JSON fields have keys; write {node.name} alone")
         return Column(field, node.path)
@@ -168,7 +169,7 @@ class OperandBinder:
     def _arithmetic(self, node: syntax.Arithmetic) -> BoundOperand:
         left, right = self._bind(node.left), self._bind(node.right)
         self._check_number(node, _VERBS[node.operator], left, right)
-        if node.operator == "%" and DataType.DOUBLE in (_kind(left), _kind(right)):
+        if node.operator == "%" and Family.FLOATING in (_kind(left), _kind(right)):
             what = "modulo can only apply on integer types"
             raise self._source.error(what, node.start, "use whole numbers on both sides of '%'")
         if node.operator in "/%" and isinstance(right, Value) and right.value == 0:
@@ -217,18 +218,14 @@ def _calculate(operator: str, left: Any, right: Any) -> float:
     raise AssertionError(operator)
 
 
-def _kind(operand: BoundOperand) -> DataType | None:
-    """Int64 or Double; JSON, whose values may be either; None for what is no number."""
-    data_type = operand.data_type
-    if data_type.is_integer:
-        return DataType.INT64
-    if data_type.is_floating:
-        return DataType.DOUBLE
-    return DataType.JSON if data_type is DataType.JSON else None
+def _kind(operand: BoundOperand) -> Family | None:
+    """Integer or floating; JSON, whose values may be either; None for anything that is not a number."""
+    family = family_of(operand.data_type)
+    return family if family.is_number or family is Family.JSON else None
 
 
 def _result_type(operator: str, left: BoundOperand, right: BoundOperand) -> DataType:
-    floating = operator == "**" or DataType.DOUBLE in (_kind(left), _kind(right))
+    floating = operator == "**" or Family.FLOATING in (_kind(left), _kind(right))
     return DataType.DOUBLE if floating else DataType.INT64
 
 
@@ -239,7 +236,7 @@ def _is_literal(value: object) -> bool:
 
 
 def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
-    """The error for a function that is known to the reference or to nobody, and not to this release."""
+    """The error for a function that this release does not support, whether the reference has it or not."""
     what = f"function {node.function} is not supported in this release"
     remedy = "functions are json_contains, json_contains_all and json_contains_any, on JSON"
     return source.error(what, node.start, remedy)

@@ -1,12 +1,12 @@
-"""Text to syntax tree, by a grammar (``grammar.lark``) and lark's LALR parser.
+"""Parses text to a syntax tree, with a grammar (``grammar.lark``) and lark's LALR parser.
 
-A parser library was chosen over one written by hand because the grammar *is* the documentation of the
-language, and because speed does not decide: a typical filter takes 100 µs once, and then its plan is
-cached. What would hurt are primary keys listed by the ten thousand, so a list of plain literals is one
-token (10,000 integers: 2 ms; as separate tokens they took 147 ms).
+A parser library was chosen over a hand-written parser because the grammar *is* the documentation of the
+language, and because speed does not matter here: a typical filter takes 100 µs once, and then its plan is
+cached. Primary keys listed by the ten thousand would be slow, so a list of plain literals is one token
+(10,000 integers: 2 ms; as separate tokens they took 147 ms).
 
-LALR parsing uses no recursion, and ``and`` and ``or`` chains are one node however long. What comes out
-is bounded in depth, so that whoever walks the tree may recurse.
+LALR parsing does not recurse, and an ``and`` or ``or`` chain is one node, however long. The resulting tree is
+bounded in depth, so code that walks it may recurse.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ def parse(source: Source) -> syntax.Node:
 
 @cache
 def _parser() -> lark.Lark:
-    # Made on first use, in 40 ms. It keeps no state between calls, so threads may share it.
+    # Created on first use, in 40 ms. It keeps no state between calls, so threads may share it.
     return lark.Lark.open_from_package(
         __package__, "grammar.lark", parser="lalr", maybe_placeholders=False, transformer=_Builder()
     )
 
 
 def _check_length(source: Source) -> None:
-    """Reading a list of plain literals costs a hundredth of what other text costs: its limit is its own."""
+    """Check the length of the text. Lists of plain literals cost a hundredth of other text: they have a limit
+    of their own."""
     length = len(source.text)
     if length > limits.FILTER_LENGTH_MAX_CHARS:
         what = f"the expression is longer than {limits.FILTER_LENGTH_MAX_CHARS} characters"
@@ -83,7 +84,7 @@ def _check_depth(source: Source, tree: syntax.Node) -> None:
 
 
 class _BadLiteral(Exception):
-    """A token that has the form of a literal, and no value."""
+    """A token that has the form of a literal but no value."""
 
     def __init__(self, token: Token, remedy: str) -> None:
         super().__init__(str(token))
@@ -106,7 +107,7 @@ def _end(span: Token | syntax.Node) -> int:
 
 @lark.v_args(inline=True)
 class _Builder(lark.Transformer[Token, syntax.Node]):
-    """One method per alternative of the grammar."""
+    """Builds the syntax tree: one method per alternative of the grammar."""
 
     def integer(self, token: Token) -> syntax.Node:
         try:
@@ -200,7 +201,7 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
 
 
 def _logical(operator: str, operands: tuple[syntax.Node, ...]) -> syntax.Node:
-    """``a or (b or (c or ..))``, which programs write, is as flat as ``a or b or c or ..``."""
+    """Flatten ``a or (b or (c or ..))``, which programs write, to ``a or b or c or ..``."""
     flat: list[syntax.Node] = []
     for operand in operands:
         if isinstance(operand, syntax.Logical) and operand.operator == operator:

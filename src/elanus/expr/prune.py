@@ -1,7 +1,7 @@
-"""Whether rows whose values lie within known bounds may match at all.
+"""Decides whether rows whose values are within known bounds can match at all.
 
-The answer errs on one side only: "may" where it cannot tell. A leaf that is unknown for null is not true
-for it, so bounds need not say whether there are nulls.
+The answer errs on one side only: it is "may match" in doubt. A leaf that is unknown for null is not true for
+it, so bounds need not say whether there are nulls.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from elanus.expr.tree import (
 )
 
 Bounds = tuple[Any, Any]
-"""The least and the greatest value that occur, both included."""
+"""The minimum and maximum of the values, both inclusive."""
 
 
 class Pruner(Visitor[bool]):
-    """Whether each node may be true of some row."""
+    """Whether each node can be true for some row."""
 
     def __init__(self, stats: Mapping[str, tuple[object, object]]) -> None:
         """``stats``: bounds by field name; fields without bounds, and bounds of None, are left out."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from elanus.core.errors import InvalidFilter
 
 SHOWN_MAX_CHARS = 256
-"""Error messages show no more of a filter than this; the whole may be megabytes of primary keys."""
+"""Error messages show at most this much of a filter, which may hold megabytes of primary keys."""
 
 
 class Span(Protocol):
@@ -32,11 +32,11 @@ class Source:
     text: str
 
     def of(self, span: Span) -> str:
-        """The characters a node was written with, shortened for a message."""
+        """The source text of a node, shortened for a message."""
         return shorten(self.text[span.start : span.end])
 
     def error(self, what: str, position: int, remedy: str = "") -> InvalidFilter:
-        """The error for ``what`` is wrong at a character offset."""
+        """The error that says ``what`` is wrong at a character offset."""
         return _located(f"cannot parse expression: {shorten(self.text)}, error: {what}", position, remedy)
 
     def not_boolean(self, data_type: str, position: int, remedy: str) -> InvalidFilter:
@@ -51,5 +51,5 @@ def _located(what: str, position: int, remedy: str) -> InvalidFilter:
 
 
 def shorten(text: str) -> str:
-    """The text, or its beginning and an ellipsis."""
+    """The text, or its beginning followed by an ellipsis."""
     return text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…"

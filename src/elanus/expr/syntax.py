@@ -1,6 +1,6 @@
-"""What the parser makes of a filter: a tree that knows where it was written, and nothing of fields.
+"""The parser's result: a tree that knows its position in the text, and nothing about fields.
 
-Every node covers the characters ``start`` up to ``end`` of the text.
+Every node covers the characters from ``start`` up to ``end`` of the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Node:
     end: int
 
     def children(self) -> Iterator[Node]:
-        """The nodes right below this one."""
+        """The direct children of this node."""
         for name in type(self).__slots__:
             value = getattr(self, name)
             if isinstance(value, Node):
@@ -47,14 +47,14 @@ class Listing(Node):
 
 @dataclass(frozen=True, slots=True)
 class Template(Node):
-    """``{name}``: its value comes beside the text."""
+    """``{name}``: its value is passed separately from the text."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Name(Node):
-    """A field or dynamic key, with the steps into it: ``meta["a"][0]`` has the path ``("a", 0)``."""
+    """A field or dynamic key, with the path into it: ``meta["a"][0]`` has the path ``("a", 0)``."""
 
     name: str
     path: tuple[str | int, ...] = ()
@@ -135,7 +135,7 @@ class Negation(Node):
 
 @dataclass(frozen=True, slots=True)
 class Logical(Node):
-    """``and`` or ``or`` over two operands or more."""
+    """``and`` or ``or`` over two or more operands."""
 
     operator: str
     operands: tuple[Node, ...]

@@ -1,13 +1,13 @@
-"""The bound filter: one tree over the schema's fields, and the visitor that each reader of it is.
+"""The bound filter: a tree over the schema's fields, and the base class of the visitors that read it.
 
-Binding has removed what readers need not care about: negation stands at the leaves (De Morgan's laws hold
-in three-valued logic, too), a constant stands at the right of its comparison, ``exists`` is ``is not
-null``, a chain is a conjunction, and conjunctions hold no conjunctions.
+Binding has simplified the tree for its readers: negation occurs only at the leaves (De Morgan's laws also
+hold in three-valued logic), a constant is on the right of its comparison, ``exists`` is ``is not null``, a
+chain is a conjunction, and conjunctions contain no conjunctions.
 
-**Null.** A leaf that meets a null is neither true nor false but *unknown*, negated or not; ``and`` and
-``or`` are Kleene's; a row matches when the whole is true. A JSON path is null where the key is missing or
-holds JSON's null, and a comparison is unknown, too, where the value is of another type than the literal
-(the reference since 2.6; before, a missing key made ``!=`` true). ``is null`` is never unknown.
+**Null.** A leaf that meets a null is neither true nor false but *unknown*, negated or not; ``and`` and ``or``
+are Kleene's; a row matches when the whole filter is true. A JSON path is null where the key is missing or
+holds JSON's null, and a comparison is also unknown where the value has another type than the literal (the
+reference since 2.6; before, a missing key made ``!=`` true). ``is null`` is never unknown.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Generic, TypeVar, assert_never
 import pyarrow as pa
 
 from elanus.core.schema import DataType, FieldSchema
+from elanus.core.types import Family
 from elanus.expr.jsonvalues import JsonSet, Path
 from elanus.expr.like import LikePattern
 
@@ -34,12 +35,12 @@ class Comparator(StrEnum):
 
     @property
     def opposite(self) -> Comparator:
-        """What holds exactly where this does not."""
+        """The comparator that holds exactly where this one does not."""
         return _OPPOSITE[self]
 
     @property
     def mirrored(self) -> Comparator:
-        """``a < b`` is ``b > a``."""
+        """The comparator for swapped operands: ``a < b`` is ``b > a``."""
         return _MIRRORED[self]
 
 
@@ -61,7 +62,7 @@ class Column:
 
     @property
     def is_json(self) -> bool:
-        return self.field.data_type is DataType.JSON
+        return self.field.kind.family is Family.JSON
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,8 +78,8 @@ class Constant:
 class Arithmetic:
     """``+ - * / % **`` on numbers; ``data_type`` is Int64 or Double.
 
-    Whole numbers stay whole: ``/`` cuts towards zero, ``%`` takes the sign of the left side. Over JSON it
-    is each row's value that decides. A zero divisor makes the row unknown.
+    Integers stay integers: ``/`` truncates towards zero, ``%`` has the sign of the left side. Over JSON the
+    value of each row decides. A zero divisor makes the row unknown.
     """
 
     operator: str
@@ -97,21 +98,21 @@ class Always:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class And:
-    """Two conditions or more, the cheapest first."""
+    """Two or more conditions, the cheapest first."""
 
     children: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Or:
-    """Two conditions or more, the cheapest first."""
+    """Two or more conditions, the cheapest first."""
 
     children: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare:
-    """``left`` is no constant. Both sides are numbers, text or booleans; JSON meets constants only."""
+    """``left`` is never a constant. Both sides are numbers, text or booleans; JSON only meets constants."""
 
     comparator: Comparator
     left: Operand
@@ -129,7 +130,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonMember:
-    """``column in values`` for JSON; unknown where the value is of no type among ``values``."""
+    """``column in values`` for JSON; unknown where the value has none of the types in ``values``."""
 
     column: Column
     values: JsonSet
@@ -138,7 +139,7 @@ class JsonMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonContains:
-    """Whether a JSON array holds any, or all, of ``values``; unknown where it is no array."""
+    """Whether a JSON array contains any, or all, of ``values``; unknown where the value is not an array."""
 
     column: Column
     values: JsonSet
@@ -165,7 +166,7 @@ T = TypeVar("T")
 
 
 class Visitor(ABC, Generic[T]):
-    """One reader of the tree: a method per kind of node. `visit` finds the method."""
+    """One reader of the tree, with a method per kind of node. `visit` calls the right one."""
 
     def visit(self, node: Predicate) -> T:
         match node:
@@ -211,7 +212,7 @@ class Visitor(ABC, Generic[T]):
 
 
 def type_of_value(value: object) -> DataType:
-    """The field type a literal belongs to."""
+    """The field type of a literal."""
     if isinstance(value, bool):
         return DataType.BOOL
     if isinstance(value, int):
@@ -221,19 +222,6 @@ def type_of_value(value: object) -> DataType:
     if isinstance(value, str):
         return DataType.VARCHAR
     return DataType.ARRAY
-
-
-_TYPE_NAMES = {
-    DataType.VARCHAR: "VarChar",
-    DataType.JSON: "JSON",
-    DataType.FLOAT_VECTOR: "FloatVector",
-    DataType.BINARY_VECTOR: "BinaryVector",
-}
-
-
-def type_name(data_type: DataType) -> str:
-    """A type as the reference's messages write it: Int64, VarChar, FloatVector."""
-    return _TYPE_NAMES.get(data_type, data_type.name.capitalize())
 
 
 def columns_of(operand: Operand) -> tuple[Column, ...]:

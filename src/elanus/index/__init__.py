@@ -1,31 +1,36 @@
-"""Vector indexes over arrays: check parameters, build, save, load, search.
+"""Indexes over the values of a field: check parameters, build, save, load, search.
 
-No files but the one it is told to write or read, no event loop, no metadata. faiss lies underneath;
-what is added here is the reference's parameters and errors, filters that keep their recall, scores in
+This package uses no files except the one it is asked to write or read, no event loop, and no metadata. It is
+based on faiss, and adds the reference's parameters and errors, filters that keep their recall, scores in
 the reference's terms, and hot paths without Python work per row.
 """
 
-from elanus.index.base import VectorIndex
+from elanus.index.base import ScalarIndex, SegmentIndex, VectorIndex
 from elanus.index.build import build, load
 from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.raw import RawVectors
+from elanus.index.resolve import brute_force, ignored_params, resolve_index
 from elanus.index.search_params import SearchParams, Window, resolve_search
-from elanus.index.spec import IndexSpec, IndexType, brute_force, resolve_index
+from elanus.index.spec import IndexSpec
+from elanus.index.tolerated import note_ignored
 
 __all__ = [
     "Hits",
     "IndexSpec",
-    "IndexType",
     "RawVectors",
     "RowMask",
+    "ScalarIndex",
     "SearchParams",
+    "SegmentIndex",
     "VectorIndex",
     "Window",
     "brute_force",
     "build",
+    "ignored_params",
     "load",
     "no_hits",
+    "note_ignored",
     "resolve_index",
     "resolve_search",
 ]

@@ -1,12 +1,13 @@
-"""What every vector index offers, and what they share: checks, padding, range search.
+"""The interface of every index, and the code that vector indexes share: checks, padding, range search.
 
-An index answers over the rows of one segment, numbered from 0 in the order they were built from. It is
+An index covers the rows of one segment, numbered from 0 in the order of the build input. It is
 immutable once built or loaded, so any number of threads may search it at once; the work is done in faiss
 and numpy with the interpreter lock released.
 
-What a subclass owes is two questions: the k nearest visible rows (`_nearest`), and the k nearest visible
-rows within a window of scores (`_within`). Neither may return fewer hits than there are: where an
-approximate way finds too few, the subclass falls back to an exact one.
+A `VectorIndex` holds vectors and is searched; a `ScalarIndex` holds scalars, and filters look up rows in it.
+A vector index must implement two queries: the k nearest visible rows (`_nearest`), and the k
+nearest visible rows within a window of scores (`_within`). Neither may return fewer hits than there are:
+if an approximate search finds too few, the subclass falls back to an exact one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import Internal, InvalidDimension
+from elanus.core.lookup import Lookup
 from elanus.core.metrics import Metric
+from elanus.core.types import Matrix
 from elanus.index.hits import NO_ROW, Hits, RowIds, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
@@ -26,11 +29,12 @@ from elanus.index.spec import IndexSpec
 from elanus.index.unit import unit
 
 Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
-Vectors = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+Vectors = Matrix
+Mask = npt.NDArray[np.bool_]
 
 
-class VectorIndex(ABC):
-    """Vectors of one segment that can be searched. ``rows``: how many."""
+class SegmentIndex(ABC):
+    """An index of one field of one segment. ``rows``: the number of rows."""
 
     def __init__(self, spec: IndexSpec, rows: int) -> None:
         self.spec = spec
@@ -44,16 +48,35 @@ class VectorIndex(ABC):
     @property
     @abstractmethod
     def has_raw_vectors(self) -> bool:
-        """Whether `reconstruct` gives back exactly what was built from."""
+        """Whether it is a vector index whose `VectorIndex.reconstruct` returns the original vectors."""
 
     @abstractmethod
     def save(self, path: Path) -> None:
-        """Write the index to one file, which `elanus.index.load` reads."""
+        """Write the index to one file. `elanus.index.load` reads it back."""
+
+
+class ScalarIndex(SegmentIndex):
+    """An index of one segment's values that finds rows without reading the column."""
+
+    @property
+    def has_raw_vectors(self) -> bool:
+        return False
+
+    @abstractmethod
+    def rows_where(self, lookup: Lookup) -> Mask | None:
+        """Return the rows that match the lookup, bool (rows,); rows without a value never match.
+
+        None if the index cannot answer: the filter then reads the column.
+        """
+
+
+class VectorIndex(SegmentIndex):
+    """Vectors of one segment that can be searched."""
 
     def search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
     ) -> Hits:
-        """The k best visible rows for each query; with a radius in ``params``, those within it.
+        """Return the k best visible rows for each query; with a radius in ``params``, those within it.
 
         ``queries``: float32 (nq, dim), or uint8 (nq, dim / 8) for binary vectors. Returns k columns,
         padded where fewer rows are visible (or in range). ``mask`` None: all rows are visible.
@@ -83,13 +106,14 @@ class VectorIndex(ABC):
         return self.search(queries, k, params, mask, threads)
 
     def reconstruct(self, rows: RowIds) -> Vectors:
-        """The vectors of these rows as they were built from: float32 (m, dim), or uint8 (m, dim / 8).
+        """Return the original vectors of these rows, (m, width), in their stored form.
 
-        Raises `Internal` where the index does not hold them (`has_raw_vectors`).
+        Raises `Internal` if the index does not hold them (`has_raw_vectors`).
         """
         if not self.has_raw_vectors:
             raise Internal(f"an index of type {self.spec.index_type} does not hold its vectors")
-        return self._reconstruct(np.ascontiguousarray(rows, dtype=np.int64))
+        vectors = self._reconstruct(np.ascontiguousarray(rows, dtype=np.int64))
+        return vectors.astype(self.spec.form.dtype, copy=False)
 
     @abstractmethod
     def _nearest(
@@ -99,23 +123,22 @@ class VectorIndex(ABC):
 
     @abstractmethod
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
-        """k columns: the best visible rows whose score lies in the window, padded; exact."""
+        """k columns: the best visible rows whose score is in the window, padded; exact."""
 
     @abstractmethod
-    def _reconstruct(self, rows: RowIds) -> Vectors: ...
+    def _reconstruct(self, rows: RowIds) -> Vectors:
+        """(m, width), in the stored form or in the form for comparison, which is lossless."""
 
     def _checked(self, queries: Queries) -> Queries:
-        binary = self.spec.metric_type.is_binary
-        width = self.spec.dim // 8 if binary else self.spec.dim
+        form = self.spec.form
+        width = form.width(self.spec.dim)
         if queries.ndim != 2 or queries.shape[1] != width:
             raise InvalidDimension(
-                f"vector dimension mismatch, expected vector size(byte) {self.spec.row_bytes}, "
+                f"vector dimension mismatch, expected vector size(byte) {width * queries.itemsize}, "
                 f"actual {queries.nbytes // max(1, len(queries))}"
             )
-        if binary:
-            return np.ascontiguousarray(queries, dtype=np.uint8)
-        floats = np.ascontiguousarray(queries, dtype=np.float32)
-        return unit(floats) if self.spec.metric_type is Metric.COSINE else floats
+        compared = form.compared(queries)
+        return unit(compared) if self.spec.metric_type is Metric.COSINE else compared
 
     def _in_range(
         self,
@@ -126,11 +149,13 @@ class VectorIndex(ABC):
         threads: int,
         window: Window,
     ) -> Hits:
-        """Range search as a search that is cut off at the radius.
+        """Do a range search as a search that is cut off at the radius.
 
-        The k nearest rows hold the k nearest within the radius. Only where ``range_filter`` hides some
-        of them, and the radius lies further out than the last, must more rows be looked at.
+        The k nearest rows include the k nearest within the radius. More rows must be examined only if
+        ``range_filter`` excludes some of them and the radius is further out than the last.
         """
+        if params.exact:
+            return self._within(queries, depth, window, mask)
         found = self._nearest(queries, depth, params, mask, threads)
         inside = window.holds(found.distances)
         hits = _compacted(found, inside, self.spec.metric_type)
@@ -145,7 +170,7 @@ class VectorIndex(ABC):
 
 
 def _compacted(hits: Hits, keep: npt.NDArray[np.bool_], metric: Metric) -> Hits:
-    """The kept hits of each query moved to the front in their order, the rest padding."""
+    """Move the kept hits of each query to the front in their order, and pad the rest."""
     order = np.argsort(~keep, axis=1, kind="stable")
     kept = np.take_along_axis(keep, order, axis=1)
     return Hits(

@@ -1,7 +1,7 @@
 """BIN_IVF_FLAT: bit vectors in lists around trained centroids, under HAMMING or JACCARD.
 
-faiss trains the centroids and assigns the rows; its own lists take neither a bitmap nor Jaccard, so the
-rows lie here in one array ordered by list. Scanning a list is then a slice of that array, compared by the
+faiss trains the centroids and assigns the rows; its own lists support neither a bitmap nor Jaccard, so the
+rows are kept here in one array ordered by list. A list is then a slice of that array, compared by the
 kernel of `elanus.index.binary_rows`.
 """
 
@@ -15,14 +15,16 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from elanus.core.types import Space, vectors_in
 from elanus.index import plan
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.hits import Hits, RowIds, best_of, no_hits
+from elanus.index.ivf import NLIST, NPROBE, NPROBE_DEFAULT, NPROBE_KEY, list_count, training_rows
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
-from elanus.index.spec import IndexSpec
+from elanus.index.spec import IndexKind, IndexSpec, Progress
 
 Codes = npt.NDArray[np.uint8]
 
@@ -60,7 +62,9 @@ class BinaryIvfIndex(VectorIndex):
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
         lists = len(self._starts) - 1
-        probes = plan.probes(params.nprobe, lists, 1.0 if mask is None else mask.selectivity)
+        probes = plan.probes(
+            params.number(NPROBE_KEY, NPROBE_DEFAULT), lists, 1.0 if mask is None else mask.selectivity
+        )
         nearest_lists = self._centroids.nearest(queries, probes, None, threads).rows
         hits = no_hits(len(queries), k, self.spec.metric_type)
         for i, query in enumerate(queries):
@@ -84,7 +88,7 @@ class BinaryIvfIndex(VectorIndex):
         return hits
 
     def _visible_places(self, lists: RowIds, mask: RowMask | None) -> RowIds:
-        """Where the visible rows of these lists lie."""
+        """Return the places of the visible rows of these lists."""
         places = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in lists])
         return places if mask is None else places[mask.contains(self._row_ids[places])]
 
@@ -93,8 +97,8 @@ class BinaryIvfIndex(VectorIndex):
         return vectors
 
 
-def binary_lists(dim: int, lists: int, codes: Codes, sample: Codes) -> dict[str, npt.NDArray[Any]]:
-    """Train on the sample, order the rows by list: the arrays of a `BinaryIvfIndex`."""
+def _lists_of(dim: int, lists: int, codes: Codes, sample: Codes) -> dict[str, npt.NDArray[Any]]:
+    """Train on the sample, order the rows by list, and return the arrays of a `BinaryIvfIndex`."""
     centroids = faiss.IndexBinaryFlat(dim)
     trainer = faiss.IndexBinaryIVF(centroids, dim, lists)
     trainer.train(sample)
@@ -110,3 +114,19 @@ def binary_lists(dim: int, lists: int, codes: Codes, sample: Codes) -> dict[str,
         "starts": np.searchsorted(assigned[row_ids, 0], np.arange(lists + 1)),
         "centroids": trained,
     }
+
+
+def _build(spec: IndexSpec, codes: Codes, progress: Progress) -> BinaryIvfIndex:
+    lists = list_count(spec.params["nlist"], len(codes))
+    sample = np.ascontiguousarray(codes[training_rows(len(codes), lists)])
+    return BinaryIvfIndex(spec, _lists_of(spec.dim, lists, codes, sample))
+
+
+BIN_IVF_FLAT = IndexKind(
+    "BIN_IVF_FLAT",
+    vectors_in(Space.BITS),
+    _build,
+    BinaryIvfIndex.from_file,
+    build_params={"nlist": NLIST},
+    search_params={NPROBE_KEY: NPROBE},
+)

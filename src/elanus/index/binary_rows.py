@@ -38,7 +38,7 @@ class BinaryRows(ExactRows):
         return scores
 
     def _matrix(self, queries: Codes, block: Block) -> Scores:
-        """Every query with every row of the block. → float32 (nq, rows)."""
+        """Score every query against every row of the block. → float32 (nq, rows)."""
         differing = kernels.hamming(queries, self.stored[block]).astype(np.float32)
         if self._bits_set is None:
             return differing
@@ -64,6 +64,6 @@ class BinaryRows(ExactRows):
 
 
 def bits_set(codes: Codes) -> npt.NDArray[np.float32]:
-    """How many bits of each row are set. (n, b) → float32 (n,)."""
+    """Return how many bits of each row are set. (n, b) → float32 (n,)."""
     counts: npt.NDArray[np.uint32] = np.bitwise_count(codes).sum(axis=1, dtype=np.uint32)
     return counts.astype(np.float32)

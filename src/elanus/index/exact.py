@@ -1,13 +1,13 @@
-"""Exact search: every visible row is compared. What brute force over float or binary rows has in common.
+"""Exact search: every visible row is compared. The common part of brute force over float and binary rows.
 
-Growing chunks, FLAT indexes, the rows a filter leaves of a graph, and range searches are all answered
-here. Two shapes of work, by the number of queries:
+Growing chunks, FLAT indexes, the rows of a graph index that pass a filter, and range searches are all
+answered here. There are two strategies, depending on the number of queries:
 
-* a few queries: one kernel call per query over all rows, or over the visible ones by their numbers, where
-  they lie;
-* a batch: the rows go by in blocks that fit the processor's cache, all queries against each block, and
-  the best of the blocks are merged. Visible rows are gathered into the block, so a block is small.
-  Several threads share the blocks out.
+* a few queries: one kernel call per query over all rows, or over the visible ones by their numbers, in
+  place;
+* a batch: the rows are processed in blocks that fit the processor's cache, all queries against each block,
+  and the best hits of the blocks are merged. Visible rows are gathered into the block, so a block is small.
+  Several threads divide the blocks among themselves.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from elanus.index.plan import BATCH_QUERIES_MIN
 from elanus.index.search_params import Window
 
 BLOCK_BYTES = 4 * 1024 * 1024
-"""Rows of a block: a share of the cache that all cores use together."""
+"""Size of a block's rows: a share of the cache that all cores use together."""
 BLOCK_ROWS_PER_K = 4
-"""A block has at least this many rows per hit asked for, else merging costs more than comparing."""
+"""A block has at least this many rows per requested hit, else merging costs more than comparing."""
 SPARSE_SHARE = 1 / 8
-"""Below this share of visible rows they are compared by number; above it, bits are tested on the way."""
+"""Below this share of visible rows, rows are compared by number; above it, the scan tests bits."""
 
 
 Block = slice | RowIds
@@ -64,16 +64,20 @@ class ExactRows(ABC):
         )
 
     def within(self, queries: npt.NDArray[Any], k: int, window: Window, mask: RowMask | None) -> Hits:
-        """The k best visible rows of each query whose score lies in the window, padded."""
+        """The k best visible rows of each query whose score is in the window, padded.
+
+        Rows are compared by number, with a mask or without: the kernel for all rows rounds differently for
+        few dimensions, and pages of an iterator, some with a mask and some without, would disagree.
+        """
         hits = no_hits(len(queries), k, self.metric)
-        rows = None if mask is None else mask.row_ids
+        rows = np.arange(len(self.stored)) if mask is None else mask.row_ids
         for i, query in enumerate(queries):
             scores = self.scores(query, rows)
             inside = np.flatnonzero(window.holds(scores))
             best, order = best_of(scores[inside], min(k, len(inside)), self.metric)
             found = inside[order]
             hits.distances[i, : len(best)] = best
-            hits.rows[i, : len(best)] = found if rows is None else rows[found]
+            hits.rows[i, : len(best)] = rows[found]
         return hits
 
     @abstractmethod

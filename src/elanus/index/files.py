@@ -4,16 +4,16 @@
 
     faiss's own serialisation (graph and inverted-file indexes; nothing for the others)
     named arrays, raw little-endian, each at a multiple of 64 bytes
-    footer: JSON (format, index and metric type, dimension, rows, the arrays' places)
+    footer: JSON (format, index, data and metric type, dimension, rows, the arrays' places)
     footer length, 8 bytes little-endian · magic, 8 bytes
 
-faiss comes first because it reads from the start of a file and stops where it is done. The footer comes
-last because it is written last: a file without it was never finished. Loading checks that the file holds
-the index that was asked for.
+faiss's part is first because faiss reads from the start of a file and stops at the end of its data. The
+footer is last because it is written last: a file without it was never finished. Loading checks that the file
+holds the requested index.
 
 A memory-mapped index shares the page cache instead of filling the heap: loading takes a millisecond, pages
-come in when they are searched, and the kernel may take them back. The file may be unlinked while it is
-mapped, never truncated.
+are read when they are searched, and the kernel may evict them. The file may be unlinked while it is
+mapped, but never truncated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TAIL_BYTES = 16
 
 @dataclass(frozen=True)
 class IndexFileContent:
-    """What a file holds: the faiss index, if there is one, and the arrays beside it."""
+    """The content of a file: the faiss index, if there is one, and the arrays next to it."""
 
     spec: IndexSpec
     rows: int
@@ -67,9 +67,10 @@ def write_index_file(path: Path, content: IndexFileContent) -> None:
 
 
 def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
-    """The file's content, mapped if the spec says so. Raises `Internal` for any other file."""
+    """Return the file's content, mapped if the spec says so. Raises `Internal` for any other file."""
     footer = _read_footer(path)
     expected = _footer(spec, footer.get("rows", 0))
+    footer.setdefault("data_type", expected["data_type"])  # early files do not have it
     if {name: footer.get(name) for name in expected} != expected:
         raise Internal(f"index file {path} holds {footer}, not {expected}")
     return IndexFileContent(
@@ -85,8 +86,9 @@ def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
 def _footer(spec: IndexSpec, rows: int) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "index_type": str(spec.index_type),
-        "metric_type": str(spec.metric_type),
+        "index_type": spec.index_type,
+        "data_type": spec.data_type.name,
+        "metric_type": "" if spec.metric is None else str(spec.metric),
         "dim": spec.dim,
         "rows": rows,
     }

@@ -19,8 +19,8 @@ class FloatRows(ExactRows):
     """float32 (n, dim) under L2, IP or COSINE. Queries under COSINE have length one.
 
     The rows of a COSINE collection have unit length inside an index, and any length in a growing chunk.
-    ``inverse_norms`` (float32 (n,), 0 for a zero vector) make the latter comparable without a copy: the
-    score is the inner product times the row's inverse norm.
+    ``inverse_norms`` (float32 (n,), 0 for a zero vector) make the rows of a growing chunk comparable without
+    a copy: the score is the inner product times the row's inverse norm.
     """
 
     stored: Floats
@@ -84,7 +84,7 @@ def inverse_norms(vectors: Floats) -> Floats:
 
 
 def clipped(scores: Scores, metric: Metric) -> Scores:
-    """Cosines within [-1, 1]: rounding may carry one a step beyond. In place."""
+    """Clip cosines to [-1, 1], in place: rounding may carry one slightly beyond."""
     if metric is Metric.COSINE:
         np.clip(scores, -1.0, 1.0, out=scores)
     return scores

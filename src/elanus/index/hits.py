@@ -1,4 +1,4 @@
-"""What a search returns, and how several answers to the same queries become one.
+"""The result of a search, and the merging of several results for the same queries.
 
 Row i of both arrays answers query i: hits best first, then padding where there are fewer than k
 (row -1, and the metric's worst score).
@@ -28,7 +28,7 @@ class Hits:
     rows: RowIds
 
     def padded(self, k: int, metric: Metric) -> Hits:
-        """The same hits in k columns, which are at least as many as there are."""
+        """Return the same hits padded to k columns; k is at least the current number of columns."""
         queries, width = self.rows.shape
         if width == k:
             return self
@@ -47,7 +47,7 @@ def no_hits(queries: int, k: int, metric: Metric) -> Hits:
 
 
 def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
-    """The k best of one query's scores, best first, and where they stand. (n,) → (k,), (k,), k ≤ n."""
+    """The k best of one query's scores, best first, and their positions. (n,) → (k,), (k,), k ≤ n."""
     keys = -scores if metric.bigger_is_better else scores
     if k < len(keys):
         nearest = np.argpartition(keys, k - 1)[:k]
@@ -58,7 +58,7 @@ def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
 
 
 def stacked(parts: Sequence[Hits]) -> Hits:
-    """The hits of consecutive queries, as wide as each other, in one."""
+    """Stack the hits of consecutive queries. All parts have the same number of columns."""
     if len(parts) == 1:
         return parts[0]
     return Hits(np.concatenate([p.distances for p in parts]), np.concatenate([p.rows for p in parts]))

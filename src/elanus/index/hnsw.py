@@ -1,18 +1,19 @@
 """HNSW: a navigable graph (Malkov and Yashunin, 2016) as faiss builds it, with filters that keep recall.
 
 faiss stores the vectors in insertion order, so the same memory serves the graph and exact scans over it;
-`elanus.index.plan` decides which one answers. Under COSINE the stored vectors have length one and
-`elanus.index.unit` holds the way back.
+`elanus.index.plan` decides which one answers. Under COSINE the stored vectors have unit length, and
+`elanus.index.unit` restores the originals.
 
 faiss can test a bitmap while it walks. That is not used: such a walk fills k places with any visible row
-it happens to evaluate, and nobody can tell afterwards that nearer ones were never met (under a filter
+it happens to evaluate, and the result does not show that nearer ones were never visited (under a filter
 that correlates with the vectors its recall fell to 0.46 on MNIST, with k hits for most queries). Instead
 the walk returns the ef nearest rows of any kind, and the visible ones among them are the answer if there
-are k. If not, the observed share of visible rows says how to go on.
+are k. If not, the observed share of visible rows determines the next step.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,25 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
+from elanus.core.types import Space, vectors_in
 from elanus.index import plan
+from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
 from elanus.index.hits import Hits, RowIds, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
-from elanus.index.search_params import SearchParams, Window
-from elanus.index.spec import IndexSpec
+from elanus.index.search_params import LEVEL_KEY, LEVEL_MAX, SearchParams, Window
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress, Sent
 from elanus.index.unit import UnitRows
+from elanus.index.values import INT32_MAX, integer
+
+EF_KEY = "ef"
+EF_DEFAULT = 64
+EF_DEFAULT_PER_K = 2
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,7 +51,7 @@ class HnswIndex(VectorIndex):
     def __init__(self, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None) -> None:
         super().__init__(spec, graph.ntotal)
         self._graph = graph
-        self._links = int(spec.params["M"])
+        self._links = spec.params["M"]
         self._unit_rows = unit_rows
         storage = faiss.downcast_index(graph.storage)
         vectors = faiss.rev_swig_ptr(storage.get_xb(), self.rows * spec.dim).reshape(self.rows, spec.dim)
@@ -70,14 +79,15 @@ class HnswIndex(VectorIndex):
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
+        asked_ef = params.number(EF_KEY, EF_DEFAULT)
         if mask is not None:
-            return self._nearest_filtered(queries, k, params.ef, mask, threads)
-        ef = self._breadth(self.rows, k, params.ef, len(queries), 1.0, 0)
+            return self._nearest_filtered(queries, k, asked_ef, mask, threads)
+        ef = self._breadth(self.rows, k, asked_ef, len(queries), 1.0, 0)
         if ef is None:
             return self._exact.nearest(queries, k, None, threads)
         hits = self._walk(queries, k, ef, threads)
         short = hits.rows[:, -1] < 0
-        if short.any():  # the graph may be in parts, or cut off from what lies behind an outlier
+        if short.any():  # the graph may be disconnected, or cut off behind an outlier
             _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
 
@@ -122,7 +132,7 @@ class HnswIndex(VectorIndex):
         )
 
     def _walk(self, queries: Queries, k: int, ef: int, threads: int) -> Hits:
-        """faiss's k nearest met with this ef, of any visibility; padded with row -1."""
+        """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1."""
         parameters = _graph_parameters(ef)
 
         def walk(share: Queries) -> Hits:
@@ -139,13 +149,37 @@ class HnswIndex(VectorIndex):
         return stored if self._unit_rows is None else self._unit_rows.restored(stored, rows)
 
 
-def new_graph(spec: IndexSpec) -> Any:
-    """An empty faiss graph with the spec's parameters."""
+def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> HnswIndex:
     inner_product = spec.metric_type is not Metric.L2
     metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    graph = faiss.IndexHNSWFlat(spec.dim, int(spec.params["M"]), metric)
-    graph.hnsw.efConstruction = int(spec.params["efConstruction"])
-    return graph
+    graph = faiss.IndexHNSWFlat(spec.dim, spec.params["M"], metric)
+    graph.hnsw.efConstruction = spec.params["efConstruction"]
+    return HnswIndex(spec, graph, add_in_chunks(spec, graph, vectors, progress))
+
+
+@dataclass(frozen=True, slots=True)
+class _Breadth(IntParam):
+    """``ef``: at least k; if it is not given, ``level`` (AUTOINDEX) times the default for k."""
+
+    def resolve(self, name: str, sent: Sent, k: int) -> int:
+        if name in sent:
+            ef = integer(name, sent[name], self.low, self.high)
+            if ef < k:
+                raise InvalidParameter(f"ef({ef}) should be larger than k({k})")
+            return ef
+        level = integer(LEVEL_KEY, sent[LEVEL_KEY], 1, LEVEL_MAX) if LEVEL_KEY in sent else 1
+        return max(self.default, EF_DEFAULT_PER_K * k) * level
+
+
+HNSW = IndexKind(
+    "HNSW",
+    vectors_in(Space.FLOATS),
+    _build,
+    HnswIndex.from_file,
+    build_params={"M": IntParam(2, 2048, 16), "efConstruction": IntParam(1, INT32_MAX, 200)},
+    search_params={EF_KEY: _Breadth(1, INT32_MAX, EF_DEFAULT)},
+    is_automatic=True,
+)
 
 
 @lru_cache(maxsize=256)

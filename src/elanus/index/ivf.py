@@ -1,10 +1,10 @@
-"""IVF_FLAT and IVF_SQ8: rows in lists around trained centroids, the nearest lists scanned.
+"""IVF_FLAT and IVF_SQ8: rows in lists around trained centroids, of which the nearest lists are scanned.
 
 Under a filter more lists are scanned (`elanus.index.plan.probes`), and faiss tests the bitmap before it
-computes a distance. Where the scanned lists hold fewer than k visible rows, all lists are scanned for
+computes a distance. If the scanned lists hold fewer than k visible rows, all lists are scanned for
 those queries: a search never returns fewer hits than there are.
 
-faiss asks for 39 training rows per list. With fewer the number of lists is lowered, as the reference does.
+faiss requires 39 training rows per list. With fewer the number of lists is reduced, as in the reference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.core.types import Space, vectors_in
 from elanus.index import plan
+from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import clipped
@@ -25,9 +27,14 @@ from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.search_params import SearchParams, Window
-from elanus.index.spec import IndexSpec, IndexType
-from elanus.index.unit import UnitRows
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress
+from elanus.index.unit import UnitRows, unit
 
+NPROBE_KEY = "nprobe"
+NPROBE_DEFAULT = 8
+NLIST = IntParam(1, 65_536, 128)
+NPROBE = IntParam(1, 65_536, NPROBE_DEFAULT)
+"""A value above the number of lists means all lists."""
 TRAINING_ROWS_PER_LIST_MIN = 39
 TRAINING_ROWS_PER_LIST_MAX = 256
 
@@ -53,7 +60,7 @@ class IvfIndex(VectorIndex):
 
     @property
     def _holds_vectors(self) -> bool:
-        return self.spec.index_type is IndexType.IVF_FLAT
+        return self.spec.kind is IVF_FLAT
 
     def save(self, path: Path) -> None:
         arrays = {} if self._unit_rows is None else self._unit_rows.arrays
@@ -67,7 +74,7 @@ class IvfIndex(VectorIndex):
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
         share = 1.0 if mask is None else mask.selectivity
-        probes = plan.probes(params.nprobe, self._lists.nlist, share)
+        probes = plan.probes(params.number(NPROBE_KEY, NPROBE_DEFAULT), self._lists.nlist, share)
         hits = self._scan(queries, k, probes, mask, threads)
         short = hits.rows[:, -1] < 0
         if short.any():
@@ -104,13 +111,24 @@ class IvfIndex(VectorIndex):
         return stored if self._unit_rows is None else self._unit_rows.restored(stored, rows)
 
 
-def new_lists(spec: IndexSpec, rows: int) -> Any:
+def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> IvfIndex:
+    lists = _new_lists(spec, len(vectors))
+    sample = spec.form.compared(vectors[training_rows(len(vectors), lists.nlist)])
+    lists.train(unit(sample) if spec.metric_type is Metric.COSINE else sample)
+    unit_rows = add_in_chunks(spec, lists, vectors, progress)
+    if spec.kind is not IVF_FLAT:
+        return IvfIndex(spec, lists, None)
+    lists.make_direct_map()
+    return IvfIndex(spec, lists, unit_rows)
+
+
+def _new_lists(spec: IndexSpec, rows: int) -> Any:
     """Empty, untrained faiss lists for this many rows."""
     inner_product = spec.metric_type is not Metric.L2
     metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    count = list_count(int(spec.params["nlist"]), rows)
+    count = list_count(spec.params["nlist"], rows)
     centroids = faiss.IndexFlat(spec.dim, metric)
-    if spec.index_type is IndexType.IVF_FLAT:
+    if spec.kind is IVF_FLAT:
         lists = faiss.IndexIVFFlat(centroids, spec.dim, count, metric)
     else:
         lists = faiss.IndexIVFScalarQuantizer(
@@ -122,12 +140,12 @@ def new_lists(spec: IndexSpec, rows: int) -> Any:
 
 
 def list_count(nlist: int, rows: int) -> int:
-    """How many lists are built for ``rows`` rows where ``nlist`` were asked for."""
+    """Return how many lists are built for ``rows`` rows if ``nlist`` were requested."""
     return max(1, min(nlist, rows // TRAINING_ROWS_PER_LIST_MIN))
 
 
 def training_rows(rows: int, lists: int) -> RowIds | slice:
-    """Which rows to train on: all, or a fixed sample of as many as faiss would use."""
+    """Return the rows to train on: all, or a fixed sample of as many as faiss would use."""
     most = lists * TRAINING_ROWS_PER_LIST_MAX
     if rows <= most:
         return slice(None)
@@ -138,3 +156,18 @@ def _list_parameters(probes: int, mask: RowMask | None) -> Any:
     if mask is None:
         return faiss.SearchParametersIVF(nprobe=probes)
     return faiss.SearchParametersIVF(nprobe=probes, sel=mask.selector)
+
+
+def _lists_kind(name: str) -> IndexKind:
+    return IndexKind(
+        name,
+        vectors_in(Space.FLOATS),
+        _build,
+        IvfIndex.from_file,
+        build_params={"nlist": NLIST},
+        search_params={NPROBE_KEY: NPROBE},
+    )
+
+
+IVF_FLAT = _lists_kind("IVF_FLAT")
+IVF_SQ8 = _lists_kind("IVF_SQ8")

@@ -1,11 +1,11 @@
 """faiss's distance kernels over plain numpy arrays, typed.
 
-They take pointers, so everything here is about the arrays behind them: C-contiguous, of the right type,
-alive during the call. The calls release the interpreter lock.
+They take pointers, so this module ensures that the arrays behind them are C-contiguous, of the right type,
+and alive during the call. The calls release the interpreter lock.
 
-Left out on purpose: the kernels that go through BLAS. ``|x|² + |y|² - 2xy`` loses the small distances,
-and a row would get another score in a batch of 200 queries than alone. faiss takes that way from
-`BLAS_THRESHOLD` floats of queries on, so batches are handed over in slices below it.
+Deliberately not used: the kernels based on BLAS. ``|x|² + |y|² - 2xy`` loses small distances,
+and a row's score would differ between a batch of 200 queries and a single query. faiss switches to BLAS from
+`BLAS_THRESHOLD` floats of queries on, so batches are passed in slices below it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLAS_THRESHOLD = int(faiss.cvar.distance_compute_blas_threshold)
 def nearest(
     queries: Floats, vectors: Floats, k: int, *, inner_product: bool, selector: Any = None
 ) -> Nearest:
-    """The k nearest vectors to each query, among those the selector admits: (distances, rows), best first.
+    """Return the k nearest vectors to each query that the selector admits: (distances, rows), best first.
 
     (nq, d), (n, d) → float32 (nq, k), int64 (nq, k), padded with row -1.
     """

@@ -1,9 +1,9 @@
 """Which rows of a segment a search may return.
 
-Deletes, timestamps and the filter come together in one boolean per row. A `RowMask` is that, packed to
-a bit per row once and then shared by every search of the same segment version: nothing in it changes
-after it was made. What is derived from it (row numbers, faiss's selector) is made on first use and kept;
-two threads may make it at the same time, and then keep equal values.
+Deletes, timestamps and the filter are combined into one boolean per row. A `RowMask` is the result, packed
+into one bit per row once and then shared by every search of the same segment version: it is immutable.
+Derived values (row numbers, faiss's selector) are made on first use and cached; two threads may make them at
+the same time, and then cache equal values.
 
 The bits are numpy's ``bitorder="little"``, which is what faiss's ``IDSelectorBitmap`` reads: row i is bit
 ``i % 8`` of byte ``i // 8``.
@@ -85,5 +85,5 @@ class RowMask:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes held now; grows by 8 per visible row once `row_ids` was asked for."""
+        """Bytes held now; grows by 8 per visible row after the first use of `row_ids`."""
         return self._bits.nbytes + (0 if self._row_ids is None else self._row_ids.nbytes)

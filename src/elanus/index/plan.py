@@ -1,16 +1,16 @@
-"""How to answer one search: how broad a walk through the graph, or none; how many lists.
+"""How to answer one search: the breadth of the graph walk, or an exact scan; the number of lists.
 
 Pure arithmetic; the measurements behind the constants are in ``docs/index-strategy.md``.
 
 **The graph under a filter.** faiss walks the graph towards the query whether rows are visible or not,
 and keeps the ``ef`` nearest rows it met. If a share s of *those* is visible, ef = k / s holds k hits. So
-ef grows with 1 / s, and from some point on comparing every visible row is cheaper. Both costs are counted
+ef grows with 1 / s, and from some point on comparing every visible row is cheaper. Both costs are given
 in nanoseconds of one core of the machine they were measured on; only their ratio matters.
 
-**The share nobody knows.** s of the whole segment is known, s near the query is not: filters correlate
-with vectors (a category, a language, a tenant). The caller therefore looks at what it got: a walk that met
-k visible rows within its ef nearest is complete as far as the graph is; one that did not is repeated with
-the share it observed, or given up for the exact scan. This costs a correlated query one wasted walk, and
+**The unknown share.** s is known for the whole segment, but not near the query: filters correlate
+with vectors (a category, a language, a tenant). The caller therefore checks the result: a walk that found
+k visible rows within its ef nearest is complete as far as the graph is; any other walk is repeated with
+the share it observed, or replaced by the exact scan. This costs a correlated query one wasted walk, and
 no query its recall.
 """
 
@@ -23,32 +23,32 @@ EXACT_PER_DIM_NS = 0.15
 """One row of an exact scan: 4 ns at 16 dimensions, 20 at 128, 75–145 at 784 (caches or main memory)."""
 
 BATCH_QUERIES_MIN = 4
-"""From this many queries on an exact scan goes block by block (`elanus.index.exact`)."""
+"""From this many queries on, an exact scan works block by block (`elanus.index.exact`)."""
 BATCH_SHARED = 0.6
 """The share of a row's cost (fetching it) that a batch shares: 46 ns for each of 100 queries, not 120."""
 
 VISIT_BASE_NS = 50.0
 VISIT_PER_DIM_NS = 0.18
-"""One row met in the graph: 42 ns at 16 dimensions, 75–100 at 128, 150–200 at 784."""
+"""One row visited in the graph: 42 ns at 16 dimensions, 75–100 at 128, 150–200 at 784."""
 
 VISITS_PER_EF = 10.0
 VISITS_EXPONENT = 0.8
-"""Rows met: 10 · √M · ef^0.8. Measured 12.5 · √M on spread-out data, 6 · √M on MNIST."""
+"""Rows visited: 10 · √M · ef^0.8. Measured 12.5 · √M on spread-out data, 6 · √M on MNIST."""
 
 QUEUE_EF = 1600.0
 """faiss scans its candidate queue linearly: a visit costs 1 + ef / 1600 times as much."""
 
 SPARE_DEVIATIONS = 3.0
-"""Under a filter ef is sized for k + 3·√k visible rows: k hits are then met 99 times in 100."""
+"""Under a filter ef is sized for k + 3·√k visible rows: k hits are then found 99 times in 100."""
 VISIBLE_MIN = 32
-"""… and for 32 at least: the recall of a narrow walk falls off before its k-th hit."""
+"""Under a filter ef is sized for at least 32 visible rows: a narrow walk loses recall before its k-th hit."""
 
 PROGRESS_FACTOR = 2
 """A repeated walk is at least twice as broad as the one before."""
 
 
 def exact_cost_ns(rows: int, dim: int, queries: int) -> float:
-    """The cost per query of comparing it with this many rows."""
+    """The cost of comparing one query with this many rows."""
     per_row = EXACT_BASE_NS + EXACT_PER_DIM_NS * dim
     return rows * per_row * (1.0 - BATCH_SHARED + BATCH_SHARED / math.sqrt(queries))
 
@@ -73,8 +73,8 @@ def breadth(
 ) -> int | None:
     """The ef to walk the graph with, or None where an exact scan of the visible rows is cheaper.
 
-    ``ef`` is what was asked for. ``share``: the expected share of visible rows among those nearest to
-    the query. ``previous_ef``: the breadth that turned out too small, 0 in the first round.
+    ``ef``: the requested value. ``share``: the expected share of visible rows among those nearest to
+    the query. ``previous_ef``: the breadth that proved too small, 0 in the first round.
     """
     wanted = max(ef, k)
     if visible < rows:
@@ -92,7 +92,7 @@ def breadth(
 def probes(nprobe: int, lists: int, share: float) -> int:
     """How many inverted lists to scan: as many *visible* rows as the search would scan without a filter.
 
-    Distances are computed for visible rows only, so the cost stays that of the unfiltered search while
-    the nearest k, which lie further out among fewer rows, are still reached.
+    Distances are computed for visible rows only, so the cost stays that of the unfiltered search, and
+    the nearest k, which are further out among fewer rows, are still reached.
     """
     return min(lists, math.ceil(min(nprobe, lists) / share))

@@ -1,38 +1,38 @@
 """Brute force over an array: growing chunks, small segments, and the FLAT and BIN_FLAT indexes.
 
-Holds the caller's array, not a copy: for a growing chunk that is Arrow's own memory. Every answer is
-exact, and parameters of approximate indexes have no effect.
+The index holds the caller's array, not a copy: for a growing chunk that is Arrow's own memory. Every answer
+is exact, and parameters of approximate indexes have no effect.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, assert_never
 
 import numpy as np
 
+from elanus.core.metrics import Metric
+from elanus.core.types import Space, VectorForm, vectors_in
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
+from elanus.index.half_rows import HALF_BYTES, HalfRows
 from elanus.index.hits import Hits, RowIds, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
-from elanus.index.spec import IndexSpec
+from elanus.index.spec import IndexKind, IndexSpec, Progress
 
 
 class RawVectors(VectorIndex):
-    """Exact search over ``vectors``: float32 (n, dim), or uint8 (n, dim / 8) for binary metrics.
+    """Exact search over ``vectors`` (n, width) in their stored form.
 
-    ``spec`` gives metric and dimension (`elanus.index.brute_force` makes one without an index).
+    ``spec`` gives metric and dimension (`elanus.index.brute_force` makes a spec for rows without an index).
     """
 
     def __init__(self, spec: IndexSpec, vectors: Vectors) -> None:
         super().__init__(spec, len(vectors))
-        self._exact: FloatRows | BinaryRows
-        if spec.metric_type.is_binary:
-            self._exact = BinaryRows(np.ascontiguousarray(vectors, dtype=np.uint8), spec.metric_type)
-        else:
-            self._exact = FloatRows.raw(np.ascontiguousarray(vectors, dtype=np.float32), spec.metric_type)
+        self._exact = exact_rows(spec.form, vectors, spec.metric_type)
 
     @property
     def memory_bytes(self) -> int:
@@ -43,7 +43,7 @@ class RawVectors(VectorIndex):
         return True
 
     def search_rows_exact(self, queries: Queries, k: int, rows: RowIds) -> Hits:
-        """The k best among these rows only: for a caller that already knows the few that matter."""
+        """The k best among these rows only, for a caller that already knows the few relevant rows."""
         queries = self._checked(queries)
         depth = min(k, len(rows))
         if depth == 0:
@@ -56,7 +56,7 @@ class RawVectors(VectorIndex):
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> RawVectors:
-        return cls(spec, content.arrays["vectors"])
+        return cls(spec, content.arrays["vectors"].view(spec.form.dtype))
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
@@ -69,3 +69,26 @@ class RawVectors(VectorIndex):
     def _reconstruct(self, rows: RowIds) -> Vectors:
         vectors: Vectors = self._exact.stored[rows]
         return vectors
+
+
+def exact_rows(form: VectorForm, vectors: Vectors, metric: Metric) -> FloatRows | HalfRows | BinaryRows:
+    """Rows for exact comparison, used in place if their stored form is the form for comparison."""
+    match form.space:
+        case Space.BITS:
+            return BinaryRows(form.compared(vectors), metric)
+        case Space.FLOATS if form.dtype.itemsize == HALF_BYTES:
+            return HalfRows(np.ascontiguousarray(vectors, dtype=form.dtype), metric)
+        case Space.FLOATS:
+            return FloatRows.raw(form.compared(vectors), metric)
+        case _:
+            assert_never(form.space)
+
+
+def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> RawVectors:
+    return RawVectors(spec, vectors)
+
+
+FLAT = IndexKind("FLAT", vectors_in(Space.FLOATS), _build, RawVectors.from_file, is_exact=True)
+BIN_FLAT = IndexKind(
+    "BIN_FLAT", vectors_in(Space.BITS), _build, RawVectors.from_file, is_exact=True, is_automatic=True
+)

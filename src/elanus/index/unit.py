@@ -1,13 +1,13 @@
-"""Vectors at length one for COSINE, and the way back to what the client sent, bit for bit.
+"""Unit vectors for COSINE, and the restoration of the client's vectors, bit for bit.
 
 An index that compares by cosine stores unit vectors, and clients may ask for their vectors back. Keeping
-the originals too would double the memory, so the norm of each row is kept, and what rounding took away:
+the originals too would double the memory, so only the norm of each row and its rounding errors are kept:
 ``w = float32(v / |v|)`` and ``r = float32(w · |v|)`` differ from ``v`` by at most one step in the last
 place (v / |v| is rounded by at most 2⁻²⁴ of itself, which is at most one step of v; the norm and the
 product are float64). That step, -1, 0 or 1, takes two bits per component: 6 % of the vectors.
 
-Where a component is so much smaller than the norm that its unit value underflows there is no way back.
-`UnitRows.lossless` says so, and the index then does not offer its vectors.
+If a component is so much smaller than the norm that its unit value underflows, it cannot be restored.
+`UnitRows.lossless` is then False, and the index does not offer its vectors.
 """
 
 from __future__ import annotations
@@ -62,25 +62,25 @@ class UnitRows:
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """As an index file holds it; `from_arrays` reads it back."""
+        """The arrays to store in an index file; `from_arrays` reads them back."""
         return {"norms": self.norms, "steps": self.steps, "lossless": np.array([self.lossless])}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> UnitRows | None:
-        """What an index file holds; None where it holds vectors of any length."""
+        """Read the arrays of an index file; None if the file does not hold unit vectors."""
         if "norms" not in arrays:
             return None
         return cls(arrays["norms"], arrays["steps"], bool(arrays["lossless"][0]))
 
     def restored(self, units: Floats, rows: RowIds) -> Floats:
-        """The original vectors of these rows from their unit vectors. (m, d), (m,) → (m, d)."""
+        """Restore the original vectors of these rows from their unit vectors. (m, d), (m,) → (m, d)."""
         rounded = _rounded(units, self.norms[rows])
         steps = _unpack(self.steps[rows], units.shape[1])
         return (rounded.view(np.int32) + steps).view(np.float32)
 
 
 def split(vectors: Floats) -> tuple[Floats, UnitRows]:
-    """Vectors into unit vectors and what leads back."""
+    """Split vectors into unit vectors and the data to restore the originals."""
     norms = norms_of(vectors)
     units = divided(vectors, norms)
     away = vectors.view(np.int32) - _rounded(units, norms).view(np.int32)
@@ -89,7 +89,7 @@ def split(vectors: Floats) -> tuple[Floats, UnitRows]:
 
 
 def joined(parts: list[UnitRows]) -> UnitRows:
-    """The rows of several parts, one after the other."""
+    """Concatenate the rows of several parts."""
     return UnitRows(
         np.concatenate([p.norms for p in parts]),
         np.concatenate([p.steps for p in parts]),

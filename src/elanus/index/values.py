@@ -2,7 +2,7 @@
 
 A client's parameters arrive as JSON in one place and as flattened key/value text in another, so "16"
 and 16 are the same. A float or a boolean is never taken for an integer: a client that sends 16.7 or
-True has made a mistake and should hear of it. The texts keep the reference's wording, which client
+True has made a mistake and should get an error. The texts keep the reference's wording, which client
 suites match.
 """
 

@@ -1,1 +1,1 @@
-"""The index coordinator: which segment needs which index, and the builds on their way."""
+"""The index coordinator: which segment needs which index, and the builds in progress."""

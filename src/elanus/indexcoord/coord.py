@@ -1,9 +1,9 @@
 """The index coordinator role.
 
-Level-triggered: whenever segments or indexes changed it compares what is flushed with what is built and
-starts the builds that are missing. A build that was running when this role or its index node went away is
-simply missing again; it is assigned anew under a higher version, and the older result does not count. One
-that failed is tried again before it counts as failed.
+The role is level-triggered: whenever segments or indexes have changed, it compares what is flushed with what
+is built and starts the missing builds. A build that was running when this role or its index node ended is
+simply missing again; it is reassigned under a higher version, and the older result does not count. A build
+that fails is retried before it counts as failed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ from typing import Any
 
 import structlog
 
+from elanus.api.cache_invalidation import Invalidations, Notifications
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.fencing import while_active
+from elanus.api.gc import IndexReferences
+from elanus.api.indexcoord import BuildState, IndexStatus
+from elanus.api.indexnode import BuildIndex, IndexNodeApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
+from elanus.core.clock import Clock
 from elanus.core.errors import (
     Cancelled,
     CollectionNotFound,
@@ -29,19 +38,10 @@ from elanus.core.ids import BuildID, CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
-from elanus.core.world import Clock
 from elanus.index import resolve_index
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import Build, IndexState
-from elanus.meta.whole import whole
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.fencing import while_active
-from elanus.rpc.gc import IndexReferences
-from elanus.rpc.indexcoord import BuildState, IndexStatus
-from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
-from elanus.rpc.invalidation import Invalidations, Telling
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.meta.cancellation import uncancellable
 from elanus.storage.port import ObjectStore
 
 _FOLLOW_TIMEOUT_S = 5.0
@@ -54,7 +54,7 @@ _log = structlog.get_logger("indexcoord")
 
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
-    """Segments of fewer than ``rows_min`` rows are searched without an index. ``builds_max``: how many builds
+    """``rows_min``: segments with fewer rows are searched without an index. ``builds_max``: how many builds
     an index node has at a time."""
 
     rows_min: int
@@ -62,8 +62,8 @@ class IndexPolicy:
 
 
 class IndexCoord:
-    """Implements `elanus.rpc.indexcoord.IndexCoordApi`. ``lease``: its own, as the active one. ``dial`` makes
-    a client of an index node."""
+    """Implements `elanus.api.indexcoord.IndexCoordApi`. ``lease``: this coordinator's own lease, which makes
+    it the active one. ``dial`` makes a client for an index node."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class IndexCoord:
         self._changes = Changes(clock.wall_ms())
         self._defining = asyncio.Lock()
         self._numbering = asyncio.Lock()
-        """A build is known from the moment its id is taken: else its files would be taken for garbage."""
+        """Held from the allocation of a build's id until it is recorded: else its files count as garbage."""
         self._wake = asyncio.Event()
         self._nodes = IndexNodes(clock, dial, policy.builds_max, self._wake.set)
         self._running: dict[BuildID, asyncio.Task[None]] = {}
@@ -97,7 +97,7 @@ class IndexCoord:
 
     async def start(self) -> None:
         await self._state.start()
-        self._invalidations.tell_everything()
+        self._invalidations.invalidate_everything()
         self._loops = [
             asyncio.create_task(self._follow_segments(), name="indexcoord follow"),
             asyncio.create_task(self._reconcile_loop(), name="indexcoord reconcile"),
@@ -119,27 +119,27 @@ class IndexCoord:
         async with self._defining:
             for known in self._state.indexes(collection_id):
                 if (known.name, known.field_id, dict(known.params)) == (name, field.field_id, dict(params)):
-                    await self._invalidations.all_heard()
+                    await self._invalidations.all_confirmed()
                     return
                 if known.name == name or known.field_id == field.field_id:
                     raise _conflict(known, name)
             index_id = IndexID(await self._rootcoord.alloc_ids(1))
             created = await self._rootcoord.alloc_timestamp(1)
             index = Index(index_id, collection_id, field.field_id, name, dict(params), created)
-            telling = await self._begin_change(collection_id, self._state.put_index(index))
-        await self._invalidations.heard(telling)
+            notifications = await self._begin_change(collection_id, self._state.put_index(index))
+        await self._invalidations.confirmed(notifications)
 
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
         index = self._state.index(index_id)
         if index is None:
-            await self._invalidations.all_heard()
+            await self._invalidations.all_confirmed()
         else:
             removal = self._state.remove_index(index)
-            await self._invalidations.heard(await self._begin_change(collection_id, removal))
+            await self._invalidations.confirmed(await self._begin_change(collection_id, removal))
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
         removal = self._remove_indexes(collection_id)
-        await self._invalidations.heard(await self._begin_change(collection_id, removal))
+        await self._invalidations.confirmed(await self._begin_change(collection_id, removal))
 
     async def _remove_indexes(self, collection_id: CollectionID) -> None:
         for index in self._state.indexes(collection_id):
@@ -192,7 +192,8 @@ class IndexCoord:
         return tuple(s for s in segment_ids if any(b is None or b.state not in ended for b in builds[s]))
 
     async def index_references(self) -> IndexReferences:
-        """One that was replaced must not tell: what its successor has recorded would be taken for garbage."""
+        """Return the index files in use. The lease is checked: a replaced coordinator must not answer,
+        because the files that its successor has recorded would count as garbage."""
         async with while_active(self._lease), self._numbering:
             builds_below = await self._rootcoord.alloc_ids(1)
             builds = self._state.builds()
@@ -203,19 +204,22 @@ class IndexCoord:
         )
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
-        return await self._changes.wait(since, timeout_s)
+        return await self._changes.wait_change(since, timeout_s)
 
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
-        return self._changes.since(since)
+        return await self._changes.changed_since(since)
 
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
-        self._nodes.heard(node_id, address)
+        self._nodes.heartbeat(node_id, address)
 
-    @whole
-    async def _begin_change(self, collection_id: CollectionID, change: Coroutine[Any, Any, None]) -> Telling:
-        """Carry out a change of a collection's indexes, and begin to tell of it.
+    @uncancellable
+    async def _begin_change(
+        self, collection_id: CollectionID, change: Coroutine[Any, Any, None]
+    ) -> Notifications:
+        """Carry out a change of a collection's indexes, and begin to notify the proxies.
 
-        A caller that is cancelled meanwhile does not learn whether it was made; all others do.
+        If the caller is cancelled meanwhile, it does not learn whether the change was made; everyone else is
+        notified all the same.
         """
         await change
         self._changes.happened(collection_id)
@@ -230,7 +234,7 @@ class IndexCoord:
             try:
                 seen = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
             except ElanusError as error:
-                _log.info("cannot follow datacoord", error=error.message)
+                _log.info("datacoord not reached", error=error.message)
                 await asyncio.sleep(_RETRY_PAUSE_S)
             self._wake.set()
 
@@ -240,8 +244,8 @@ class IndexCoord:
             self._wake.clear()
             try:
                 await self._reconcile()
-            except Exception:  # noqa: BLE001 - whatever it is, indexes are built when it has passed
-                _log.exception("reconciling failed; trying again")
+            except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds nothing is built
+                _log.exception("index reconciliation failed; trying again")
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 self._wake.set()
 
@@ -253,7 +257,7 @@ class IndexCoord:
             except CollectionNotFound:
                 continue
             await self._remove(
-                self._state.builds_beside(collection_id, {m.segment_id for m in recovery.flushed})
+                self._state.builds_of_dropped(collection_id, {m.segment_id for m in recovery.flushed})
             )
             for index in self._state.indexes(collection_id):
                 for manifest in recovery.flushed:
@@ -261,7 +265,7 @@ class IndexCoord:
         await self._remove(self._state.leftovers())
 
     async def _remove(self, builds: Iterable[Build]) -> None:
-        """Files first: a build that is still recorded is removed again."""
+        """Remove builds, files first: after an interruption the build is still recorded and removed again."""
         for build in builds:
             running = self._running.get(build.build_id)
             if running is not None:
@@ -305,14 +309,13 @@ class IndexCoord:
         if error is None:
             self._wake.set()
         else:
-            _log.error("a build could not be recorded; trying again", build=build_id, error=str(error))
+            _log.error("index build not recorded; trying again", build=build_id, error=str(error))
             asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._wake.set)
 
     async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
-        """To its end, or until its index node is lost: then it is simply missing again.
+        """Run a build to its end, or until its index node is lost: it is then simply missing again.
 
-        A failure may have passed a moment later (a full disk, a JVM that was killed): it counts when it
-        comes again and again.
+        A failure may be transient (a full disk, a JVM that was killed): it counts only when it is repeated.
         """
         pause_s = _RETRY_PAUSE_S
         for attempts_left in reversed(range(_ATTEMPTS_MAX)):
@@ -324,7 +327,7 @@ class IndexCoord:
                 try:
                     file = await self._nodes.build(node, await self._request(index, build, manifest))
                 except (Unavailable, DeadlineExceeded) as error:
-                    _log.info("build interrupted", build=build.build_id, error=error.message)
+                    _log.info("index build interrupted", build=build.build_id, error=error.message)
                     return
                 except Cancelled as error:
                     await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
@@ -351,7 +354,8 @@ class IndexCoord:
 
 
 def _conflict(existing: Index, name: str) -> IndexConflict:
-    """The reference tells a second index under a name of its own from other parameters."""
+    """Return the error for a conflicting index. Like the reference, it distinguishes a second index on the
+    field under another name from an index of the same name with other parameters."""
     what = (
         "at most one distinct index is allowed per field"
         if existing.name == name

@@ -1,9 +1,9 @@
 """The index nodes that indexcoord knows, and how many builds each has.
 
-A node says again and again that it is up. It is lost when a call to it breaks off, and when it has been
-silent for a while as others have not: a machine that is gone breaks off nothing. What it was building then
-is missing again. At an address the latest node counts: it has taken the place of the one before. One that
-says it is up and cannot be reached is asked after all others.
+A node registers again and again. It is lost when a call to it breaks off, or when it has been silent for a
+while and others have not: calls to a machine that is gone do not break off. Its builds are then missing
+again. At each address the latest node counts: it has replaced the earlier one. A node that registers but
+cannot be reached is asked after all others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from elanus.api.indexnode import BuildIndex, IndexNodeApi
+from elanus.core.clock import Clock
 from elanus.core.errors import DeadlineExceeded, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.segments import IndexFile
-from elanus.core.world import Clock
-from elanus.rpc.indexnode import BuildIndex, IndexNodeApi
 
 _SILENCE_S = 15.0
 _log = structlog.get_logger("indexcoord")
@@ -31,13 +31,13 @@ class _Node:
     node_id: NodeID
     address: str
     client: IndexNodeApi
-    heard_s: float
+    heartbeat_s: float
     builds: int = 0
     calls: set[asyncio.Future[IndexFile]] = field(default_factory=set)
 
 
 class IndexNodes:
-    """``dial`` makes a client of the node at an address; ``builds_max`` is how many builds a node has at a
+    """``dial`` makes a client for the node at an address; ``builds_max`` is how many builds a node has at a
     time; ``more`` is called when there is one more node."""
 
     def __init__(
@@ -49,21 +49,21 @@ class IndexNodes:
         self._more = more
         self._nodes: dict[NodeID, _Node] = {}
         self._broken: Counter[NodeID] = Counter()
-        """How often in a row calls to a node have broken off."""
+        """How many calls in a row to each node have broken off."""
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def heard(self, node_id: NodeID, address: str) -> None:
-        """A node has said that it is up."""
+    def heartbeat(self, node_id: NodeID, address: str) -> None:
+        """Note that a node has registered, for the first time or again."""
         now_s = self._clock.monotonic_s()
         if node_id in self._nodes:
-            self._nodes[node_id].heard_s = now_s
+            self._nodes[node_id].heartbeat_s = now_s
             return
         for known in [n for n in self._nodes.values() if n.address == address]:
             if known.node_id > node_id:
-                return  # taken for dead and replaced: the two would take the builds from each other for ever
+                return  # dead and replaced: otherwise the two would take builds from each other forever
             self._lose(known, "another has its address")
         _log.info("index node registered", node=node_id)
         self._nodes[node_id] = _Node(node_id, address, self._dial(address), now_s)
@@ -71,16 +71,16 @@ class IndexNodes:
         self._more()
 
     def forget_silent(self) -> None:
-        """Give up nodes that have been silent, where there are others to build in their place."""
+        """Give up silent nodes, if there are others to build in their place."""
         since_s = self._clock.monotonic_s() - _SILENCE_S
-        silent = [node for node in self._nodes.values() if node.heard_s < since_s]
+        silent = [node for node in self._nodes.values() if node.heartbeat_s < since_s]
         if len(silent) < len(self._nodes):
             for node in silent:
                 self._lose(node, "it fell silent")
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[_Node | None]:
-        """The node with fewest builds, as soon as one may have one more; None when there is no node."""
+        """Yield the node with the fewest builds once it has room for one more; None when there is no node."""
         node = await self._with_room()
         if node is None:
             yield None
@@ -93,8 +93,8 @@ class IndexNodes:
             self._happened()
 
     async def build(self, node: _Node, request: BuildIndex) -> IndexFile:
-        """Raises `Unavailable` and `DeadlineExceeded` for a node that is lost by that, and what the build
-        raises."""
+        """Build an index on the node. Raises `Unavailable` and `DeadlineExceeded`, after which the node is
+        lost, and whatever the build raises."""
         call = asyncio.ensure_future(node.client.build_index(request))
         node.calls.add(call)
         try:
@@ -124,13 +124,13 @@ class IndexNodes:
     def _lose(self, node: _Node, why: str) -> None:
         if self._nodes.get(node.node_id) is not node:
             return
-        _log.info("index node lost; its builds are assigned anew", node=node.node_id, why=why)
+        _log.info("index node lost; its builds are reassigned", node=node.node_id, why=why)
         del self._nodes[node.node_id]
         for call in tuple(node.calls):
             call.cancel()
         self._happened()
 
     def _happened(self) -> None:
-        """Wake whoever waits for room."""
+        """Wake the tasks that wait for room."""
         self._changed.set()
         self._changed = asyncio.Event()

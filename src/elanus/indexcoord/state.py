@@ -1,4 +1,4 @@
-"""What indexcoord keeps: index definitions and builds, in memory and in the metadata."""
+"""Indexcoord's state: index definitions and builds, in memory and in the metadata."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from elanus.api.indexcoord import BuildState
 from elanus.core.catalog import Index
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import IndexFile
+from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import Delete, MetaStore, Put
-from elanus.meta.whole import whole
-from elanus.rpc.indexcoord import BuildState
 
 _INDEXES = "indexcoord/index/"
 _BUILDS = "indexcoord/build/"
@@ -22,8 +22,8 @@ _BUILDS = "indexcoord/build/"
 class Build:
     """The build of one index over one segment.
 
-    ``version`` grows with every assignment to an index node; only the result of the latest counts.
-    ``file`` is None until it is finished, and stays None for a segment too small to index.
+    ``version`` grows with every assignment to an index node; only the result of the latest version counts.
+    ``file`` is None until the build is finished, and stays None for a segment that is too small to index.
     """
 
     build_id: BuildID
@@ -66,33 +66,33 @@ class IndexState:
     def builds(self) -> tuple[Build, ...]:
         return tuple(self._builds.values())
 
-    @whole
+    @uncancellable
     async def put_index(self, index: Index) -> None:
         await self._meta.txn([Put(f"{_INDEXES}{index.index_id}", msgspec.json.encode(index))])
         self._indexes[index.index_id] = index
 
-    @whole
+    @uncancellable
     async def put_build(self, build: Build) -> None:
         await self._meta.txn([Put(f"{_BUILDS}{build.build_id}", msgspec.json.encode(build))])
         self._builds[(build.index_id, build.segment_id)] = build
 
-    @whole
+    @uncancellable
     async def remove_build(self, build: Build) -> None:
         await self._meta.txn([Delete(f"{_BUILDS}{build.build_id}")])
         self._builds.pop((build.index_id, build.segment_id), None)
 
-    @whole
+    @uncancellable
     async def remove_index(self, index: Index) -> None:
-        """The definition goes first: builds without one are leftovers, and `leftovers` names them."""
+        """Remove the definition first: builds without one are then returned by `leftovers`."""
         await self._meta.txn([Delete(f"{_INDEXES}{index.index_id}")])
         self._indexes.pop(index.index_id, None)
 
     def leftovers(self) -> tuple[Build, ...]:
-        """Builds of indexes that no longer exist."""
+        """Return the builds of indexes that no longer exist."""
         return tuple(b for b in self._builds.values() if b.index_id not in self._indexes)
 
-    def builds_beside(self, collection_id: CollectionID, flushed: Set[SegmentID]) -> tuple[Build, ...]:
-        """Builds of a collection's segments that are flushed no longer: they were dropped."""
+    def builds_of_dropped(self, collection_id: CollectionID, flushed: Set[SegmentID]) -> tuple[Build, ...]:
+        """Return the builds of a collection's segments that are not in ``flushed``: they were dropped."""
         return tuple(
             b
             for b in self._builds.values()

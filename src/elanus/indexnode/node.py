@@ -1,6 +1,6 @@
-"""The index node role: an order becomes a Spark job, the job's outcome the answer.
+"""The index node role: runs each order as a Spark job and returns the job's outcome.
 
-It keeps nothing. If this process dies, the coordinator sees the call end and assigns the build anew.
+It keeps no state. If this process dies, the coordinator sees the call end and reassigns the build.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+from elanus.api.indexnode import BuildIndex
 from elanus.core.errors import Cancelled, Internal
+from elanus.core.faults import Fault
 from elanus.core.segments import IndexFile
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
 from elanus.pipeline.jobs import JobRunner
-from elanus.pipeline.port import JobCancelled, JobFailed
-from elanus.rpc.indexnode import BuildIndex
+from elanus.pipeline.port import JobCancelled
 
 
 class IndexNode:
-    """Implements `elanus.rpc.indexnode.IndexNodeApi`. ``threads``: processors that a build may use."""
+    """Implements `elanus.api.indexnode.IndexNodeApi`. ``threads``: how many processors a build may use."""
 
     def __init__(self, runner: JobRunner, store_url: str, scratch_dir: Path, threads: int) -> None:
         self._runner = runner
@@ -26,7 +27,8 @@ class IndexNode:
         self._threads = threads
 
     async def build_index(self, request: BuildIndex) -> IndexFile:
-        """Raises `Cancelled` for a cancelled job, `Internal` for a failed one, what the build raises."""
+        """Run the build. Raises `Cancelled` for a cancelled job, `Internal` for a failed one, and any other
+        `ElanusError` that the build raises."""
         plan = IndexBuildPlan(
             attempt=f"{request.version}-{uuid.uuid4().hex[:8]}",
             build_id=request.build_id,
@@ -46,6 +48,6 @@ class IndexNode:
             raise Cancelled(
                 f"the build was cancelled ({error}); drop the index and create it again to build it"
             ) from error
-        except JobFailed as error:
+        except Fault as error:
             raise Internal(f"the build failed: {error}") from error
         return file

@@ -1,7 +1,7 @@
-"""A pchannel as readers in the writer's process see it: its files, its end, and a bell.
+"""A pchannel as readers in the writer's process see it: its files, its end, and a way to wait for more.
 
-The writer thread publishes; readers on event loops look and wait. The file list and the end are replaced
-together, as one immutable value, so a reader needs no lock to look.
+The writer thread publishes; readers on event loops read and wait. The file list and the end are replaced
+together, as one immutable value, so readers need no lock.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class Channel:
         self._lock = threading.Lock()
 
     def publish(self, spans: Sequence[FileSpan]) -> list[asyncio.Future[None]]:
-        """Show these files up to their ends. Returns who waits for it; the caller wakes them."""
+        """Make these files visible up to their ends. Returns the waiters' futures; the caller wakes them."""
         with self._lock:
             self.view = View(spans)
             waiting, self._waiting = self._waiting, set()
         return list(waiting)
 
     def close(self) -> list[asyncio.Future[None]]:
-        """Nothing more will come. Returns who waits; the caller wakes them."""
+        """Mark the channel as complete. Returns the waiters' futures; the caller wakes them."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, set()
         return list(waiting)
 
     async def wait_beyond(self, position: Position) -> None:
-        """Return once the end lies beyond the position.
+        """Return once the end is beyond the position.
 
-        Raises `LogClosed` when it never will, because the log is closed.
+        Raises `LogClosed` when it never will be, because the log is closed.
         """
         while self.view.end <= position:
             bell = asyncio.get_running_loop().create_future()

@@ -1,13 +1,13 @@
-"""Messages to log entries and back.
+"""Conversion between messages and log entries.
 
-The entry's header carries everything a reader decides by; the payload carries the rows of a write as
-one Arrow IPC stream (schema, one record batch), so an entry can be read without knowing anything but
-the entry. The payload of a delete is a batch of one column, the primary keys. Ticks, epoch marks and
-DDL have no payload.
+The entry's header carries everything that a reader's decisions depend on. The payload carries the rows of a
+write as one Arrow IPC stream (schema, one record batch), so an entry can be read without any other
+information. The payload of a delete is a batch of one column, the primary keys. Ticks, epoch marks and DDL
+have no payload.
 
-Column data is not copied on the way in: a payload is the list of buffers that Arrow would have written,
-and the log writes them from where they lie. It is not copied on the way out either: the decoded batch
-points into the memory the log read, and keeps it alive.
+Column data is not copied when encoding: a payload is the list of buffers that Arrow would have written, and
+the log writes them in place. It is not copied when decoding either: the decoded batch points into the
+memory the log read, and keeps it alive.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _DDL = frozenset(
 def encode(message: Message) -> NewEntry:
     """The log entry of a message.
 
-    The payload refers to the message's column buffers: whatever owns them must not change them until
-    the append has returned.
+    The payload refers to the message's column buffers: their owner must not change them until the append
+    has returned.
     """
     match message:
         case InsertMessage() | UpsertMessage():
@@ -107,7 +107,7 @@ def decode(entry: LogEntry) -> Message:
 
 
 class _PartsSink:
-    """A file for Arrow to write to that keeps the buffers it is given instead of copying them."""
+    """A file for Arrow to write to that keeps the buffers instead of copying them."""
 
     closed = False
 
@@ -130,7 +130,7 @@ class _PartsSink:
         return False
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no data is buffered."""
 
     def close(self) -> None:
         self.closed = True

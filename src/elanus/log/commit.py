@@ -1,12 +1,13 @@
 """Group commit: one thread that writes for every pchannel.
 
-It takes whatever has queued up, writes it with one call per touched file, waits for stable storage once
-per touched file, and only then tells the callers. So a single append costs one fsync, and a thousand
+It takes everything in the queue, writes it with one call per touched file, waits for stable storage once
+per touched file, and only then answers the callers. So a single append costs one fsync, and a thousand
 concurrent ones cost hardly more. Checksums and writes happen here, off the event loops.
 
 Appends that need not be durable are visible as soon as they are written. They become durable with the
-next durable append of their pchannel, or when the oldest of them has waited for the sync delay: then
-all that wait are synced, in one go, so an idle log wakes up at most once per delay, and a silent one never.
+next durable append of their pchannel, or when the oldest of them has waited for the sync delay. Then
+all waiting appends are synced together, so an idle log wakes up at most once per delay, and a silent one
+never.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from elanus.log.writer import UNSYNCED_MAX_BYTES, PchannelWriter
 _logger = structlog.get_logger(__name__)
 
 _GROUP_BYTES_MAX = 16 * 1024 * 1024
-"""Payload at which a group is closed: a bound on how long its first append waits for its last."""
+"""The payload size at which a group is closed, which bounds how long its first append waits for its last."""
 _GROUP_REQUESTS_MAX = 1024
 
 
 @dataclass(slots=True)
 class WritableChannel:
-    """A pchannel's two sides: what readers see, and the files behind it."""
+    """The two sides of a pchannel: the readers' view, and the files."""
 
     channel: Channel
     writer: PchannelWriter
@@ -45,7 +46,7 @@ class WritableChannel:
 
 @dataclass(slots=True)
 class Request:
-    """An append (or, without entries, a sync), and who waits for it.
+    """An append (or, without entries, a sync), and the future of its caller.
 
     The future gets the entries' positions, or the end for a sync.
     """
@@ -70,7 +71,7 @@ class Chore:
 
 
 Outcome = tuple[asyncio.Future[Any], Any]
-"""A future and its result; an exception instance is raised in the one who waits."""
+"""A future and its result; an exception instance is raised in the waiter."""
 
 
 class GroupCommit:
@@ -96,7 +97,7 @@ class GroupCommit:
             try:
                 self._serve(group)
             except Exception as error:
-                _logger.exception("the log's writer met an error it does not know")
+                _logger.exception("log writer failed unexpectedly")
                 for target in {id(item.target): item.target for item in group}.values():
                     target.writer.retract()
                 failure = Internal(f"the log's writer failed: {error!r}")
@@ -105,7 +106,7 @@ class GroupCommit:
                 return
 
     def _take(self) -> tuple[list[Request | Chore], bool]:
-        """What has queued up: waits for the first, or until a sync is due. And whether to end after it."""
+        """The queued work, and whether to end after it. Waits for the first item, or until a sync is due."""
         group: list[Request | Chore] = []
         size_bytes = 0
         try:
@@ -140,7 +141,7 @@ class GroupCommit:
             self._sync_overdue()
 
     def _write(self, requests: Sequence[Request]) -> _Written | None:
-        """Write one pchannel's requests. Returns them if they wait for stable storage."""
+        """Write one pchannel's requests. Returns them if they have to wait for stable storage."""
         target = requests[0].target
         try:
             outcomes = target.writer.write([r.entries for r in requests])
@@ -173,9 +174,7 @@ class GroupCommit:
             try:
                 target.writer.sync()
             except OSError as error:
-                _logger.error(
-                    "ticks could not be made durable", pchannel=target.channel.name, error=str(error)
-                )
+                _logger.error("ticks not made durable", pchannel=target.channel.name, error=str(error))
                 target.writer.retract()
 
     def _do(self, chore: Chore) -> None:
@@ -197,7 +196,7 @@ class _Written:
     outcomes: Sequence[list[Position] | ValueError]
 
     def publish(self) -> None:
-        """Show them to readers, and tell who waits: appenders and readers in one go."""
+        """Make them visible to readers, and wake the waiting appenders and readers together."""
         writer, channel = self.target.writer, self.target.channel
         writer.show()
         bells = channel.publish(writer.spans())
@@ -230,12 +229,12 @@ def deliver(outcomes: Iterable[Outcome]) -> None:
         try:
             loop.call_soon_threadsafe(_settle, settled)
         except RuntimeError:
-            _logger.debug("an event loop closed before its log requests were answered", requests=len(settled))
+            _logger.debug("event loop closed before its log requests were answered", requests=len(settled))
 
 
 def _settle(outcomes: Sequence[Outcome]) -> None:
     for future, result in outcomes:
-        if future.done():  # given up by its caller, or settled before its bell rang twice
+        if future.done():  # abandoned by its caller, or already settled by an earlier wake-up
             continue
         if isinstance(result, BaseException):
             future.set_exception(result)

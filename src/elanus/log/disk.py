@@ -1,7 +1,7 @@
-"""The few things the embedded log asks of a file system, in one replaceable place.
+"""The few file system operations that the embedded log needs, in one replaceable place.
 
-Tests put a `Disk` here that is full, or whose fsync fails; nothing else in the log calls the operating
-system to change a file.
+Tests use a `Disk` that is full, or whose fsync fails. Nothing else in the log calls the operating system to
+change a file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from elanus.log.frames import Part
 
 _IOV_MAX = 1024
-"""Buffers that one writev takes (``IOV_MAX`` of Linux and macOS)."""
+"""The number of buffers that one writev accepts (``IOV_MAX`` of Linux and macOS)."""
 
 
 class Disk:
-    """Writes to files. With ``fsync`` off nothing waits for stable storage: for tests and scratch data."""
+    """Writes to files. With ``fsync`` off no call waits for stable storage: for tests and scratch data."""
 
     def __init__(self, *, fsync: bool = True) -> None:
         self._fsync = fsync
@@ -60,7 +60,7 @@ class Disk:
 
 
 def _after(parts: Sequence[Part], written: int) -> list[Part]:
-    """What is left of the parts when their first ``written`` bytes are gone."""
+    """The rest of the parts after their first ``written`` bytes."""
     for index, part in enumerate(parts):
         view = memoryview(part).cast("B")
         if written < len(view):

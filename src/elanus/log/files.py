@@ -2,14 +2,14 @@
 
 The parts: `elanus.log.frames` (the bytes), `layout` (where the files are), `writer` (one pchannel's
 files), `commit` (the thread that writes for all of them), `recovery` (after a crash), `reading` (for
-everyone). This module puts them together behind the `elanus.log.port.Log` protocol.
+every reader). This module combines them behind the `elanus.log.port.Log` protocol.
 
-A position is a byte offset in the pchannel's stream of files. Opening a log again never continues a
-file: what comes next begins a new one, above every position the earlier process may have handed out.
+A position is a byte offset in the pchannel's stream of files. Reopening a log never continues a file: the
+next entry begins a new one, above every position the earlier process may have handed out.
 
 Readers are woken through the event loop by the same call that answers the append. They read files, not
 memory: a reader that lags costs the writer nothing. Processes that do not write follow the log with
-`elanus.log.follower` and read finished stretches with `elanus.log.reading.read_range`.
+`elanus.log.follower` and read finished ranges with `elanus.log.reading.read_range`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,18 @@ from elanus.log.channel import Channel
 from elanus.log.commit import Chore, GroupCommit, Request, WritableChannel, deliver
 from elanus.log.disk import Disk
 from elanus.log.layout import lock_path, pchannel_directory, pchannel_names
-from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position
+from elanus.log.port import START, LogClosed, LogEntry, LogInUse, LogReader, NewEntry, Position
 from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor
 from elanus.log.writer import PchannelWriter
 
 _READ_THREADS = 2
 
 
-class LogInUse(Exception):
-    """Another process writes this log. Names the directory and the process."""
-
-
 @dataclass(frozen=True, slots=True)
 class FileLogOptions:
-    """``fsync`` off: acknowledged entries survive the process, not the machine. ``file_bytes_max``: where
-    a file is closed and the next begun. ``sync_delay_ms``: how long a non-durable entry may stay so."""
+    """``fsync`` off: acknowledged entries survive a crash of the process, not of the machine.
+    ``file_bytes_max``: the size at which a file is closed and the next begun. ``sync_delay_ms``: how long a
+    non-durable entry may stay non-durable."""
 
     fsync: bool = True
     file_bytes_max: int = 64 * 1024 * 1024
@@ -55,9 +52,9 @@ class FileLog:
     def __init__(
         self, directory: Path, options: FileLogOptions | None = None, *, disk: Disk | None = None
     ) -> None:
-        """Open the log, creating it if need be, and recover every pchannel.
+        """Open the log, creating it if necessary, and recover every pchannel.
 
-        Raises `LogInUse`, `elanus.log.port.CorruptLog`, `elanus.log.frames.UnknownLogFormat` and
+        Raises `LogInUse`, `elanus.log.port.CorruptLog`, `elanus.log.port.UnknownLogFormat` and
         `OSError`. ``disk`` replaces the file system in tests.
         """
         options = options or FileLogOptions()
@@ -72,8 +69,8 @@ class FileLog:
             os.close(self._lock_fd)
             raise
         self._commit = GroupCommit(options.sync_delay_ms)
-        # Not shut down with the log: readers may still read what is there. Its threads end with the last
-        # reader.
+        # Not shut down with the log: readers may still read the existing entries. Its threads end with the
+        # last reader.
         self._read_threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="elanus-log-reader")
         self._changing = threading.Lock()
         self._closed = False
@@ -81,10 +78,10 @@ class FileLog:
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
-        """As the port says. Raises `ValueError` for a name or a header value that cannot be stored.
+        """As in the port. Raises `ValueError` for a name or a header value that cannot be stored.
 
         A caller that is cancelled does not know whether the entries were appended. Payload parts are
-        written from where they lie and must not change before this returns.
+        written in place and must not change before this returns.
         """
         target = self._channel(pchannel)
         if not entries:
@@ -119,10 +116,11 @@ class FileLog:
         return sum(span.end - span.base for view in views for span in view.spans)
 
     async def close(self) -> None:
-        """Write what is queued, make all of it durable, release the directory.
+        """Write the queued entries, make everything durable, and release the directory.
 
-        Readers read on to the end and then get `LogClosed`. Raises `elanus.core.errors.ElanusError` when
-        something could not be made durable; the log is closed all the same. Closing twice does nothing.
+        Readers can read up to the end and then get `LogClosed`. Raises `elanus.core.errors.ElanusError` when
+        something could not be made durable; the log is closed all the same. Closing twice has no further
+        effect.
         """
         with self._changing:
             if self._closed:
@@ -177,7 +175,7 @@ class _FileReader:
                 raise LogClosed(f"the reader of {self._channel.name} is closed")
             await self._channel.wait_beyond(self._cursor.position)
             view = self._channel.view
-            # A copy moves: a read that is given up leaves the reader where it was.
+            # Only a copy moves: a read that is abandoned leaves the reader at its position.
             cursor = copy(self._cursor)
             if min(bytes_max, view.end - cursor.position) <= INLINE_READ_BYTES_MAX:
                 entries = cursor.read(view.spans, view.end, bytes_max)
@@ -196,7 +194,7 @@ class _FileReader:
 
 
 def _lock(directory: Path) -> int:
-    """Become the one writer of the directory. Returns what to close to give it up."""
+    """Become the only writer of the directory. Returns the file descriptor to close to release it."""
     path = lock_path(directory)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

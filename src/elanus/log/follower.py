@@ -1,13 +1,13 @@
 """Following the embedded log from a process that does not write it.
 
-The data node of a standalone lives in the pipeline process and follows what the online process writes.
+The data node of a standalone runs in the pipeline process and follows what the online process writes.
 It sees what readers in the writer's process see, and nothing more: the writer announces the end of each
-pchannel in a small file (`elanus.log.layout`), and up to there every frame must be intact. Entries that
-were not asked to be durable are visible before they are; whoever makes a decision that must outlast
-the machine lets the writer `sync` first.
+pchannel in a small file (`elanus.log.layout`), and up to there every frame must be intact. Entries appended
+with ``durable`` off are visible before they are durable. A decision that must survive a crash of the machine
+requires a `sync` by the writer first.
 
-The announcements are polled by one timer per follower, only while somebody waits. Open the follower
-after the log has been opened: recovery is the writer's, and it is what corrects the announced ends.
+The announcements are polled by one timer per follower, only while a reader waits. Open the follower
+after the log has been opened: recovery is done by the writer, and corrects the announced ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from elanus.log.layout import AnnouncedEnd, list_files, pchannel_directory
 from elanus.log.port import CorruptLog, LogClosed, LogEntry, LogReader, Position
-from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor
+from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor, read_errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class FileLogFollower:
     """The reading half of `elanus.log.port.Log`, for one event loop."""
 
     def __init__(self, directory: Path, *, poll_ms: float = 10.0) -> None:
-        """``poll_ms``: how long an entry may be there before a waiting reader sees it."""
+        """``poll_ms``: how long an entry may be visible before a waiting reader sees it."""
         self._directory = directory
         self._poll_s = poll_ms / 1000
         self._announced: dict[str, AnnouncedEnd] = {}
@@ -50,10 +50,11 @@ class FileLogFollower:
         """The position after the last entry that readers can see."""
         if pchannel not in self._announced:
             self._announced[pchannel] = AnnouncedEnd(pchannel_directory(self._directory, pchannel))
-        return self._announced[pchannel].read()
+        with read_errors(self._directory / pchannel):
+            return self._announced[pchannel].read()
 
     async def close(self) -> None:
-        """Readers that wait, or read again, get `LogClosed`."""
+        """Close. Readers that wait, or read again, get `LogClosed`."""
         self._closed = True
         for waiter in self._waiters:
             if not waiter.bell.done():
@@ -63,7 +64,7 @@ class FileLogFollower:
             await asyncio.gather(self._polling, return_exceptions=True)
 
     async def wait_beyond(self, pchannel: str, position: Position) -> Position:
-        """The announced end, once it lies beyond the position. Raises `LogClosed`."""
+        """The announced end, once it is beyond the position. Raises `LogClosed`."""
         while not self._closed:
             end = self.end(pchannel)
             if end > position:
@@ -98,9 +99,9 @@ class _FollowingReader:
         while True:
             if self._closed:
                 raise LogClosed(f"the reader of {self._directory.name} is closed")
-            # The end comes first: every file that begins before it is then in the listing.
+            # Get the end before the listing: every file that begins before the end is then listed.
             end = await self._follower.wait_beyond(self._directory.name, self._cursor.position)
-            # A copy moves: a read that is given up leaves the reader where it was.
+            # Only a copy moves: a read that is abandoned leaves the reader at its position.
             cursor = copy(self._cursor)
             if min(bytes_max, end - cursor.position) <= INLINE_READ_BYTES_MAX:
                 entries = _read(cursor, self._directory, end, bytes_max)
@@ -116,7 +117,9 @@ class _FollowingReader:
 
 
 def _read(cursor: Cursor, directory: Path, end: Position, bytes_max: int) -> list[LogEntry]:
-    entries = cursor.read(list_files(directory), end, bytes_max)
+    with read_errors(directory):
+        spans = list_files(directory)
+    entries = cursor.read(spans, end, bytes_max)
     if not entries and cursor.position < end:
         raise CorruptLog(f"{directory} ends at position {cursor.position}, before the announced end {end}")
     return entries

@@ -2,7 +2,7 @@
 
 Everything is little-endian and aligned to 8 bytes from the start of the file, so the columns of a
 payload are aligned in memory wherever a reader starts reading. A *position* is the file's base plus the
-offset in the file; the base stands in the file's name and in its header.
+offset in the file; the base is in the file's name and in its header.
 
 File header (32 bytes)::
 
@@ -33,11 +33,11 @@ Frame::
     ...  vchannel, UTF-8, zeros up to a multiple of 8
     ...  payload, zeros up to a multiple of 8
 
-The header has a checksum of its own, so a reader that wants no payloads skips them without reading.
-The seed ties a frame to its place: a copy of a frame elsewhere, in a payload for instance, is no frame.
-*Synced position*: everything before it was on stable storage when this frame was written. A damaged
-frame that a later frame knows as synced has been damaged since, and is not the rest of a crash
-(`elanus.log.recovery`).
+The header has a checksum of its own, so a reader that needs no payloads skips them without reading.
+The seed ties a frame to its place: a copy of a frame elsewhere, in a payload for instance, is not a valid
+frame. *Synced position*: everything before it was on stable storage when this frame was written. A damaged
+frame below the synced position of a later frame was damaged after it had been synced, and is not the result
+of a crash (`elanus.log.recovery`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ import xxhash
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
-from elanus.log.port import EntryHeader, NewEntry, Position
+from elanus.log.port import EntryHeader, NewEntry, Position, UnknownLogFormat
 
 FORMAT_VERSION = 1
 ALIGNMENT_BYTES = 8
@@ -69,16 +69,12 @@ FRAME_HEADER_MIN_BYTES = _FRAME.size
 FRAME_HEADER_MAX_BYTES = FRAME_HEADER_MIN_BYTES + VCHANNEL_MAX_BYTES
 
 Part = bytes | memoryview
-"""A piece of what is written; pieces go out one after the other without being joined."""
-
-
-class UnknownLogFormat(Exception):
-    """The file was written by another release, in a format this one does not read."""
+"""A part of the bytes to write. Parts are written one after the other without being joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame header that proved intact, with its place. ``end`` is where the next frame begins."""
+    """A frame header that was verified, with its position. ``end`` is where the next frame begins."""
 
     position: Position
     header: EntryHeader
@@ -106,7 +102,7 @@ def pack_file_header(base: Position) -> bytes:
 
 
 def file_header_intact(data: bytes, base: Position) -> bool:
-    """Whether these bytes begin the file of that base.
+    """Whether these bytes are the header of the file with that base.
 
     Raises `UnknownLogFormat` for an intact header of another format version.
     """
@@ -116,12 +112,12 @@ def file_header_intact(data: bytes, base: Position) -> bool:
     if magic != _FILE_MAGIC or checksum != xxhash.xxh3_64_intdigest(data[8:FILE_HEADER_BYTES]):
         return False
     if version != FORMAT_VERSION:
-        raise UnknownLogFormat(f"log format {version} is not known here, only {FORMAT_VERSION}")
+        raise UnknownLogFormat(f"the log has format {version}, this release reads {FORMAT_VERSION}")
     return bool(found == base)
 
 
 def pack_frame(entry: NewEntry, position: Position, synced: Position) -> tuple[Sequence[Part], Position]:
-    """The parts of the entry's frame, and the position after it. Payload parts are passed on uncopied.
+    """The parts of the entry's frame, and the position after it. Payload parts are not copied.
 
     Raises `ValueError` when a header value is out of its range.
     """
@@ -169,7 +165,7 @@ def _pack_header(
 
 
 def parse_frame(data: memoryview, offset: int, position: Position) -> Frame | None:
-    """The frame header at ``offset`` of ``data``, which stands at ``position`` in the log.
+    """The frame header at ``offset`` of ``data``, which is at ``position`` in the log.
 
     ``None`` when there is no intact header: too few bytes, or a wrong magic, size or checksum. Raises
     `UnknownLogFormat` for an intact header of a kind that this release does not know.
@@ -199,7 +195,7 @@ def parse_frame(data: memoryview, offset: int, position: Position) -> Frame | No
     if xxhash.xxh3_64_intdigest(data[offset + 8 : offset + size], seed=position) != checksum:
         return None
     if kind not in _KINDS:
-        raise UnknownLogFormat(f"the frame at position {position} is of kind {kind}, which is not known here")
+        raise UnknownLogFormat(f"the frame at position {position} has kind {kind}, which this release lacks")
     name_at = offset + FRAME_HEADER_MIN_BYTES
     header = EntryHeader(
         _KINDS[kind],

@@ -1,4 +1,4 @@
-"""Where the embedded log keeps its files.
+"""The file layout of the embedded log.
 
 ::
 
@@ -7,11 +7,11 @@
       <pchannel>/
         00000000000000000000.log    named by its base position, 20 digits
         00000000000067108896.log
-        END                         where what readers may see ends
+        END                         the end of what readers may see
 
-The last file is the one being written. When a file has a successor it is finished: complete and on
-stable storage. ``END`` is a message to readers in other processes, not a record: the writer sets it
-anew whenever it opens the log, and nothing is recovered from it.
+The last file is the one being written. A file with a successor is finished: complete and on stable
+storage. ``END`` is a message to readers in other processes, not a record: the writer resets it whenever it
+opens the log, and nothing is recovered from it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class FileSpan:
 
     @property
     def first(self) -> Position:
-        """Where its first frame stands."""
+        """The position of its first frame."""
         return Position(self.base + FILE_HEADER_BYTES)
 
 
 def end_of(spans: Sequence[FileSpan]) -> Position:
-    """The position after the last entry in these files; where the last one begins if there is none."""
+    """The position after the last entry in these files; the last file's beginning if it has no entries."""
     for span in reversed(spans):
         if span.end > span.first:
             return span.end
@@ -60,7 +60,7 @@ def lock_path(directory: Path) -> Path:
 
 
 def pchannel_directory(directory: Path, pchannel: str) -> Path:
-    """Raises `ValueError` for a name that cannot be a directory's."""
+    """The directory of a pchannel. Raises `ValueError` for a name that is not valid for a directory."""
     if _PCHANNEL.fullmatch(pchannel) is None:
         raise ValueError(
             f"{pchannel!r} cannot name a pchannel: letters, digits, '_', '-' and '.', at most 200 characters"
@@ -77,9 +77,9 @@ def file_path(pchannel_dir: Path, base: Position) -> Path:
 
 
 def list_files(pchannel_dir: Path) -> Sequence[FileSpan]:
-    """The files there, in order of their positions; each ends where the file does.
+    """The pchannel's files, in order of their positions; each span ends where the file does.
 
-    A pchannel that has no directory has no files. A file that vanishes meanwhile was trimmed.
+    A pchannel without a directory has no files. A file that disappears meanwhile was trimmed.
     """
     spans = []
     try:
@@ -105,12 +105,12 @@ def open_end(pchannel_dir: Path) -> int:
 
 
 def write_end(fd: int, end: Position) -> None:
-    """The position and its complement, so that a reader notices when it read amid a write."""
+    """Write the position and its complement, so that a reader notices if it read during a write."""
     os.pwrite(fd, end.to_bytes(8, "little") + (end ^ _END_MASK).to_bytes(8, "little"), 0)
 
 
 class AnnouncedEnd:
-    """What a pchannel's ``END`` says, for readers that ask often: the file is opened once."""
+    """The content of a pchannel's ``END``, for readers that ask often: the file is opened once."""
 
     def __init__(self, pchannel_dir: Path) -> None:
         self._path = pchannel_dir / _END_NAME
@@ -121,7 +121,7 @@ class AnnouncedEnd:
             os.close(self._fd)
 
     def read(self) -> Position:
-        """The announced end; `START` when there is none yet, or when it is caught amid a write."""
+        """The announced end; `START` when there is none yet, or when it is read during a write."""
         if self._fd < 0:
             try:
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,8 +1,8 @@
 """The log in memory: for tests and the simulator. No threads, no clock, no files.
 
-It keeps the port's promises except the one it cannot keep, that entries outlast the process. Every call
-is done when it returns, so a run on a seeded event loop is the same every time. Positions have gaps, as
-those of a log of files have.
+It keeps the port's promises except the one it cannot keep, that entries outlive the process. Every call
+is done when it returns, so a run on a seeded event loop is the same every time. Positions have gaps, as in
+a log of files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Stream:
                 bell.set_result(None)
 
     def index(self, position: Position) -> int:
-        """Of the first entry at or after the position. Raises `TrimmedLog`."""
+        """The index of the first entry at or after the position. Raises `TrimmedLog`."""
         if position < self.begin:
             raise TrimmedLog(f"position {position} is trimmed; the log begins at {self.begin}")
         return bisect_left(self.positions, position)
@@ -69,7 +69,7 @@ class MemoryLog:
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
-        """As the port says. ``durable`` makes no difference: nothing here outlasts the process."""
+        """As in the port. ``durable`` makes no difference: nothing here outlives the process."""
         self._check_open()
         stream = self._stream(pchannel)
         positions = [stream.add(new) for new in entries]

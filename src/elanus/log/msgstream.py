@@ -1,8 +1,7 @@
-"""A pchannel read in packs: at tick boundaries, in order of time (the rules: `elanus.core.packs`).
+"""A pchannel read in packs: at tick boundaries, in time order (the rules: `elanus.core.packs`).
 
-`TickReader` follows a log for as long as one likes; `read_packs` reads a finished stretch again, in any
-process. Both hand on log entries, not messages: decoding (`elanus.log.codec`) is left to whoever needs
-the rows.
+`TickReader` follows a log indefinitely; `read_packs` reads a finished range again, in any process. Both
+return log entries, not messages: decoding (`elanus.log.codec`) is left to consumers that need the rows.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ EntryPack = Pack[LogEntry]
 class TickReader:
     """Packs of one vchannel, of several, or of the whole pchannel. Not for concurrent use.
 
-    ``reader`` must have been opened at ``start.position``, and is the tick reader's from then on. What it
-    reads between two ticks is held in memory; headers alone when the reader was opened so.
+    ``reader`` must have been opened at ``start.position``; the tick reader owns it from then on. The
+    entries between two ticks are held in memory: headers only if the reader was opened with
+    ``headers_only``.
     """
 
     def __init__(self, reader: LogReader, start: Checkpoint, vchannels: Iterable[str] | None = None) -> None:
@@ -37,7 +37,7 @@ class TickReader:
         return self._ready.popleft()
 
     async def next_packs(self, bytes_max: int = READ_BYTES_MAX) -> Sequence[EntryPack]:
-        """All packs that the next read completes, at least one. For consumers that have to catch up."""
+        """All packs that the next read completes, at least one. For consumers that are catching up."""
         while not self._ready:
             await self._read(bytes_max)
         packs = tuple(self._ready)
@@ -46,7 +46,7 @@ class TickReader:
 
     @property
     def late_messages(self) -> int:
-        """Messages ignored because they stood behind their tick."""
+        """The number of messages ignored because they came after their tick."""
         return self._assembler.late_messages
 
     @property
@@ -69,7 +69,7 @@ def read_packs(
 ) -> Iterator[EntryPack]:
     """The packs from a checkpoint up to a position: a pipeline range, read again as it was followed.
 
-    With ``stop`` the ``next_position`` of a pack, that pack is the last. Raises what the range reader
+    If ``stop`` is the ``next_position`` of a pack, that pack is the last. Raises what the range reader
     raises.
     """
     assembler: PackAssembler[LogEntry] = PackAssembler(start, vchannels)

@@ -1,4 +1,4 @@
-"""The log's port: what every adapter (files, NATS JetStream, memory) offers, and its contract suite checks.
+"""The log's port: the interface of all adapters (files, NATS JetStream, memory), checked by a contract suite.
 
 A log holds *pchannels*, named append-only streams of entries. A `Position` is an ``int`` that orders
 the entries of one pchannel: it grows along the stream, is never used twice, and may have gaps. Reading
@@ -7,10 +7,12 @@ from position p yields the first entry at or after p. Position 0 is before every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
+from elanus.core.backends import Backend
+from elanus.core.faults import LogFault
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
@@ -21,7 +23,7 @@ START = Position(0)
 
 @dataclass(frozen=True, slots=True)
 class EntryHeader:
-    """What can be known of an entry without reading its payload.
+    """The part of an entry that can be read without its payload.
 
     ``rows`` counts rows of an insert or upsert and keys of a delete; ``row_id_start`` is the first
     row's id; ``epoch`` is set in ticks and epoch marks.
@@ -48,7 +50,7 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """An entry read back. ``next`` is where reading goes on after it.
+    """An entry read back. ``next`` is the position at which to continue reading after it.
 
     ``payload`` is ``None`` when the reader was opened with ``headers_only``.
     """
@@ -64,11 +66,11 @@ class LogReader(Protocol):
     """Follows one pchannel from a position. Not for concurrent use."""
 
     async def read(self, bytes_max: int = 32 * 1024 * 1024) -> Sequence[LogEntry]:
-        """The next entries, at least one: waits when there is none yet.
+        """The next entries, at least one; waits if there is none yet.
 
         Raises `LogClosed` once the log is closed and everything appended has been read,
-        `CorruptLog` where a frame inside the log is damaged, and `TrimmedLog` where the position
-        lies before what is still kept.
+        `CorruptLog` when a frame inside the log is damaged, and `TrimmedLog` when the position
+        is before what is still kept.
         """
         ...
 
@@ -76,12 +78,12 @@ class LogReader(Protocol):
 
 
 class Log(Protocol):
-    """Append and follow. Any number of readers; writers one process at a time in files, any in JetStream."""
+    """Append and follow. Any number of readers; one writing process in files, any number in JetStream."""
 
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
-        """Append the entries in order, atomically as to order: no other entry comes between them.
+        """Append the entries in order, without any other entry between them.
 
         ``durable``: returns after they are on stable storage. Without it (ticks of an idle channel)
         it returns when readers can see them; the next durable append, or a bounded delay, makes them
@@ -94,8 +96,8 @@ class Log(Protocol):
     def end(self, pchannel: str) -> Position:
         """The position after the last entry that readers can see.
 
-        Where other processes write too, that is as of a moment ago, though never before an append of our
-        own that has returned; `sync` asks anew.
+        If other processes write too, the value may be slightly out of date, though never before an append
+        of this process that has returned; `sync` asks for the current one.
         """
         ...
 
@@ -104,35 +106,91 @@ class Log(Protocol):
         ...
 
     async def trim(self, pchannel: str, before: Position) -> None:
-        """Allow everything before the position to be removed (whole files, when the adapter has files)."""
+        """Allow everything before the position to be removed (whole files, if the adapter has files)."""
         ...
 
     def pchannels(self) -> Sequence[str]:
-        """The pchannels that hold anything."""
+        """The pchannels that have any entries."""
         ...
 
     def size_bytes(self, pchannel: str = "") -> int:
-        """What a pchannel's entries take, or those of all together."""
+        """The size of a pchannel's entries, or of all pchannels together."""
         ...
 
     async def close(self) -> None: ...
 
 
 class RangeReader(Protocol):
-    """Reads a finished stretch of a pchannel, in any process (a Spark task), without following."""
+    """Reads a finished range of a pchannel, in any process (a Spark task), without following."""
 
     def __call__(self, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
-        """Entries with start ≤ position < stop. A damaged frame in there is `CorruptLog`, never cut off."""
+        """Entries with start ≤ position < stop. A damaged frame raises `CorruptLog`; it is never cut off."""
         ...
 
 
-class LogClosed(Exception):
+class LogFollower(Protocol):
+    """The read side of a log, for a process that does not write it."""
+
+    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The settings of writing; a backend uses what concerns it.
+
+    ``append_timeout_s``: how long an append waits for servers that do not answer. The others are for files:
+    ``fsync`` off lets acknowledged entries survive a crash of the process, not of the machine;
+    ``file_bytes_max`` is the size at which a file is closed and the next begun; ``sync_delay_ms``: how long a
+    non-durable entry may stay non-durable.
+    """
+
+    append_timeout_s: float = 30.0
+    fsync: bool = True
+    file_bytes_max: int = 64 * 1024 * 1024
+    sync_delay_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBackend(Backend):
+    """How the logs of a scheme are opened. The functions import what they need when they are called.
+
+    ``identity(url)``: the part of the URL that may not change once there is data. ``open(url, options)``
+    opens the log for a process that writes, ``follow(url, poll_ms)`` for one that only reads; ``poll_ms``:
+    how often a log that cannot notify checks for new entries. ``range_reader(url)`` opens nothing yet. They
+    raise `elanus.core.errors.ElanusError` and `LogFault`.
+    """
+
+    identity: Callable[[str], str]
+    open: Callable[[str, LogOptions], Awaitable[Log]]
+    follow: Callable[[str, float], Awaitable[LogFollower]]
+    range_reader: Callable[[str], RangeReader]
+
+
+class LogClosed(LogFault):
     """The log was closed; there is nothing more to read."""
 
-
-class CorruptLog(Exception):
-    """A frame that is not the torn tail fails its checksum. Names the file and the position."""
+    lasting = True
 
 
-class TrimmedLog(Exception):
-    """The position lies before what the log still keeps."""
+class CorruptLog(LogFault):
+    """A frame that is not part of a torn tail fails its checksum. Names the file and the position."""
+
+
+class TrimmedLog(LogFault):
+    """The position is before what the log still keeps."""
+
+
+class LogUnreadable(LogFault):
+    """The log's files cannot be read at the moment; their content may be intact."""
+
+
+class LogInUse(LogFault):
+    """Another process writes this log. Names the directory and the process."""
+
+
+class UnknownLogFormat(LogFault):
+    """A file of the log was written by another release, in a format that this one does not read."""
+
+    lasting = True

@@ -1,15 +1,16 @@
-"""Reading frames out of files, strictly: every frame in the span is intact, or it is `CorruptLog`.
+"""Reading frames from files, strictly: every frame in the span is intact, or `CorruptLog` is raised.
 
-All who read share this: readers in the writer's process, followers in other processes and Spark tasks
-that read a finished stretch. They differ only in who tells them which files there are and where each
-ends (`FileSpan`); up to there a damaged frame is never "not yet written".
+All readers share this module: readers in the writer's process, followers in other processes and Spark tasks
+that read a finished range. They differ only in how they get the list of files and their ends (`FileSpan`);
+up to the end a damaged frame is never "not yet written".
 
-A batch of entries is read in one piece, and the payloads are views of that piece. Whoever keeps a
-payload keeps the piece.
+A batch of entries is read in one piece, and the payloads are views of that piece. Keeping a payload keeps
+the whole piece in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -23,20 +24,29 @@ from elanus.log.frames import (
     parse_frame,
 )
 from elanus.log.layout import FileSpan, list_files, pchannel_directory
-from elanus.log.port import CorruptLog, LogEntry, Position, TrimmedLog
+from elanus.log.port import CorruptLog, LogEntry, LogUnreadable, Position, TrimmedLog
 
 READ_BYTES_MAX = 32 * 1024 * 1024
 INLINE_READ_BYTES_MAX = 128 * 1024
-"""More than this is read in a thread, so that a reader that catches up does not hold up its event loop."""
+"""Larger reads run in a thread, so that a reader that is catching up does not block its event loop."""
 _HEADERS_WINDOW_BYTES = 8 * 1024
 _HEADERS_PER_READ_MAX = 4096
 _SCAN_BYTES = 1024 * 1024
 
 
+@contextlib.contextmanager
+def read_errors(what: Path | str) -> Iterator[None]:
+    """Turn the operating system's errors into `LogUnreadable`."""
+    try:
+        yield
+    except OSError as error:
+        raise LogUnreadable(f"{what} cannot be read: {error}") from error
+
+
 class OpenFile:
     """A log file opened for reading.
 
-    Closed when the last user lets go of it: a read that was given up may still be running in a thread.
+    Closed when the last user releases it: a read that was abandoned may still be running in a thread.
     """
 
     def __init__(self, span: FileSpan) -> None:
@@ -58,7 +68,7 @@ class OpenFile:
 
 
 class Cursor:
-    """A place in a pchannel that moves along its files. Synchronous; not for concurrent use."""
+    """A position in a pchannel that moves along its files. Synchronous; not for concurrent use."""
 
     def __init__(self, position: Position, *, headers_only: bool = False) -> None:
         self.position = position
@@ -69,9 +79,14 @@ class Cursor:
     def read(self, spans: Sequence[FileSpan], stop: Position, bytes_max: int) -> list[LogEntry]:
         """Entries from here on with a position below ``stop``; at least one if there is any.
 
-        ``spans`` are the pchannel's files in order. Nothing left in them: an empty list, and the cursor
-        stands at the last file's end (or where it was, if that is later).
+        ``spans`` are the pchannel's files in order. If nothing is left in them, the result is an empty list,
+        and the cursor is at the last file's end (or at its earlier position, if that is later). Raises
+        `CorruptLog`, `TrimmedLog` and `LogUnreadable`.
         """
+        with read_errors(spans[-1].path.parent if spans else "the log"):
+            return self._read(spans, stop, bytes_max)
+
+    def _read(self, spans: Sequence[FileSpan], stop: Position, bytes_max: int) -> list[LogEntry]:
         while True:
             index = self._locate(spans)
             if index is None:
@@ -88,7 +103,7 @@ class Cursor:
             self._at_boundary = True
 
     def _locate(self, spans: Sequence[FileSpan]) -> int | None:
-        """The file the position falls into, or lies behind."""
+        """The index of the file that contains the position, or of the last file before it."""
         if not spans:
             return None
         index = bisect_right(spans, self.position, key=lambda span: span.base) - 1
@@ -121,9 +136,11 @@ def read_range(directory: Path, pchannel: str, start: Position, stop: Position) 
     """Entries with start ≤ position < stop, in any process: an `elanus.log.port.RangeReader` when bound.
 
     Raises `CorruptLog` for a damaged frame and for a log that ends before ``stop``, `TrimmedLog` when
-    ``start`` is not kept any more.
+    ``start`` is no longer kept.
     """
-    spans = list_files(pchannel_directory(directory, pchannel))
+    pchannel_dir = pchannel_directory(directory, pchannel)
+    with read_errors(pchannel_dir):
+        spans = list_files(pchannel_dir)
     cursor = Cursor(start)
     while cursor.position < stop:
         entries = cursor.read(spans, stop, READ_BYTES_MAX)
@@ -135,7 +152,7 @@ def read_range(directory: Path, pchannel: str, start: Position, stop: Position) 
 
 
 def walk_headers(file: OpenFile, position: Position, end: Position) -> Iterator[Frame]:
-    """Frame headers from a frame boundary on, until one is damaged, incomplete or reaches past ``end``."""
+    """Frame headers from a frame boundary on, until one is damaged, incomplete or extends past ``end``."""
     window, at = memoryview(b""), position
     while position < end:
         frame = parse_frame(window, position - at, position)
@@ -149,7 +166,7 @@ def walk_headers(file: OpenFile, position: Position, end: Position) -> Iterator[
 
 
 def _next_boundary(file: OpenFile, position: Position, span: FileSpan) -> Position:
-    """The first frame boundary at or after a position that may lie inside a frame."""
+    """The first frame boundary at or after a position that may be inside a frame."""
     if parse_frame(memoryview(file.pread(position, FRAME_HEADER_MAX_BYTES)), 0, position) is not None:
         return position
     boundary = span.first

@@ -1,16 +1,16 @@
-"""What of a pchannel's last file counts, after its writer may have been killed.
+"""Recovery of a pchannel's last file, after its writer may have been killed: where the valid part ends.
 
-Only the last file is looked at: a file with a successor was complete and durable before the successor
-was made, and a log that was closed properly ends in an empty file. In the last file headers are followed
-from the start; payloads are checked from the last position on that the file itself knows as synced. The
-first frame that is damaged or incomplete ends the file, and what follows is a *torn tail*: it was being
-written, nobody was told that it is stored, and it is cut off.
+Only the last file is examined: a file with a successor was complete and durable before the successor was
+created, and a log that was closed properly ends in an empty file. In the last file, headers are followed
+from the start; payloads are checked from the last position that the file itself records as synced. The
+first frame that is damaged or incomplete ends the file, and the rest is a *torn tail*: it was being written,
+it was never acknowledged, and it is cut off.
 
 It is a torn tail only if the crash can have left it. Pages of one unfinished write may reach the disk in
-any order, so intact frames may well stand behind a hole. But an intact frame whose synced position lies
-behind the damage says that the damaged place had once been on stable storage: then the file was damaged
-later, acknowledged entries may be lost, and that is `CorruptLog`, not a tail to cut. Damage to the very
-last commit of a file that was not closed cannot be told from a crash.
+any order, so intact frames may follow a hole. But an intact frame whose synced position is after the damage
+proves that the damaged place had once been on stable storage. Then the file was damaged later and
+acknowledged entries may be lost: this raises `CorruptLog`, and nothing is cut off. Damage to the very last
+commit of a file that was not closed cannot be distinguished from a crash.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from elanus.log.reading import OpenFile, walk_headers
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The last file as it counts (``None``: not even its header was finished), and what was cut off it."""
+    """The valid part of the last file (``None``: not even its header was complete), and what was cut off."""
 
     span: FileSpan | None
     cut_bytes: int
 
 
 def recover_tail(disk: Disk, last: FileSpan) -> Tail:
-    """Find the end of the last file, cut off a torn tail, and make what is left durable.
+    """Find the end of the last file, cut off a torn tail, and make the rest durable.
 
-    Raises `CorruptLog` when what is damaged is not a torn tail.
+    Raises `CorruptLog` when the damaged part is not a torn tail.
     """
     size_bytes = last.end - last.base
     with last.path.open("rb") as head:
@@ -79,7 +79,7 @@ def _valid_end(file: OpenFile, span: FileSpan) -> Position:
 
 
 def _refuse_later_damage(file: OpenFile, damaged: Position, end: Position) -> None:
-    """Raise `CorruptLog` if an intact frame behind the damage knew the damaged place as synced."""
+    """Raise `CorruptLog` if an intact frame after the damage records the damaged place as synced."""
     raw = file.pread(damaged, end - damaged)
     data = memoryview(raw)
     found = raw.find(FRAME_MAGIC)

@@ -1,14 +1,14 @@
-"""Writes one pchannel's files. Used by the writer thread alone.
+"""Writes one pchannel's files. Used only by the writer thread.
 
-Four marks run along the stream: ``synced`` ≤ ``visible`` ≤ ``written`` ≤ ``highest``. What lies between
-*visible* and *written* has been written and is not yet to be seen: durable entries before their fsync.
-*Highest* is where anything was ever written, failed writes included; a new file begins there or above.
+Four marks move along the stream: ``synced`` ≤ ``visible`` ≤ ``written`` ≤ ``highest``. Entries between
+*visible* and *written* have been written but must not be seen yet: durable entries before their fsync.
+*Highest* is the highest position ever written, including failed writes; a new file begins there or above.
 
-After a failed write or fsync the file is cut back to what is visible and never appended to again: the
+After a failed write or fsync the file is cut back to its visible part and never appended to again: the
 next write begins a new file. After a failed fsync the system may have dropped pages it could not write,
-so what was visible and not yet synced (ticks) is written once more before the cut is made durable. While
-the disk refuses even that, every further append fails as well; only a machine that stops in this very
-state can bring back an entry whose append had failed.
+so entries that were visible but not yet synced (ticks) are written again before the cut is made durable.
+While the disk refuses even that, every further append fails as well; only if the machine stops in exactly
+this state can an entry whose append had failed reappear.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from elanus.log.recovery import recover_tail
 _logger = structlog.get_logger(__name__)
 
 RESTART_GAP_BYTES = 1 << 20
-"""Positions left out when a log is opened again. Entries that were visible without being durable may be
-lost with the machine; they span less than this (`UNSYNCED_MAX_BYTES`), so their positions never return."""
+"""Positions skipped when a log is reopened. Entries that were visible without being durable may be lost in
+a crash of the machine; they span less than this (`UNSYNCED_MAX_BYTES`), so no position is reused."""
 UNSYNCED_MAX_BYTES = RESTART_GAP_BYTES // 2
 TRIM_CLOSES_BYTES = 64 * 1024
-"""A file is closed before it is full when so much at its beginning may go."""
+"""A file is closed before it is full when this much at its beginning may be removed."""
 
 
 class PchannelWriter:
-    """Opening recovers what an earlier process left. Raises `CorruptLog`, `UnknownLogFormat`."""
+    """Opening recovers the files of an earlier process. Raises `CorruptLog`, `UnknownLogFormat`."""
 
     def __init__(self, disk: Disk, directory: Path, file_bytes_max: int) -> None:
         self._disk = disk
@@ -60,7 +60,7 @@ class PchannelWriter:
         tail = recover_tail(self._disk, last)
         if tail.cut_bytes:
             _logger.warning(
-                "cut a torn tail off the log",
+                "torn tail of the log cut off",
                 file=str(last.path),
                 position=tail.span.end if tail.span else last.base,
                 cut_bytes=tail.cut_bytes,
@@ -74,10 +74,10 @@ class PchannelWriter:
         return (*self._finished, FileSpan(self._active.path, self._active.base, self.visible))
 
     def write(self, batches: Sequence[Sequence[NewEntry]]) -> list[list[Position] | ValueError]:
-        """Append the batches behind what is written. Nothing of them is visible yet.
+        """Append the batches after what is written. They are not visible yet.
 
         Returns, per batch, its entries' positions, or the error of a batch that cannot be framed and was
-        left out. Raises `OSError`; then the caller must `retract`.
+        skipped. Raises `OSError`; then the caller must `retract`.
         """
         if not any(batches):
             if self._damaged:
@@ -112,7 +112,7 @@ class PchannelWriter:
         return positions, parts, position
 
     def sync(self) -> None:
-        """Put what is written on stable storage. Raises `OSError`; then the caller must `retract`."""
+        """Bring everything written to stable storage. Raises `OSError`; then the caller must `retract`."""
         if self.synced == self.written:
             return
         assert self._active is not None
@@ -120,7 +120,7 @@ class PchannelWriter:
         self.synced = self.written
 
     def show(self) -> None:
-        """Make what is written visible."""
+        """Make everything written visible."""
         self.visible = self.written
 
     @property
@@ -128,16 +128,20 @@ class PchannelWriter:
         return self.written - self.synced
 
     def retract(self) -> None:
-        """After a failure: nothing beyond ``visible`` stays, and the file is finished."""
+        """After a failure, remove everything beyond ``visible``, and finish the file."""
         self._damaged = True
         self.written = self.visible
         try:
             self._repair()
         except OSError as error:
-            _logger.error("the log cannot be repaired yet", directory=str(self._directory), error=str(error))
+            _logger.error(
+                "log not repaired",
+                directory=str(self._directory),
+                error=str(error),
+            )
 
     def finish(self) -> None:
-        """Make all durable and leave an empty file behind, so that opening again need check nothing.
+        """Make everything durable and leave an empty file at the end, so that reopening need check nothing.
 
         Raises `OSError` when something may not be durable.
         """
@@ -155,14 +159,14 @@ class PchannelWriter:
             if self.visible > active.base + FILE_HEADER_BYTES:
                 active = self._roll()
         except OSError as error:
-            _logger.warning("the log will be checked when opened", file=str(active.path), error=str(error))
+            _logger.warning("log file not finished", file=str(active.path), error=str(error))
         self._close_active()
 
     def trim(self, before: Position) -> None:
         """Remove the files whose successor begins at or before the position, oldest first.
 
-        The file being written is closed for it when much of it may go: a quiet pchannel would fill no
-        file, and keep what it has for ever.
+        The file being written is closed for this when much of it may be removed: a quiet pchannel would
+        never fill a file, and would keep its entries forever.
         """
         if self._may_close(before):
             try:
@@ -181,13 +185,13 @@ class PchannelWriter:
         return min(before, self.visible) - self._active.base >= TRIM_CLOSES_BYTES
 
     def announce_end(self) -> None:
-        """Tell readers in other processes. Where it fails they lag until the next time."""
+        """Announce the end to readers in other processes. If it fails they lag until the next time."""
         try:
             if self._end_fd is None:
                 self._end_fd = open_end(self._directory)
             write_end(self._end_fd, self.visible)
         except OSError as error:
-            _logger.warning("cannot announce the log's end", directory=str(self._directory), error=str(error))
+            _logger.warning("end of the log not announced", directory=str(self._directory), error=str(error))
 
     def _ready(self) -> _ActiveFile:
         """The file to write to: repaired after a failure, a new one when there is none or it is full."""

@@ -1,4 +1,4 @@
-"""What every metadata adapter refuses, in one place: so that what SQLite takes, etcd takes as well."""
+"""The argument checks of all metadata adapters, in one place: what SQLite accepts, etcd accepts as well."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elanus.meta.port import (
 
 
 def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Compare]) -> None:
-    """Raises `ValueError` for a transaction outside the limits, a repeated key, or a key that is none."""
+    """Raises `ValueError` for a transaction outside the limits, a repeated key, or an invalid key."""
     if len(operations) > TXN_OPERATIONS_MAX or len(compares) > TXN_COMPARES_MAX:
         raise ValueError(
             f"a transaction holds at most {TXN_OPERATIONS_MAX} operations and {TXN_COMPARES_MAX} "
@@ -46,7 +46,7 @@ def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Com
 
 
 def check_ttl(ttl_s: int) -> None:
-    """Raises `ValueError` for a lease time that some adapter could not keep."""
+    """Raises `ValueError` for a lease time that some adapter does not support."""
     if not LEASE_TTL_MIN_S <= ttl_s <= LEASE_TTL_MAX_S:
         raise ValueError(
             f"a lease lasts between {LEASE_TTL_MIN_S} and {LEASE_TTL_MAX_S} s without renewal, not {ttl_s} s"

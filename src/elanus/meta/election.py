@@ -1,9 +1,9 @@
-"""Active and standby: of all who would be a coordinator, one is, and what a former one writes is refused.
+"""Active and standby: one of the candidates is the coordinator, and writes of a previous one are refused.
 
-The place of an exclusive role is one key, put under a lease by whoever finds it free. The others watch it
-and try when it goes. Who holds the place has every transaction compare that key at the revision it was
-given (`FencedMeta`): so nothing that a coordinator writes can follow what its successor wrote, whatever
-either of them believes, and however long the former one was asleep.
+An exclusive role is one key, put under a lease by the first candidate that finds it free. The others watch
+the key and try when it is removed. Every transaction of the holder compares that key at the revision it got
+when it was put (`FencedMeta`). So no write of a coordinator can follow a write of its successor, whatever
+either of them believes, and however long the previous one was suspended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def elect(
     monotonic_s: Callable[[], float],
     keeper: LeaseKeeper | None = None,
 ) -> Session:
-    """Stand by until the role's place is free, and take it. Does not give up while the store is away.
+    """Stand by until the role is free, and take it. Keeps trying while the store is unavailable.
 
     ``keeper``: as for `Session.register`.
     """
@@ -55,9 +55,9 @@ async def elect(
                 meta, role, address, ttl_s=ttl_s, monotonic_s=monotonic_s, exclusive=True, keeper=keeper
             )
         except CompareFailed:
-            continue  # somebody else was faster
+            continue  # another candidate was faster
         except (Unavailable, WatchBroken) as error:
-            _log.info("cannot stand for election", role=role, error=str(error))
+            _log.info("election attempt failed; trying again", role=role, error=str(error))
             await asyncio.sleep(_PAUSE_S)
 
 
@@ -72,10 +72,10 @@ async def _until_free(meta: MetaStore, key: str) -> None:
 
 
 class FencedMeta:
-    """A `MetaStore` for who holds an exclusive session: no transaction succeeds once that is over.
+    """A `MetaStore` for the holder of an exclusive session: no transaction succeeds after the session ends.
 
-    A transaction whose outcome nobody knows ends the session too: its holder no longer knows what is stored,
-    and whoever takes the place next reads it anew.
+    A transaction with an unknown outcome ends the session too: its holder no longer knows what is stored,
+    and the next holder reads it from the store.
     """
 
     def __init__(self, meta: MetaStore, session: Session) -> None:
@@ -92,7 +92,7 @@ class FencedMeta:
         return await self._meta.listing(prefix)
 
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
-        """As the port says, and raises `LeaseLost` when the session is over: nothing was applied."""
+        """As in the port; also raises `LeaseLost` when the session is over: nothing was applied."""
         fence = self._session.fence
         try:
             return await self._meta.txn(operations, [*compares, fence])
@@ -120,4 +120,4 @@ class FencedMeta:
         return self._meta.watch(prefix, after)
 
     async def close(self) -> None:
-        """The store outlives those who use it through a fence."""
+        """Do nothing: the store outlives its fenced users."""

@@ -1,8 +1,8 @@
-"""What the stores inside one process share: leases that end by themselves, and watches.
+"""The common part of the stores inside one process: leases that expire by themselves, and watches.
 
-The store proper (a dictionary, an SQLite file) applies transactions; this part keeps the leases in memory,
-looks at their time regularly, removes the keys of those that are over, and passes every change on to those
-who watch. The last changes are kept, so that a watch may begin a little in the past.
+The store proper (a dictionary, an SQLite file) applies transactions. This part keeps the leases in memory,
+checks them regularly, removes the keys of expired ones, and passes every change on to the watches. The most
+recent changes are kept, so that a watch may begin a little in the past.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from elanus.meta.port import (
 )
 
 HISTORY_MAX = 4096
-"""Changes that are kept for watches which begin in the past."""
-LOOK_S = 0.2
-"""How often the leases are looked at: more often than `elanus.core.lease.GAP_MAX_S`."""
+"""How many changes are kept for watches that begin in the past."""
+CHECK_S = 0.2
+"""How often the leases are checked: more often than `elanus.core.lease.GAP_MAX_S`."""
 
 
 class _Watcher:
-    """One watch: the changes below its prefix that it has not taken yet."""
+    """One watch: the changes under its prefix that it has not taken yet."""
 
     def __init__(self, prefix: str) -> None:
-        self.news = asyncio.Event()
+        self.arrived = asyncio.Event()
         self._prefix = prefix
         self._waiting: list[Change] = []
 
-    def tell(self, changes: Iterable[Change]) -> None:
+    def publish(self, changes: Iterable[Change]) -> None:
         wanted = [change for change in changes if change.key.startswith(self._prefix)]
         if wanted:
             self._waiting += wanted
-            self.news.set()
+            self.arrived.set()
 
     def take(self) -> list[Change]:
-        """Raises `WatchBroken` where the watch has fallen too far behind."""
-        self.news.clear()
+        """Raises `WatchBroken` when the watch has fallen too far behind."""
+        self.arrived.clear()
         taken, self._waiting = self._waiting, []
         if len(taken) > HISTORY_MAX:
             raise WatchBroken(f"{len(taken)} changes of {self._prefix} were not taken in time")
@@ -54,7 +54,7 @@ class _Watcher:
 
 
 class Hub:
-    """Changes, from those who make them to those who watch."""
+    """Distributes changes from the transactions to the watches."""
 
     def __init__(self) -> None:
         self._history: deque[Change] = deque(maxlen=HISTORY_MAX)
@@ -63,34 +63,34 @@ class Hub:
         self._watchers: dict[_Watcher, None] = {}
 
     def begin_at(self, revision: int) -> None:
-        """What happened up to this revision is not known here."""
+        """Changes up to this revision are not known here."""
         self._known_since = revision
 
-    def tell(self, changes: Sequence[Change]) -> None:
+    def publish(self, changes: Sequence[Change]) -> None:
         for change in changes:
             if len(self._history) == HISTORY_MAX:
                 self._known_since = self._history[0].revision
             self._history.append(change)
         for watcher in self._watchers:
-            watcher.tell(changes)
+            watcher.publish(changes)
 
     def close(self) -> None:
         self._closed = True
         for watcher in self._watchers:
-            watcher.news.set()
+            watcher.arrived.set()
 
     async def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         if after < self._known_since:
             raise WatchBroken(f"changes since revision {after} are known from {self._known_since} on")
         watcher = _Watcher(prefix)
-        watcher.tell(self._since(after))
+        watcher.publish(self._since(after))
         self._watchers[watcher] = None
         try:
             while not self._closed:
                 if new := watcher.take():
                     yield new
                 else:
-                    await watcher.news.wait()
+                    await watcher.arrived.wait()
         finally:
             del self._watchers[watcher]
         raise StoreClosed("the metadata store is closed")
@@ -122,7 +122,7 @@ class Leases:
                 raise LeaseExpired(f"lease {operation.lease} is over")
 
     def applied(self, operations: Sequence[Put | Delete]) -> None:
-        """Keep account of which key is bound to which lease."""
+        """Record which key is bound to which lease."""
         for operation in operations:
             if isinstance(operation, Put):
                 self._table.bind(operation.key, operation.lease)
@@ -130,22 +130,22 @@ class Leases:
                 self._table.unbind(operation.key)
 
     def removals(self, lease: LeaseID) -> list[Delete]:
-        """What is to be removed when the lease ends."""
+        """The deletes of the keys to remove when the lease ends."""
         return [Delete(key) for key in self._table.keys(lease)]
 
     def end(self, lease: LeaseID) -> None:
-        """It is over from now on, if it was not."""
+        """The lease is over from now on, if it was not already."""
         self._table.end(lease)
 
     def over(self) -> list[LeaseID]:
         return [LeaseID(lease) for lease in self._table.over(self._monotonic_s())]
 
 
-class Looking:
-    """Has the leases that are over ended, from the first grant on. ``look`` must not raise."""
+class ExpiryChecks:
+    """Calls ``check`` regularly to end expired leases, from the first grant on. ``check`` must not raise."""
 
-    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[], Awaitable[None]]) -> None:
+        self._check = check
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -159,12 +159,12 @@ class Looking:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
-            await self._look()
+            await asyncio.sleep(CHECK_S)
+            await self._check()
 
 
 def changes_of(operations: Sequence[Put | Delete], revision: int) -> list[Change]:
-    """What a transaction has done."""
+    """The changes that a transaction made."""
     return [
         Change(o.key, revision, Versioned(bytes(o.value), revision) if isinstance(o, Put) else None)
         for o in operations

@@ -1,14 +1,14 @@
 """Metadata in etcd: the store of a cluster.
 
-Keys lie under a root; revisions are etcd's own (``mod_revision``). Reads are linearizable.
+All keys are under a root; revisions are etcd's own (``mod_revision``). Reads are linearizable.
 
 **A lost answer.** The connection may break after a transaction was sent. Sending it again might apply it
 twice, and reading proves nothing: the request may still be on its way. So every transaction that writes
-also writes a *marker*, a small key which nobody else uses at that time, on condition that it has not
-changed since. When an answer is lost, a transaction that overwrites the marker under the same condition
-settles it: if it succeeds, the lost one has not been applied and never will be, and may be sent again; if
-it fails, the lost one was applied, at the marker's revision. Markers are named after the owner and used
-again, so there are about as many as transactions were ever under way at once.
+also writes a *marker*, a small key that no other transaction uses at that time, on condition that the
+marker has not changed since. When an answer is lost, a transaction that overwrites the marker under the same
+condition settles it: if it succeeds, the lost one has not been applied and never will be, and may be sent
+again; if it fails, the lost one was applied, at the marker's revision. Markers are named after the owner and
+reused, so there are about as many as the largest number of transactions that were ever in flight at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTLED = b"settled"
 
 @dataclass(slots=True)
 class _Marker:
-    """``token``: what the last transaction that used it wrote there, if it was applied."""
+    """``token``: the value that the last transaction with this marker wrote there, if it was applied."""
 
     key: bytes
     revision: int
@@ -57,8 +57,8 @@ class _Marker:
 class EtcdMeta:
     """The etcd adapter of `elanus.meta.port.MetaStore`. Used on one event loop.
 
-    ``root``: what all keys begin with. ``owner``: a name that no other process uses at the same time, for
-    instance a role's address. ``credentials``: gRPC's, for an encrypted connection.
+    ``root``: the prefix of all keys. ``owner``: a name that no other process uses at the same time, for
+    instance a role's address. ``credentials``: gRPC credentials, for an encrypted connection.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class EtcdMeta:
             try:
                 return await self._listing(self._key(prefix))
             except Compacted:
-                continue  # the revision it began with was forgotten on the way
+                continue  # the revision it began with was compacted meanwhile
 
     async def _listing(self, prefix: bytes) -> Listing:
         entries: list[tuple[str, Versioned]] = []
@@ -126,11 +126,11 @@ class EtcdMeta:
                 if not self._link.is_time_left(deadline_s):
                     raise Unavailable(f"{error}; retry when it is back") from error
                 continue
-            except Exception:  # refused; only who is cancelled leaves a marker that nobody knows to be free
+            except Exception:  # refused; only a cancelled call leaves its marker in an unknown state
                 self._markers.append(marker)
                 raise
             if not answer.succeeded and _found_revision(answer.responses[-1]) != marker.revision:
-                continue  # another process has written this marker; it is tried again with another one
+                continue  # another process has written this marker; retry with another marker
             if answer.succeeded:
                 marker.revision = answer.header.revision
             self._markers.append(marker)
@@ -200,9 +200,9 @@ class EtcdMeta:
         return _Marker(key, answer.header.revision)
 
     async def _settle(self, marker: _Marker, lost: AnswerLost) -> int | None:
-        """The revision at which a transaction without an answer was applied; ``None``: it never will be.
+        """The revision at which an unanswered transaction was applied; ``None``: it never will be.
 
-        Raises `OutcomeUnknown` when that cannot be found out in time.
+        Raises `OutcomeUnknown` when that cannot be determined in time.
         """
         request = rpc.TxnRequest(
             compare=[_mod_is(marker.key, marker.revision)],
@@ -223,7 +223,7 @@ class EtcdMeta:
             raise OutcomeUnknown(f"{lost}; another process writes the markers of {self._owner}") from lost
         marker.revision = found[0].mod_revision
         self._markers.append(marker)
-        # settled already: by an attempt of this same call, whose answer was lost as well
+        # already settled, by an attempt of this same call whose answer was lost as well
         return None if value == _SETTLED else marker.revision
 
     async def _forget_markers(self) -> None:
@@ -234,14 +234,14 @@ class EtcdMeta:
             try:
                 await self._link.once(Kv.txn(rpc.TxnRequest(success=deletes[:128])), self._link.deadline_s())
             except (AnswerLost, DiskFull, Internal):
-                return  # they are small, and used again by the next process of that name
+                return  # they are small, and the next process of that name reuses them
 
     # translation
 
     def _request(
         self, operations: Sequence[Put | Delete], compares: Sequence[Compare], marker: _Marker | None
     ) -> Any:
-        """When it fails, the answer holds every compared key, so that it can be told which have changed."""
+        """If it fails, the answer contains every compared key, which shows the ones that have changed."""
         conditions = [_mod_is(self._key(c.key), c.revision) for c in compares]
         writes = [self._operation(operation) for operation in operations]
         if marker is not None:

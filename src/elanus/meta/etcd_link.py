@@ -1,8 +1,8 @@
-"""The way to etcd: its members, one connection at a time, deadlines, and what its errors mean.
+"""The connection to etcd: its members, one connection at a time, deadlines, and what its errors mean.
 
-The messages and stubs are aetcd's. Its client is not used: it knows one endpoint, gives calls of its streams
-no deadline, and does not tell an answer that was lost from a request that never arrived, on which hangs
-whether a transaction may be sent again.
+The messages and stubs are aetcd's. Its client is not used: it supports one endpoint, sets no deadline on
+stream calls, and does not distinguish a lost answer from a request that never arrived. That difference
+decides whether a transaction may be sent again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # etcd takes no more than a ping in 5 s
+    # etcd accepts at most one ping every 5 s
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
 ]
@@ -46,23 +46,23 @@ _NOT_DONE = frozenset(
         grpc.StatusCode.UNIMPLEMENTED,
     }
 )
-"""What etcd answers when it has looked at a request and refused it."""
+"""The status codes with which etcd refuses a request that it has examined."""
 
 
 class AnswerLost(Exception):
-    """No answer came: the request may have been carried out, or may still be."""
+    """No answer arrived: the request may have been carried out, or may still be."""
 
 
 class Compacted(Exception):
-    """etcd has forgotten the revision that was asked for."""
+    """etcd has compacted the requested revision."""
 
 
 class EtcdLink:
-    """``timeout_s`` bounds every call, all its attempts together."""
+    """``timeout_s`` bounds every call, including all its attempts."""
 
     def __init__(self, endpoints: Sequence[str], timeout_s: float, credentials: Any = None) -> None:
-        """``endpoints``: ``host:port`` of the members, in the order of preference. ``credentials``: of gRPC,
-        for an encrypted connection."""
+        """``endpoints``: ``host:port`` of the members, in order of preference. ``credentials``: gRPC
+        credentials, for an encrypted connection."""
         if not endpoints:
             raise ValueError("no etcd endpoint is given")
         self._endpoints = tuple(endpoints)
@@ -73,13 +73,14 @@ class EtcdLink:
         self._closed = False
 
     def deadline_s(self) -> float:
-        """When a call that begins now must have ended, on the loop's clock."""
+        """The deadline of a call that begins now, on the loop's clock."""
         return asyncio.get_running_loop().time() + self._timeout_s
 
     async def repeat(self, call: Callable[[Any, float], Awaitable[T]]) -> T:
-        """A call that may be carried out twice: tried until it is answered, or its time is over.
+        """Make an idempotent call: retry it until it is answered or its deadline has passed.
 
-        ``call`` gets a channel and the seconds of one attempt. Raises `Unavailable`, and what `once` raises.
+        ``call`` gets a channel and the timeout of one attempt in seconds. Raises `Unavailable`, and what
+        `once` raises.
         """
         deadline_s = self.deadline_s()
         while True:
@@ -91,7 +92,7 @@ class EtcdLink:
                 await asyncio.sleep(_PAUSE_S)
 
     async def once(self, call: Callable[[Any, float], Awaitable[T]], deadline_s: float) -> T:
-        """One attempt. Raises `AnswerLost`, and what etcd's refusals mean."""
+        """Make one attempt. Raises `AnswerLost`, and etcd's refusals as errors of this project."""
         left_s = deadline_s - asyncio.get_running_loop().time()
         channel = self.channel()
         try:
@@ -133,16 +134,16 @@ class EtcdLink:
         return self._channel
 
     async def _give_up(self, channel: Any) -> None:
-        """Try the next member. With one alone the connection is kept: it comes back by itself."""
+        """Try the next member. With a single member the connection is kept: gRPC reconnects by itself."""
         if len(self._endpoints) > 1 and channel is self._channel:
             self._at += 1
             self._channel = None
-            # Others may wait on it: they are ended, and go on with the next.
+            # Other calls may be waiting on it: closing it ends them, and they retry with the next member.
             await channel.close()
 
 
 def is_cancelled() -> bool:
-    """Whether it is the running task that is cancelled, and not just a call of its connection."""
+    """Whether the running task is cancelled, and not just a call on its connection."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -195,7 +196,7 @@ class LeaseCalls:
 
     @staticmethod
     def renew(lease: int) -> Callable[[Any, float], Awaitable[Any]]:
-        """The answer to one keep-alive. A stream of one: renewals are seldom."""
+        """The answer to one keep-alive. Each uses a stream of its own, because renewals are rare."""
 
         async def keep_alive(channel: Any, timeout_s: float) -> Any:
             stream = stubs.LeaseStub(channel).LeaseKeepAlive(timeout=timeout_s, wait_for_ready=True)
@@ -203,7 +204,7 @@ class LeaseCalls:
                 await stream.write(rpc.LeaseKeepAliveRequest(ID=lease))
                 answer = await stream.read()
             except asyncio.InvalidStateError:
-                answer = grpc.aio.EOF  # it broke off while it was written to
+                answer = grpc.aio.EOF  # the stream broke during the write
             finally:
                 stream.cancel()
             if answer is grpc.aio.EOF:
@@ -214,5 +215,5 @@ class LeaseCalls:
 
 
 def open_watch(channel: Any) -> Any:
-    """A stream of etcd's watch service. It breaks off when the member has lost its leader."""
+    """A stream of etcd's watch service. It breaks when the member has lost its leader."""
     return stubs.WatchStub(channel).Watch(metadata=(("hasleader", "true"),))

@@ -1,8 +1,8 @@
-"""Where a cluster's metadata is, as a value: ``etcd://host:2379,other:2379/prefix``.
+"""The location of a cluster's metadata, as a value: ``etcd://host:2379,other:2379/prefix``.
 
-The path is what all keys begin with, ``elanus`` when there is none: clusters that share an etcd have
-different ones. ``etcds`` stands for an encrypted connection, with ``?ca=/file`` for a CA that the system does
-not know, and ``&cert=/file&key=/file`` where etcd knows its clients by certificates.
+The path is the prefix of all keys, ``elanus`` by default: clusters that share an etcd use different
+prefixes. ``etcds`` means an encrypted connection, with ``?ca=/file`` for a CA that the system does not
+know, and ``&cert=/file&key=/file`` where etcd authenticates its clients by certificates.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import grpc
-
+from elanus.core.backends import without_user
 from elanus.core.errors import InvalidParameter
 
 DEFAULT_PREFIX = "elanus"
 _DEFAULT_PORT = 2379
-_FORM = "etcd://host:port[,host:port]/prefix, or etcds://... with ?ca=/file&cert=/file&key=/file"
+FORM = "etcd://host:port[,host:port]/prefix, or etcds://... with ?ca=/file&cert=/file&key=/file"
 _FILES = ("ca", "cert", "key")
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdSource:
-    """``endpoints``: ``host:port`` of each member. The files are PEM, and are for ``tls`` alone."""
+    """``endpoints``: ``host:port`` of each member. The files are PEM, and only used with ``tls``."""
 
     endpoints: tuple[str, ...]
     prefix: str = DEFAULT_PREFIX
@@ -53,14 +52,16 @@ class EtcdSource:
             or ("cert" in query) != ("key" in query)
         )
         if wrong:
-            raise InvalidParameter(f"metadata {url!r}: expected a URL of the form {_FORM}")
+            raise InvalidParameter(f"metadata {without_user(url)!r}: expected a URL of the form {FORM}")
         endpoints = tuple(host if ":" in host else f"{host}:{_DEFAULT_PORT}" for host in hosts)
         return cls(endpoints, prefix, tls, *(Path(query[f]) if f in query else None for f in _FILES))
 
     def credentials(self) -> Any:
-        """What a gRPC channel takes; None without TLS. Raises `InvalidParameter` for a missing file."""
+        """Credentials for a gRPC channel; None without TLS. Raises `InvalidParameter` for a missing file."""
         if not self.tls:
             return None
+        import grpc  # a URL is checked without it
+
         ca, cert, key = (_read(path) for path in (self.ca, self.cert, self.key))
         return grpc.ssl_channel_credentials(root_certificates=ca, private_key=key, certificate_chain=cert)
 

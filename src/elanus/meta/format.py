@@ -1,7 +1,7 @@
-"""The form of what a cluster keeps in its metadata: one number, written by the first process of the cluster.
+"""The format version of a cluster's metadata: one number, written by the first process of the cluster.
 
-A process whose release knows another form must not touch it: it would misread, or write what its peers
-misread. (A standalone's file has its number in the file itself, `elanus.meta.sqlite`.)
+A process whose release uses another format must not touch the metadata: it would misread it, or write what
+its peers misread. (A standalone's number is in the SQLite file itself, see `elanus.meta.sqlite`.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KEY = "format"
 
 
 async def check_format(meta: MetaStore) -> None:
-    """Raises `InvalidParameter` when the metadata has another form than this release reads, `Unavailable`."""
+    """Raises `InvalidParameter` if this release cannot read the metadata's format, and `Unavailable`."""
     found = await meta.get(_KEY)
     if found is None:
         try:

@@ -1,12 +1,12 @@
-"""Leases renewed in a thread of their own, over a connection of their own.
+"""Leases renewed in a separate thread, over a separate connection.
 
-A node that is loading segments on a machine with too much to do gets its turns late: were its lease renewed
-among all that, it would be taken for dead, its share would go to others, who then load as well, and so on. A
-renewal is so little work that a thread that does nothing else is always in time.
+On an overloaded machine, the event loop of a node that is loading segments is late. If the loop renewed the
+lease, the node would be taken for dead, its share would move to other nodes, which then load as well, and so
+on. A renewal is so little work that a thread that does nothing else is always in time.
 
-What others may conclude stays the same. A node that cannot reach the store is not renewed, and neither is one
-that stands still as a whole. One whose loop alone has stopped is renewed for some terms (`Pulse`), then no
-longer.
+Other nodes may conclude the same as before. The lease of a node that cannot reach the store is not renewed,
+and neither is that of a process that is suspended as a whole. If only the event loop has stopped, the lease
+is renewed for a few more terms (`Pulse`), then no longer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _log = structlog.get_logger("session")
 async def keep(
     meta: MetaStore, lease: LeaseID, held: HeldLease, pulse: Pulse, monotonic_s: Callable[[], float]
 ) -> None:
-    """Renew a lease as long as it lasts and its holder's loop gives signs of life."""
+    """Renew a lease as long as it lasts and its holder's event loop shows that it is alive."""
     pause_s = held.renew_every_s
     while True:
         await asyncio.sleep(pause_s)
         sent_s = monotonic_s()
         if not pulse.is_beating(sent_s):
-            _log.warning("session not renewed: the event loop gives no sign of life", lease=lease)
+            _log.warning("session not renewed: event loop unresponsive", lease=lease)
             continue
         try:
             await meta.renew_lease(lease)
@@ -53,7 +53,7 @@ async def keep(
 class LeaseKeeper:
     """Runs `keep` for any number of leases, from `start` to `close`.
 
-    ``connect`` opens the store; it is called once, and used in the thread alone.
+    ``connect`` opens the store. It is called once, and the store is used only in the thread.
     """
 
     def __init__(self, connect: Callable[[], MetaStore], monotonic_s: Callable[[], float]) -> None:
@@ -68,12 +68,12 @@ class LeaseKeeper:
         self._thread.start()
 
     def keep(self, lease: LeaseID, held: HeldLease, pulse: Pulse) -> Future[None]:
-        """Begin; cancel what is returned to end it."""
+        """Begin renewing; cancel the returned future to stop."""
         assert self._meta is not None, "started before it is used"
         return self._submit(keep(self._meta, lease, held, pulse, self._monotonic_s))
 
     async def close(self) -> None:
-        """Renew nothing any more."""
+        """Stop renewing."""
         if self._meta is not None:
             await asyncio.wrap_future(self._submit(self._end(self._meta)))
             self._loop.call_soon_threadsafe(self._loop.stop)

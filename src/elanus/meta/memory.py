@@ -1,4 +1,4 @@
-"""Metadata in memory: for tests and the simulator. Nothing outlasts the object."""
+"""Metadata in memory: for tests and the simulator. Nothing outlives the object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from elanus.meta.checks import check_transaction, check_ttl
-from elanus.meta.embedded import Hub, Leases, Looking, changes_of
+from elanus.meta.embedded import ExpiryChecks, Hub, Leases, changes_of
 from elanus.meta.port import (
     Change,
     Compare,
@@ -29,7 +29,7 @@ class MemoryMeta:
         self._closed = False
         self._hub = Hub()
         self._leases = Leases(monotonic_s)
-        self._looking = Looking(self._end_leases)
+        self._checks = ExpiryChecks(self._end_leases)
 
     async def get(self, key: str) -> Versioned | None:
         self._check_open()
@@ -54,7 +54,7 @@ class MemoryMeta:
     async def grant_lease(self, ttl_s: int) -> LeaseID:
         self._check_open()
         check_ttl(ttl_s)
-        self._looking.begin()
+        self._checks.begin()
         return self._leases.grant(ttl_s)
 
     async def renew_lease(self, lease: LeaseID) -> int:
@@ -71,7 +71,7 @@ class MemoryMeta:
     async def close(self) -> None:
         self._closed = True
         self._hub.close()
-        await self._looking.stop()
+        await self._checks.stop()
 
     def _apply(self, operations: Sequence[Put | Delete]) -> None:
         if not operations:
@@ -88,7 +88,7 @@ class MemoryMeta:
             else:
                 del self._entries[change.key]
         self._leases.applied(operations)
-        self._hub.tell(changes)
+        self._hub.publish(changes)
 
     async def _end_leases(self) -> None:
         for lease in self._leases.over():

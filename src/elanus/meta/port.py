@@ -1,29 +1,31 @@
 """The metadata port: a small ordered key-value store with revisions, leases and watches.
 
 Keys are ``/``-separated ASCII. Each put gives the key a new revision, larger than every revision
-handed out before it in this store. What is kept here is small; bulk (manifests) lies on the object
-store and is pointed to from here. The limits are etcd's, so that code which works on SQLite works on
+handed out before it in this store. Values are small; bulk data (manifests) is kept on the object
+store, and the metadata points to it. The limits are etcd's, so that code that works on SQLite works on
 etcd: `TXN_OPERATIONS_MAX` operations and a few more comparisons in a transaction, `TXN_MAX_BYTES` of keys
-and values, and no key written twice. A change that is larger is written down as a whole under one key
-first and carried out in portions (`elanus.datacoord.records`); the port splits nothing, because a part
-of a transaction is none.
+and values, and no key written twice. A larger change is first written as a whole under one key and then
+carried out in portions (`elanus.datacoord.records`). The port does not split transactions, because the
+parts would not be atomic.
 
-A **lease** is a promise to come back: who holds it renews it before its time is over, or the store
-removes every key that was put under it. A **watch** tells of the changes under a prefix in order, each
-once; when the store no longer knows what happened since, it says so, and the watcher lists anew
-(`elanus.meta.view` does both).
+A **lease** must be renewed by its holder before it expires, or the store removes every key that was put
+under it. A **watch** yields the changes under a prefix in order, each once. When the store no longer has
+every change since the watch's position, it says so, and the watcher lists again (`elanus.meta.view`
+does both).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
+from elanus.core.backends import Backend
 from elanus.core.errors import Unavailable
+from elanus.core.faults import MetaFault
 
 TXN_OPERATIONS_MAX = 120
-"""etcd takes 128 as it is configured out of the box; the rest is for the fence and for the adapter."""
+"""etcd accepts 128 by default; the rest is for the fence and for the adapter."""
 TXN_COMPARES_MAX = 124
 TXN_MAX_BYTES = 1_400_000
 VALUE_MAX_BYTES = 1_000_000
@@ -50,7 +52,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """``lease``: the key goes when that lease ends. A later put decides anew."""
+    """``lease``: the key is removed when that lease ends. A later put of the key replaces this binding."""
 
     key: str
     value: bytes
@@ -64,7 +66,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The entries under a prefix, in key order, as they stood at ``revision``: watch from there."""
+    """The entries under a prefix, in key order, as of ``revision``: watch from there."""
 
     entries: Sequence[tuple[str, Versioned]]
     revision: int
@@ -72,7 +74,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to a key at a revision. ``entry`` is ``None`` when it was removed."""
+    """The change of a key at a revision. ``entry`` is ``None`` when it was removed."""
 
     key: str
     revision: int
@@ -80,7 +82,7 @@ class Change:
 
 
 class MetaStore(Protocol):
-    """Every method may raise `Unavailable`, when the store cannot be reached; `StoreClosed` after `close`."""
+    """Every method may raise `Unavailable` (the store cannot be reached), and `StoreClosed` after `close`."""
 
     async def get(self, key: str) -> Versioned | None: ...
 
@@ -89,52 +91,62 @@ class MetaStore(Protocol):
         ...
 
     async def listing(self, prefix: str) -> Listing:
-        """As `list`, with the revision it is true of."""
+        """Like `list`, with the revision at which the entries were read."""
         ...
 
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
         """Apply all operations durably in one transaction if every comparison holds.
 
-        Returns the revision the puts got (without any operation: one at which the comparisons held).
-        Raises `CompareFailed` and `LeaseExpired` (a put names a lease that is over): nothing applied; and
-        `ValueError` for a transaction outside the limits. `Unavailable` says that nothing was and will be
-        applied, its subclass `OutcomeUnknown` that nobody can tell.
+        Returns the revision of the puts (without operations: a revision at which the comparisons held).
+        Raises `CompareFailed` and `LeaseExpired` (a put names a lease that is over), with nothing applied,
+        and `ValueError` for a transaction outside the limits. `Unavailable` means that nothing was or will
+        be applied, its subclass `OutcomeUnknown` that this is not known.
         """
         ...
 
     async def grant_lease(self, ttl_s: int) -> LeaseID:
-        """A new lease: it ends ``ttl_s`` after its last renewal, or somewhat later, never earlier.
+        """Grant a new lease. It ends ``ttl_s`` after its last renewal, or somewhat later, never earlier.
 
         Raises `ValueError` for a time outside [`LEASE_TTL_MIN_S`, `LEASE_TTL_MAX_S`].
         """
         ...
 
     async def renew_lease(self, lease: LeaseID) -> int:
-        """The seconds it lasts from now at least: those it was granted for. Raises `LeaseExpired`."""
+        """Renew the lease. Returns the seconds it lasts at least: its granted time. Raises `LeaseExpired`."""
         ...
 
     async def revoke_lease(self, lease: LeaseID) -> None:
-        """End the lease, and remove its keys. One that is over already is no error."""
+        """End the lease and remove its keys. A lease that is already over is not an error."""
         ...
 
     def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
-        """The changes under a prefix whose revision is larger than ``after``, in order, some at a time.
+        """The changes under a prefix whose revision is larger than ``after``, in order, in batches.
 
-        Does not end by itself. Raises `WatchBroken` when what follows cannot be told without a gap, and
-        `Unavailable`; the watcher then lists anew. Close it (``aclose``) when it is no longer wanted.
+        Does not end by itself. Raises `WatchBroken` when it cannot continue without a gap, and
+        `Unavailable`; the watcher then lists again. Close it (``aclose``) when it is no longer needed.
         """
         ...
 
     async def close(self) -> None:
-        """Every call after it raises `StoreClosed`."""
+        """Close the store. Every later call raises `StoreClosed`."""
         ...
 
 
-class StoreClosed(Exception):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaBackend(Backend):
+    """How the metadata of a scheme is opened. ``open(url, owner)`` imports what it needs when it is called;
+    ``owner``: a name that no other process uses. It raises `elanus.core.errors.ElanusError`."""
+
+    open: Callable[[str, str], MetaStore]
+
+
+class StoreClosed(MetaFault):
     """The store was closed."""
 
+    lasting = True
 
-class CompareFailed(Exception):
+
+class CompareFailed(MetaFault):
     """A comparison did not hold; ``keys`` names those that did not. Nothing was applied."""
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -142,13 +154,27 @@ class CompareFailed(Exception):
         self.keys = tuple(keys)
 
 
-class LeaseExpired(Exception):
+class LeaseExpired(MetaFault):
     """The lease is over: it was not renewed in time, or was revoked. It never comes back."""
 
 
-class WatchBroken(Exception):
-    """The store no longer knows every change since where the watch stands. List anew."""
+class WatchBroken(MetaFault):
+    """The store no longer has every change since the watch's position. List again."""
+
+
+class MetaFailed(MetaFault):
+    """The store cannot read or write its file. Nothing was applied."""
+
+
+class MetaInUse(MetaFault):
+    """Another process has this store open. Names the file."""
+
+
+class UnknownMetaFormat(MetaFault):
+    """The file was written by another release, in a format this one does not read, or is no metadata file."""
+
+    lasting = True
 
 
 class OutcomeUnknown(Unavailable):
-    """The answer to a transaction was lost, and whether it was applied could not be found out."""
+    """The answer to a transaction was lost, and whether it was applied could not be determined."""

@@ -1,18 +1,19 @@
-"""Sessions (seed 3, 6.0): how a node tells that it is there, and knows whether it still counts.
+"""Sessions: how a node announces that it is alive, and checks whether the others still count it as alive.
 
-A node registers under its role's prefix, with an id that was never given before and the address where it is
-reached, under a lease. It renews the lease in the background. When the node dies, the key goes, and
-everybody who watches the prefix learns of it.
+A node registers under its role's prefix, under a lease, with an id that was never used before and the
+address where it is reached. It renews the lease in the background. When the node dies, the key is removed,
+and everyone who watches the prefix sees it.
 
-Others act on that: they leave a proxy whose session is gone out of the time ticks, they give a
-coordinator's place to the next. So the node must not act as if it were still in place: before it makes
-good on anything, it asks `Session.confirm`. That costs nothing while the last renewal is recent. Is it
-not, a renewal is waited for; it either shows that the lease never ended, or that it did, and then the
-session is *lost*. A lost session never comes back: the node fences itself, and joins again under a new id.
-The process need not end for that.
+Other nodes act on that: they exclude a proxy whose session has ended from the time ticks, and a standby
+replaces a coordinator. So a node must not act on a session that may have ended: before it acknowledges
+anything, it calls `Session.confirm`. That costs nothing while the last renewal is recent. Otherwise `confirm`
+waits for a renewal, which shows either that the lease never ended, or that it did, and then the session is
+*lost*. A lost session is never revived: the node fences itself, and joins again under a new id. The process
+need not end for that.
 
-The lease of a node whose loop may be kept busy is renewed by a thread (`elanus.meta.keeper`). The session
-then shows that thread that the loop is alive, and renews by itself only what the thread has let run out.
+The lease of a node whose event loop may be busy is renewed by a thread (`elanus.meta.keeper`). The session
+then shows that thread that the loop is alive, and renews the lease itself only if the thread has let it run
+out.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ from elanus.meta.port import (
 PREFIX = "session/"
 _ID_KEY = PREFIX + "id"
 _CONFIRM_ATTEMPTS = 3
-"""How often a holder looks whether a renewal has shown its session valid: one that is under way may have
-been sent too long ago to show it."""
+"""How often `confirm` checks whether a renewal has shown the session valid: one that is already in flight
+may have been sent too long ago to show it."""
 _log = structlog.get_logger("session")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What a session says of its node. ``address``: where its role is reached."""
+    """The record of a session about its node. ``address``: the address of its role."""
 
     node_id: NodeID
     role: str
@@ -57,19 +58,19 @@ class SessionInfo:
 
 
 def prefix_of(role: str) -> str:
-    """What the keys of all sessions of a role begin with."""
+    """The prefix of the keys of all sessions of a role."""
     return f"{PREFIX}{role}-"
 
 
 def exclusive_key(role: str) -> str:
-    """The key of the one session that a role has at a time."""
+    """The key of the session of an exclusive role, which has one session at a time."""
     return f"{PREFIX}{role}"
 
 
 class Session:
     """A registration that is kept alive from `register` to `close`.
 
-    ``monotonic_s`` must not stand still while the machine sleeps.
+    ``monotonic_s`` must not stop while the machine sleeps.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Session:
     ) -> None:
         self.info = info
         self.fence = fence
-        """Holds as long as this session is in place: what its transactions compare."""
+        """The comparison for its transactions: it holds as long as this session is in place."""
         self.lost = asyncio.Event()
         """Set once, when the session has ended without being closed."""
         self._meta = meta
@@ -108,11 +109,11 @@ class Session:
         exclusive: bool = False,
         keeper: LeaseKeeper | None = None,
     ) -> Session:
-        """Take an id and a place under the role's prefix, or the role's only one.
+        """Take an id, and register under the role's prefix, or as the role's only session (``exclusive``).
 
-        A lease that is over before it is used, because the process or the store stood still, is replaced.
-        ``keeper``: renews the lease from a thread. Raises `CompareFailed` when the place is taken, and
-        `Unavailable`.
+        A lease that expires before it is used, because the process or the store was suspended, is replaced.
+        ``keeper``: renews the lease from a thread. Raises `CompareFailed` when the exclusive key is taken,
+        and `Unavailable`.
         """
         info = SessionInfo(await _next_id(meta), role, address)
         key = exclusive_key(role) if exclusive else f"{prefix_of(role)}{info.node_id}"
@@ -122,7 +123,7 @@ class Session:
             try:
                 revision = await meta.txn([Put(key, msgspec.json.encode(info), lease)], [Compare(key, 0)])
             except LeaseExpired as error:
-                _log.info("registering anew", role=role, error=str(error))
+                _log.info("lease expired during registration; registering again", role=role, error=str(error))
                 continue
             except BaseException:
                 with contextlib.suppress(Unavailable):
@@ -135,11 +136,11 @@ class Session:
         return self.info.node_id
 
     def is_valid(self) -> bool:
-        """Whether nobody can have taken this session for ended by now."""
+        """Whether no other node can have seen this session as ended by now."""
         return not self.lost.is_set() and self._held.is_valid(self._monotonic_s())
 
     async def confirm(self) -> None:
-        """Returns when the session has not ended up to now. Raises `LeaseLost` when it has, or may have."""
+        """Return if the session has not ended up to now. Raises `LeaseLost` when it has, or may have."""
         for _ in range(_CONFIRM_ATTEMPTS):
             if self.is_valid():
                 return
@@ -148,17 +149,17 @@ class Session:
             try:
                 await asyncio.shield(self._renew())
             except Unavailable as error:
-                raise LeaseLost(f"whether {self._name} still counts is not known: {error}; retry") from error
-        raise LeaseLost(f"whether {self._name} still counts was not answered in time; retry")
+                raise LeaseLost(f"the session of {self._name} cannot be confirmed: {error}; retry") from error
+        raise LeaseLost(f"the session of {self._name} was not confirmed in time; retry")
 
     def give_up(self, why: str) -> None:
-        """The session no longer counts. Who waits for `lost` learns of it."""
+        """Mark the session as lost, and set `lost`."""
         if not self.lost.is_set():
             _log.warning("session lost", role=self.info.role, node_id=self.node_id, why=why)
             self.lost.set()
 
     async def close(self) -> None:
-        """End it in an orderly way: others learn of it at once. Closing a lost one only stops its work."""
+        """End the session cleanly: others see it at once. Closing a lost session only stops its tasks."""
         if self._kept is not None:
             self._kept.cancel()
         work = [self._keeping, *([self._renewal] if self._renewal is not None else [])]
@@ -168,7 +169,7 @@ class Session:
         try:
             await self._meta.revoke_lease(self._lease)
         except (Unavailable, StoreClosed) as error:
-            _log.info("session left to its end", role=self.info.role, error=str(error))
+            _log.info("session not revoked; its lease will expire", role=self.info.role, error=str(error))
 
     @property
     def _name(self) -> str:
@@ -192,7 +193,7 @@ class Session:
                 return
 
     def _renew(self) -> asyncio.Task[None]:
-        """One renewal at a time, shared by all who want to know."""
+        """The renewal in flight, or a new one: one at a time, shared by all callers."""
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.ensure_future(self._renewed())
             self._renewal.add_done_callback(_seen)

@@ -1,12 +1,12 @@
 """Metadata in one SQLite file: the store of a standalone.
 
-Write-ahead log with a full fsync per transaction. One connection, on a thread of its own, so the event
-loop never waits for the disk and transactions run one after the other. The file is locked as long as the
-store is open; a second process is refused. The last revision is kept in a row of its own, because the
+It uses a write-ahead log with a full fsync per transaction. There is one connection, on its own thread, so
+the event loop never waits for the disk and transactions run one after the other. The file is locked as long
+as the store is open; a second process is refused. The last revision is kept in a row of its own, because the
 key that carried it may be deleted.
 
-Whoever holds a lease here lives in this process and ends with it. So leases are kept in memory, on the same
-thread; the file only notes which keys are bound to one, and those are removed when it is opened next.
+Every lease holder lives in this process and ends with it. So leases are kept in memory, on the same thread.
+The file only records which keys are bound to a lease; those keys are removed when the file is next opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import structlog
 
 from elanus.core.errors import DiskFull
 from elanus.meta.checks import check_transaction, check_ttl
-from elanus.meta.embedded import Hub, Leases, Looking, changes_of
+from elanus.meta.embedded import ExpiryChecks, Hub, Leases, changes_of
 from elanus.meta.port import (
     Change,
     Compare,
@@ -31,8 +31,11 @@ from elanus.meta.port import (
     Delete,
     LeaseID,
     Listing,
+    MetaFailed,
+    MetaInUse,
     Put,
     StoreClosed,
+    UnknownMetaFormat,
     Versioned,
 )
 
@@ -40,7 +43,7 @@ T = TypeVar("T")
 _log = structlog.get_logger("meta")
 
 FORMAT_VERSION = 2
-"""2 added the table ``leased``. A file of format 1 is brought to it when it is opened."""
+"""Version 2 added the table ``leased``. A file of format 1 is upgraded when it is opened."""
 
 _TABLES = """
 CREATE TABLE entry (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
@@ -48,14 +51,6 @@ CREATE TABLE counter (revision INTEGER NOT NULL);
 INSERT INTO counter VALUES (0);
 """
 _TABLES_OF_FORMAT_2 = "CREATE TABLE leased (key TEXT PRIMARY KEY) WITHOUT ROWID;"
-
-
-class MetaInUse(Exception):
-    """Another process has this store open. Names the file."""
-
-
-class UnknownMetaFormat(Exception):
-    """The file was written by another release, in a format this one does not read, or is no such file."""
 
 
 class SqliteMeta:
@@ -67,15 +62,15 @@ class SqliteMeta:
     def __init__(
         self, path: Path, *, fsync: bool = True, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Open the file, creating it if need be. Raises `MetaInUse` and `UnknownMetaFormat`.
+        """Open the file, creating it if necessary. Raises `MetaInUse` and `UnknownMetaFormat`.
 
-        ``fsync`` off: transactions survive the process, not the machine. ``monotonic_s``: the clock of the
-        leases.
+        ``fsync`` off: transactions survive a crash of the process, not of the machine. ``monotonic_s``: the
+        clock of the leases.
         """
         self._path = path
         self._hub = Hub()
         self._leases = Leases(monotonic_s)
-        self._looking = Looking(self._end_leases)
+        self._checks = ExpiryChecks(self._end_leases)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elanus-meta")
         self._closed = False
         try:
@@ -95,15 +90,15 @@ class SqliteMeta:
         return await self._run(lambda db: Listing(_list(db, prefix), _last_revision(db)))
 
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
-        """As the port says. Raises `DiskFull`, with nothing applied, when there is no room."""
+        """As in the port. Raises `DiskFull`, with nothing applied, when there is no space left."""
         check_transaction(operations, compares)
         operations, compares = tuple(operations), tuple(compares)
         loop = asyncio.get_running_loop()
-        return await self._write(lambda db: self._commit(db, loop, operations, compares))
+        return await self._run(lambda db: self._commit(db, loop, operations, compares))
 
     async def grant_lease(self, ttl_s: int) -> LeaseID:
         check_ttl(ttl_s)
-        self._looking.begin()
+        self._checks.begin()
         return await self._run(lambda db: self._leases.grant(ttl_s))
 
     async def renew_lease(self, lease: LeaseID) -> int:
@@ -111,40 +106,37 @@ class SqliteMeta:
 
     async def revoke_lease(self, lease: LeaseID) -> None:
         loop = asyncio.get_running_loop()
-        await self._write(lambda db: self._end(db, loop, lease))
+        await self._run(lambda db: self._end(db, loop, lease))
 
     def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
         return self._hub.watch(prefix, after)
 
     async def close(self) -> None:
-        """Waits for what is running. Closing twice does nothing more."""
+        """Wait for running calls, then close. Closing twice has no further effect."""
         if not self._closed:
             self._closed = True
             self._hub.close()
-            await self._looking.stop()
+            await self._checks.stop()
             await asyncio.wrap_future(self._thread.submit(self._connection.close))
             self._thread.shutdown()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._closed:
             raise StoreClosed(f"the metadata store {self._path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
-
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return await self._run(work)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 text = f"no room left for the metadata in {self._path}; free disk space, then retry"
                 raise DiskFull(text) from error
-            raise
+            raise MetaFailed(f"the metadata in {self._path} cannot be used: {error}") from error
 
     async def _end_leases(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await self._write(lambda db: self._end_all(db, loop))
-        except (DiskFull, sqlite3.Error) as error:
-            _log.warning("keys of leases that are over stay until the disk takes it", error=str(error))
+            await self._run(lambda db: self._end_all(db, loop))
+        except (DiskFull, MetaFailed) as error:
+            _log.warning("keys of expired leases not removed; trying again", error=str(error))
 
     # on the thread of the connection
 
@@ -161,7 +153,7 @@ class SqliteMeta:
         self._leases.applied(operations)
         if there:
             changes = [c for c in changes_of(operations, revision) if c.key in there]
-            loop.call_soon_threadsafe(self._hub.tell, changes)
+            loop.call_soon_threadsafe(self._hub.publish, changes)
         return revision
 
     def _end_all(self, db: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -169,7 +161,7 @@ class SqliteMeta:
             self._end(db, loop, lease)
 
     def _end(self, db: sqlite3.Connection, loop: asyncio.AbstractEventLoop, lease: LeaseID) -> None:
-        """The lease is over only once its keys are gone: until then it is looked at again."""
+        """End the lease, once its keys are removed; if removing them fails, the next check tries again."""
         if removals := self._leases.removals(lease):
             self._commit(db, loop, removals)
         self._leases.end(lease)
@@ -202,7 +194,7 @@ def _open(path: Path, fsync: bool) -> sqlite3.Connection:
         if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
             raise MetaInUse(f"the metadata store {path} is open in another process") from error
         if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise UnknownMetaFormat(f"{path} is no metadata store") from error
+            raise UnknownMetaFormat(f"{path} is not a metadata store") from error
         raise
     return connection
 
@@ -213,7 +205,7 @@ def _get(db: sqlite3.Connection, key: str) -> Versioned | None:
 
 
 def _list(db: sqlite3.Connection, prefix: str) -> Sequence[tuple[str, Versioned]]:
-    # Keys are ASCII, so none that has the prefix sorts at or behind prefix + DEL.
+    # Keys are ASCII, so no key with the prefix sorts at or after prefix + DEL.
     rows = db.execute(
         "SELECT key, value, revision FROM entry WHERE key >= ? AND key < ? ORDER BY key",
         (prefix, prefix + "\x7f"),

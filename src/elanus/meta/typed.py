@@ -1,7 +1,8 @@
 """Frozen dataclasses in the metadata store, as strict JSON.
 
-A value is read back as exactly the type it is asked for: a field that is missing or of another type is
-`CorruptMeta`, which names the key, never a wrong value. Fields that a newer release added are ignored.
+A value is read back as exactly the requested type: a field that is missing or of another type raises
+`CorruptMeta`, which names the key, and never yields a wrong value. Fields that a newer release added are
+ignored.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ class Record(Generic[T]):
 
     @property
     def unchanged(self) -> Compare:
-        """Holds as long as nobody has written the key since."""
+        """A comparison that holds as long as the key has not been written since."""
         return Compare(self.key, self.revision)
 
 
 def absent(key: str) -> Compare:
-    """Holds as long as there is no such key."""
+    """A comparison that holds as long as there is no such key."""
     return Compare(key, 0)
 
 

@@ -1,8 +1,8 @@
-"""What lies under a prefix of the metadata, kept up to date: a listing, and then every change since.
+"""The entries under a prefix of the metadata, kept up to date: a listing, and then every change since.
 
-A watch may break: the connection is gone, the store has forgotten where the watch stood. Then the view
-lists anew, and shows the difference at once; whoever follows it sees the states the store went through,
-perhaps not each of them, always in order, and the last one in the end.
+A watch may break: the connection is gone, or the store no longer has the changes since the watch's position.
+Then the view lists again, and shows the difference at once. Its followers see the states the store went
+through: perhaps not all of them, but always in order, and eventually the last one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _log = structlog.get_logger("meta")
 
 
 class View:
-    """``changed`` is called after every change, on the event loop. It should not raise: what it raises
-    goes to who called `start` or `refresh`, else to the log, and it is called again soon."""
+    """``changed`` is called after every change, on the event loop. It should not raise: an exception is
+    raised in the caller of `start` or `refresh`, or else logged, and ``changed`` is called again soon."""
 
     def __init__(self, meta: MetaStore, prefix: str, changed: Callable[[], None]) -> None:
         self._meta = meta
@@ -31,8 +31,8 @@ class View:
         self._changed = changed
         self._entries: dict[str, Versioned] = {}
         self._revision = -1
-        self._is_told = True
-        """Whether what is shown has been taken in by ``changed``."""
+        self._is_notified = True
+        """Whether ``changed`` has processed the entries as they are now."""
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -40,7 +40,7 @@ class View:
         return MappingProxyType(self._entries)
 
     async def start(self) -> None:
-        """Returns when it shows what is there. Raises `Unavailable`."""
+        """Return when the view shows the current entries. Raises `Unavailable`."""
         await self.refresh()
         self._following = asyncio.create_task(self._follow(), name=f"view of {self._prefix}")
 
@@ -50,50 +50,50 @@ class View:
             await asyncio.gather(self._following, return_exceptions=True)
 
     async def refresh(self) -> None:
-        """Show everything that was there when this was called. Raises `Unavailable`."""
+        """Show every entry that existed when this was called. Raises `Unavailable`."""
         listing = await self._meta.listing(self._prefix)
         if listing.revision < self._revision:
-            return  # the watch was faster
+            return  # the watch is already further
         self._revision = listing.revision
         entries = dict(listing.entries)
-        if entries != self._entries or not self._is_told:
+        if entries != self._entries or not self._is_notified:
             self._entries = entries
-            self._tell()
+            self._notify()
 
     async def _follow(self) -> None:
         while True:
             try:
                 async with aclosing(self._meta.watch(self._prefix, self._revision)) as watch:
                     async for changes in watch:
-                        self._take([c for c in changes if c.revision > self._revision])
+                        self._apply([c for c in changes if c.revision > self._revision])
             except StoreClosed:
                 return
             except (WatchBroken, Unavailable) as error:
-                _log.info("watching anew", prefix=self._prefix, error=str(error))
+                _log.info("watch interrupted; listing again", prefix=self._prefix, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
-            except Exception:  # noqa: BLE001 - the view goes on
-                _log.exception("a change was not taken in", prefix=self._prefix)
+            except Exception:  # noqa: BLE001 - the view continues
+                _log.exception("change not applied; listing again", prefix=self._prefix)
                 await asyncio.sleep(_PAUSE_S)
             try:
-                await self._list_anew()
+                await self._list_again()
             except StoreClosed:
                 return
 
-    async def _list_anew(self) -> None:
+    async def _list_again(self) -> None:
         while True:
             try:
                 await self.refresh()
             except StoreClosed:
                 raise
             except Unavailable as error:
-                _log.warning("cannot list", prefix=self._prefix, error=error.message)
-            except Exception:  # noqa: BLE001 - the view goes on
-                _log.exception("what is there was not taken in", prefix=self._prefix)
+                _log.warning("metadata not listed", prefix=self._prefix, error=error.message)
+            except Exception:  # noqa: BLE001 - the view continues
+                _log.exception("listed entries not applied; listing again", prefix=self._prefix)
                 await asyncio.sleep(_PAUSE_S)
                 continue
             return
 
-    def _take(self, changes: list[Change]) -> None:
+    def _apply(self, changes: list[Change]) -> None:
         if not changes:
             return
         for change in changes:
@@ -102,9 +102,9 @@ class View:
             else:
                 self._entries[change.key] = change.entry
         self._revision = changes[-1].revision
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        self._is_told = False
+    def _notify(self) -> None:
+        self._is_notified = False
         self._changed()
-        self._is_told = True
+        self._is_notified = True

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from elanus.api.datacoord import SegmentOutput
+from elanus.api.datanode import CompactionOrder
 from elanus.core.jobs import JobKind
 from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
-from elanus.rpc.datacoord import SegmentOutput
-from elanus.rpc.datanode import CompactionOrder
 from elanus.storage.objects import open_store
 
 
@@ -54,7 +54,7 @@ def _output(outputs: Sequence[SegmentOutput]) -> JobOutput:
 
 
 def compaction_task(task: CompactionTask) -> SegmentOutput:
-    """What runs in the Python worker."""
+    """The Spark task, in the Python worker."""
     store = open_store(task.store_url)
     with scratch_directory(task.scratch_dir) as scratch:
         progress = TaskProgress.of_this(store, task.board.job)

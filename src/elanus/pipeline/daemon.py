@@ -6,7 +6,7 @@ first task: longer than most flushes take. Forked from this one a worker is read
 workers share the memory of the libraries.
 
 Forking after these imports is sound because nothing here has been used yet but to convert one number: Arrow,
-its allocators and OpenBLAS register handlers for fork and start their threads anew in the child.
+its allocators and OpenBLAS register handlers for fork and start their threads again in the child.
 
 Run by Spark as ``python -m elanus.pipeline.daemon pyspark.worker``.
 """
@@ -14,7 +14,7 @@ Run by Spark as ``python -m elanus.pipeline.daemon pyspark.worker``.
 from __future__ import annotations
 
 from elanus.pipeline.worker import load_libraries
-from elanus.storage.lean import keep_pandas_out
+from elanus.storage.without_pandas import keep_pandas_out
 
 if __name__ == "__main__":
     from pyspark.daemon import manager

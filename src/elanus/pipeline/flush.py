@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.core.jobs import JobKind
+from elanus.log.backends import range_reader
 from elanus.log.port import Position
-from elanus.log.sources import range_reader
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
@@ -34,7 +34,7 @@ def _output(outcomes: Sequence[RangeOutcome]) -> JobOutput:
 
 
 def flush_task(plan: FlushPlan) -> RangeOutcome:
-    """What runs in the Python worker."""
+    """The Spark task, in the Python worker."""
     name = attempt_name(plan.attempt)
     start = Position(plan.start.position)
     with scratch_directory(plan.scratch_dir) as scratch:

@@ -3,18 +3,20 @@
 Types are held against the schema from the footer alone, before anything is read (`check_columns`). Values are
 checked where they are read, in the task: `convert` turns one batch of rows into the form of
 ``schema.arrow_schema``, or raises an error that names the file, the row group, the row, the field and the
-value. Everything works on whole columns.
+value. Here is only what Parquet brings; what is a valid value, `elanus.core.rows` says. Everything works on
+whole columns.
 
 Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, large and
-dictionary-encoded strings; vectors as lists or fixed-size lists of floats, binary vectors as bytes or lists
-of uint8. With a dynamic field, either a ``$meta`` column of JSON objects, or any columns that the schema does
-not have: they become keys of the row's object, nulls left out.
+dictionary-encoded strings; vectors of floats as lists or fixed-size lists of floats; binary vectors, and
+those of half precision, as the bytes they are stored as or lists of uint8. With a dynamic field, either a
+``$meta`` column of JSON objects, or any columns that the schema does not have: they become keys of the row's
+object, nulls left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import msgspec
@@ -23,12 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.json_column import check_dynamic_keys, json_column
+from elanus.core.rows import EMPTY_OBJECT, Fault, Given, Problem, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.types import Family
 
-_INTEGERS = frozenset({DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64})
-_FLOATS = frozenset({DataType.FLOAT, DataType.DOUBLE})
-_EMPTY_OBJECT = "{}"
 _SHOWN_CHARS = 60
 
 
@@ -42,7 +42,28 @@ class Place:
 
     def refuse(self, field: str, row: int, why: str) -> NoReturn:
         """Raises `InvalidParameter` about one row of this batch."""
-        raise InvalidParameter(
+        raise self._error(field, row, why)
+
+    def refusal(self, fault: Fault) -> InvalidParameter:
+        """A fault that `elanus.core.rows` has found in this batch, in words for who has the file."""
+        field = fault.field
+        match fault.problem:
+            case Problem.NULL:
+                why = "is null: it is neither nullable nor has a default value"
+            case Problem.NUMBER:
+                why = f"cannot hold {fault.value}: its type is {field.data_type.name}"
+            case Problem.LENGTH:
+                length = len(str(fault.value).encode())
+                why = f"is {length} bytes long, its max_length is {field.max_length}: {_shown(fault.value)}"
+            case Problem.NOT_FINITE:
+                dtype = field.vector.dtype.name
+                why = f"holds {fault.value} at position {fault.position}: vectors are finite {dtype}"
+            case Problem.DOCUMENT:
+                return InvalidParameter(f"{self.file}, row group {self.row_group}: {fault.detail}")
+        return self._error(field.name, fault.row, why)
+
+    def _error(self, field: str, row: int, why: str) -> InvalidParameter:
+        return InvalidParameter(
             f"{self.file}, row group {self.row_group}, row {self.first_row + row}: field {field} {why}"
         )
 
@@ -85,26 +106,8 @@ def _check_column(field: FieldSchema, found: pa.DataType, file: str) -> None:
 
 
 def _fits(field: FieldSchema, found: pa.DataType) -> bool:
-    kind = field.data_type
-    if pa.types.is_null(found):
-        return (
-            True  # what pandas writes where every value is missing; whether they may be is seen with the rows
-        )
-    if kind is DataType.BOOL:
-        return bool(pa.types.is_boolean(found))
-    if kind in _INTEGERS:
-        return bool(pa.types.is_integer(found))
-    if kind in _FLOATS:
-        return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
-    if kind is DataType.VARCHAR:
-        return _is_text(found)
-    if kind is DataType.JSON:
-        return _is_text(found) or _is_bytes(found)
-    if kind is DataType.FLOAT_VECTOR:
-        return _is_list(found, field.dim) and bool(pa.types.is_floating(found.value_type))
-    if pa.types.is_fixed_size_binary(found):
-        return bool(found.byte_width == field.dim // 8)
-    return _is_bytes(found) or (_is_list(found, field.dim // 8) and bool(pa.types.is_uint8(found.value_type)))
+    # Null is what pandas writes where every value is missing; whether they may be is seen with the rows.
+    return bool(pa.types.is_null(found) or ACCEPTED[field.data_type].fits(field, found))
 
 
 def _is_text(found: pa.DataType) -> bool:
@@ -129,129 +132,68 @@ def convert(
     ``auto_keys``: the primary keys, where the server makes them. Raises `InvalidParameter` about the first
     value that does not fit.
     """
-    columns = []
-    for field in schema.fields:
+
+    def given(field: FieldSchema) -> Given | None:
         if field.auto_id:
             assert auto_keys is not None, "a collection with automatic keys needs some"
-            columns.append(auto_keys)
-        elif field.is_dynamic:
-            columns.append(_dynamic(schema, rows, place))
-        elif field.name in rows.schema.names:
-            columns.append(_converted(field, rows.column(field.name), place))
-        else:
-            columns.append(_absent(field, rows.num_rows))
-    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
+            return Given(auto_keys)
+        if field.is_dynamic:
+            return _dynamic(schema, rows, place)
+        return _given(field, rows.column(field.name), place) if field.name in rows.schema.names else None
+
+    return conform(
+        schema, given, rows.num_rows, with_auto_key=True, first_row=place.first_row, refusal=place.refusal
+    )
 
 
-def _absent(field: FieldSchema, rows: int) -> pa.Array:
-    if field.default_value is not None:
-        return pa.repeat(pa.scalar(field.default_value, field.arrow_type), rows)
-    return pa.nulls(rows, field.arrow_type)
-
-
-def _converted(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
+def _given(field: FieldSchema, column: pa.Array, place: Place) -> Given:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    valid = None
+    if column.null_count:
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        check_nulls(field, valid, place.refusal)  # before the lengths of lists, which a null has none of
+        column = column.drop_null()
     if pa.types.is_null(column.type):
-        column = pa.nulls(len(column), field.arrow_type)
-    if column.null_count and not field.nullable and field.default_value is None:
-        row = _first(column.is_null())
-        place.refuse(field.name, row, "is null: it is neither nullable nor has a default value")
-    match field.data_type:
-        case DataType.FLOAT_VECTOR:
-            return _float_vectors(field, column, place)
-        case DataType.BINARY_VECTOR:
-            return _binary_vectors(field, column, place)
-        case DataType.JSON:
-            values = _json(field, column, place)
-        case DataType.VARCHAR:
-            values = _strings(field, column, place)
-        case _:
-            values = _numbers(field, column, place)
-    if values.null_count and field.default_value is not None:
-        values = pc.fill_null(values, pa.scalar(field.default_value, field.arrow_type))
-    return values
+        column = column.cast(pa.string() if field.kind.family is Family.JSON else field.arrow_type)
+    return replace(ACCEPTED[field.data_type].convert(field, column, place), valid=valid)
 
 
-def _numbers(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
-    """Values that change by the cast do not fit; floats may be rounded, and may not become infinite."""
-    if column.type == field.arrow_type:
-        return column
-    numbers = column.cast(field.arrow_type, safe=False)
-    if pa.types.is_floating(column.type):
-        wrong = pc.and_(pc.is_finite(column), pc.invert(pc.is_finite(numbers)))
-    else:
-        wrong = pc.not_equal(numbers.cast(column.type, safe=False), column)
-        if pa.types.is_unsigned_integer(column.type):  # as signed a large one is negative, and comes back
-            wrong = pc.or_(wrong, pc.less(numbers, pa.scalar(0, numbers.type)))
-        elif pa.types.is_unsigned_integer(field.arrow_type):
-            wrong = pc.or_(wrong, pc.less(column, pa.scalar(0, column.type)))
-    if pc.any(wrong).as_py():
-        row = _first(wrong)
-        why = f"cannot hold {column[row].as_py()}: its type is {field.data_type.name}"
-        place.refuse(field.name, row, why)
-    return numbers
+def _as_it_is(_: FieldSchema, column: pa.Array, __: Place) -> Given:
+    return Given(column)
 
 
-def _strings(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
-    too_long = pc.greater(pc.binary_length(column), field.max_length)
-    if pc.any(too_long).as_py():
-        row = _first(too_long)
-        length = pc.binary_length(column[row]).as_py()
-        place.refuse(
-            field.name,
-            row,
-            f"is {length} bytes long, its max_length is {field.max_length}: {_shown(column[row])}",
-        )
-    return column.cast(field.arrow_type)
+def _documents(_: FieldSchema, column: pa.Array, __: Place) -> Given:
+    return Given(column.cast(pa.binary()).to_pylist())
 
 
-def _json(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
-    present = column.drop_null()
-    texts = json_documents(field.name, present, place, objects_only=False)
-    if len(present) == len(column):
-        return texts
-    numbers = np.cumsum(column.is_valid().to_numpy(zero_copy_only=False)) - 1
-    return texts.take(pa.array(numbers, mask=column.is_null().to_numpy(zero_copy_only=False)))
-
-
-def json_documents(field: str, column: pa.Array, place: Place, *, objects_only: bool) -> pa.Array:
-    """JSON texts of a file, checked and compact."""
-    try:
-        documents = column.cast(pa.binary()).to_pylist()
-        return json_column(field, documents, objects_only=objects_only, first_row=place.first_row)
-    except InvalidParameter as error:
-        raise InvalidParameter(f"{place.file}, row group {place.row_group}: {error.message}") from None
-
-
-def _float_vectors(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
+def _float_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
+    form = field.vector
     _check_lengths(field.name, column, field.dim, place)
     values = column.flatten()
     if values.null_count:
         place.refuse(field.name, _first(values.is_null()) // field.dim, "holds a null among its numbers")
-    numbers = values.cast(pa.float32(), safe=False).to_numpy()
-    finite = np.isfinite(numbers)
-    if not finite.all():
-        at = int(np.argmin(finite))
-        place.refuse(
-            field.name,
-            at // field.dim,
-            f"holds {values[at].as_py()} at position {at % field.dim}: vectors are finite float32",
-        )
-    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), type=field.arrow_type)
+    with np.errstate(over="ignore"):
+        numbers = values.to_numpy().astype(form.dtype, copy=False)
+    return Given(form.to_column(numbers.reshape(len(column), field.dim)), shown=values)
 
 
-def _binary_vectors(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
-    width_bytes = field.dim // 8
+def _vectors_as_bytes(field: FieldSchema, column: pa.Array, place: Place) -> Given:
+    """Vectors that are given as the bytes they are stored as, or as lists of those bytes."""
+    row_bytes = field.vector.row_bytes(field.dim)
     if pa.types.is_fixed_size_binary(column.type):
-        return column
-    _check_lengths(field.name, column, width_bytes, place)
-    if _is_bytes(column.type):
-        return column.cast(pa.binary()).cast(field.arrow_type)
-    values = column.flatten()
-    if values.null_count:
-        place.refuse(field.name, _first(values.is_null()) // width_bytes, "holds a null among its bytes")
-    return pa.Array.from_buffers(field.arrow_type, len(column), [None, pa.py_buffer(values.to_numpy())])
+        vectors = column
+    elif _is_bytes(column.type):
+        _check_lengths(field.name, column, row_bytes, place)
+        vectors = column.cast(pa.binary()).cast(field.arrow_type)
+    else:
+        _check_lengths(field.name, column, row_bytes, place)
+        values = column.flatten()
+        if values.null_count:
+            place.refuse(field.name, _first(values.is_null()) // row_bytes, "holds a null among its bytes")
+        content = pa.py_buffer(values.to_numpy())
+        vectors = pa.Array.from_buffers(field.arrow_type, len(column), [None, content])
+    return Given(vectors)
 
 
 def _check_lengths(name: str, column: pa.Array, expected: int, place: Place) -> None:
@@ -266,27 +208,19 @@ def _check_lengths(name: str, column: pa.Array, expected: int, place: Place) -> 
         place.refuse(name, row, f"has {lengths[row].as_py()} {unit}, its dimension asks for {expected}")
 
 
-def _dynamic(schema: CollectionSchema, rows: pa.RecordBatch, place: Place) -> pa.Array:
+def _dynamic(schema: CollectionSchema, rows: pa.RecordBatch, place: Place) -> Given | None:
     if DYNAMIC_FIELD in rows.schema.names:
         given = rows.column(DYNAMIC_FIELD).cast(pa.binary())
-        objects = json_documents(
-            DYNAMIC_FIELD, pc.fill_null(given, _EMPTY_OBJECT.encode()), place, objects_only=True
-        )
-    else:
-        extra = [name for name in rows.schema.names if name not in schema.by_name]
-        objects = _objects_of({name: rows.column(name) for name in extra}, rows.num_rows, place)
-    check_dynamic_keys(objects, place.first_row)
-    return objects
+        return Given(pc.fill_null(given, EMPTY_OBJECT.encode()).to_pylist())
+    extra = [name for name in rows.schema.names if name not in schema.by_name]
+    return _objects_of({name: rows.column(name) for name in extra}, place) if extra else None
 
 
-def _objects_of(columns: dict[str, pa.Array], rows: int, place: Place) -> pa.Array:
+def _objects_of(columns: dict[str, pa.Array], place: Place) -> Given:
     """One JSON object a row, of the columns that are not null in it."""
     members = [_members(name, column, place) for name, column in columns.items()]
-    if not members:
-        return pa.repeat(pa.scalar(_EMPTY_OBJECT), rows)
     inside = pc.utf8_ltrim(pc.binary_join_element_wise(*members, ""), ",")
-    objects = pc.binary_join_element_wise("{", inside, "}", "")
-    return json_documents(DYNAMIC_FIELD, objects, place, objects_only=True)
+    return Given(pc.binary_join_element_wise("{", inside, "}", ""))
 
 
 def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
@@ -323,6 +257,63 @@ def _first(wrong: pa.Array) -> int:
     return int(pc.index(wrong, True).as_py())
 
 
-def _shown(value: pa.Scalar) -> str:
-    text = repr(value.as_py())
+def _shown(value: object) -> str:
+    text = repr(value)
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """``fits``: whether a file's column of that Arrow type may hold the field.
+
+    ``convert``: its values, without nulls, as `elanus.core.rows` takes them.
+    """
+
+    fits: Callable[[FieldSchema, pa.DataType], bool]
+    convert: Callable[[FieldSchema, pa.Array, Place], Given]
+
+
+def _fits_integer(_: FieldSchema, found: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(found))
+
+
+def _fits_number(_: FieldSchema, found: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+
+
+def _fits_floats(field: FieldSchema, found: pa.DataType) -> bool:
+    return _is_list(found, field.dim) and bool(pa.types.is_floating(found.value_type))
+
+
+def _fits_bytes(field: FieldSchema, found: pa.DataType) -> bool:
+    row_bytes = field.vector.row_bytes(field.dim)
+    if pa.types.is_fixed_size_binary(found):
+        return bool(found.byte_width == row_bytes)
+    return _is_bytes(found) or (_is_list(found, row_bytes) and bool(pa.types.is_uint8(found.value_type)))
+
+
+def _fits_floats_or_bytes(field: FieldSchema, found: pa.DataType) -> bool:
+    return _fits_floats(field, found) or _fits_bytes(field, found)
+
+
+def _half_vectors(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
+    given_as_numbers = _fits_floats(field, column.type)
+    return (_float_vectors if given_as_numbers else _vectors_as_bytes)(field, column, place)
+
+
+ACCEPTED: Mapping[DataType, _Accepted] = {
+    DataType.BOOL: _Accepted(lambda _, found: bool(pa.types.is_boolean(found)), _as_it_is),
+    DataType.INT8: _Accepted(_fits_integer, _as_it_is),
+    DataType.INT16: _Accepted(_fits_integer, _as_it_is),
+    DataType.INT32: _Accepted(_fits_integer, _as_it_is),
+    DataType.INT64: _Accepted(_fits_integer, _as_it_is),
+    DataType.FLOAT: _Accepted(_fits_number, _as_it_is),
+    DataType.DOUBLE: _Accepted(_fits_number, _as_it_is),
+    DataType.VARCHAR: _Accepted(lambda _, found: _is_text(found), _as_it_is),
+    DataType.JSON: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _documents),
+    DataType.FLOAT_VECTOR: _Accepted(_fits_floats, _float_vectors),
+    DataType.BINARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
+    DataType.FLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),
+    DataType.BFLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),
+}
+"""The columns that a file may have for each data type: the same keys as `elanus.core.types.KINDS`."""

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from elanus.api.imports import ImportedSegment
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_columns import Place, check_columns, convert
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup
-from elanus.rpc.imports import ImportedSegment
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.parquet import rows_per_group
 from elanus.storage.paths import insert_log_path, stats_log_path
@@ -55,7 +55,7 @@ def _row_groups(metadata: pq.FileMetaData) -> Iterator[RowGroup]:
 
 @contextlib.contextmanager
 def opened(source: ObjectStore, name: str, scratch: Path) -> Iterator[pq.ParquetFile]:
-    """A user's file. What is wrong with its name or its content becomes `InvalidParameter`."""
+    """A user's file. Raises `InvalidParameter` if its name or its content is wrong."""
     try:
         path = source.local_path(name, scratch)
     except ObjectMissing:
@@ -117,7 +117,7 @@ class SegmentsWriter:
 
     @property
     def rows(self) -> int:
-        """Of the segments that have been written."""
+        """The number of rows in the segments that have been written."""
         return sum(segment.insert_log.rows for segment in self.written)
 
     def add(self, rows: pa.RecordBatch) -> None:

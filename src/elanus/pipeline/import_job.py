@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from elanus.api.imports import ImportedSegment
 from elanus.core.attempts import stamped
 from elanus.core.ids import TaskID
 from elanus.core.jobs import JobKind
@@ -18,7 +19,6 @@ from elanus.pipeline.import_plan import ImportPlan
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
-from elanus.rpc.imports import ImportedSegment
 from elanus.storage.objects import open_store
 
 
@@ -43,7 +43,7 @@ def _output(outcomes: Sequence[tuple[ImportedSegment, ...]]) -> JobOutput:
 
 
 def import_task(plan: ImportPlan) -> tuple[ImportedSegment, ...]:
-    """What runs in the Python worker."""
+    """The Spark task, in the Python worker."""
     name = attempt_name(stamped(plan.attempt, "import"))
     with scratch_directory(plan.scratch_dir) as scratch:
         store, read = open_store(plan.store_url), 0

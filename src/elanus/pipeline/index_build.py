@@ -1,10 +1,10 @@
-"""The index job: the vectors of one segment become one index file.
+"""The index job: the values of one field of one segment become one index file.
 
-One Spark task per segment. It reads the vector column of the segment's insert logs itself, into one
+One Spark task per segment. It reads the column from the segment's insert logs itself, vectors into one
 matrix, builds with as many threads as the plan allows, and puts the file into the object store. The
 file's name is the attempt's; a task that ran twice, or for a version that has been given up, leaves garbage.
 
-Memory of a task: the raw vectors and the growing index.
+Memory of a task: the raw values and the growing index.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
-from elanus.index.build import Progress, build
-from elanus.index.spec import resolve_index
+from elanus.core.types import Matrix
+from elanus.index import build, resolve_index
+from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
-from elanus.storage.binlog import read_vectors
+from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.objects import open_store
 from elanus.storage.paths import index_file_path
 from elanus.storage.port import ObjectStore
@@ -32,7 +35,7 @@ from elanus.storage.port import ObjectStore
 class IndexBuildPlan:
     """One segment to index. Pickles; carries all that a task needs to know.
 
-    ``params`` are the index's parameters as `elanus.index.spec.resolve_index` takes them; ``threads``:
+    ``params`` are the index's parameters as `elanus.index.resolve_index` takes them; ``threads``:
     cores for the build; ``attempt`` is unique to this try of this build. ``scratch_dir`` is a
     directory on the machine that runs the task.
     """
@@ -71,7 +74,7 @@ def _output(files: Sequence[IndexFile]) -> JobOutput:
 
 
 def index_build_task(plan: IndexBuildPlan) -> IndexFile:
-    """What runs in the Python worker."""
+    """The Spark task, in the Python worker."""
     store = open_store(plan.store_url)
     with scratch_directory(plan.scratch_dir) as scratch:
         progress = TaskProgress.of_this(store, plan.board.job)
@@ -83,12 +86,12 @@ def build_index_file(
 ) -> IndexFile:
     """Build the index and put it into the store. Needs no Spark.
 
-    ``name`` is what no other attempt uses; ``scratch`` an empty local directory. ``progress`` hears of the
-    share of rows that are in the index.
+    ``name`` is used by no other attempt; ``scratch`` is an empty local directory. ``progress`` is called with
+    the share of rows that are in the index.
     """
     manifest = plan.manifest
     spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
-    index = build(spec, read_vectors(store, manifest, plan.field.name), plan.threads, progress)
+    index = build(spec, _values(plan, store), plan.threads, progress)
     file = scratch / "index"
     index.save(file)
     size_bytes = file.stat().st_size
@@ -99,11 +102,17 @@ def build_index_file(
         index_id=plan.index_id,
         field_id=plan.field.field_id,
         segment_id=manifest.segment_id,
-        index_type=str(spec.index_type),
-        metric_type=str(spec.metric_type),
+        index_type=spec.index_type,
+        metric_type="" if spec.metric is None else str(spec.metric),
         params=spec.flattened(),
         path=path,
         rows=index.rows,
         size_bytes=size_bytes,
         has_raw_vectors=index.has_raw_vectors,
     )
+
+
+def _values(plan: IndexBuildPlan, store: ObjectStore) -> Matrix | pa.Array:
+    if plan.field.kind.vector is not None:
+        return read_vectors(store, plan.manifest, plan.field.name)
+    return read_columns(store, plan.manifest, [plan.field.name]).column(0).combine_chunks()

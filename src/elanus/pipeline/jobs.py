@@ -5,9 +5,9 @@ own. A flush takes about a second and frees memory that writers wait for; an ind
 and uses every processor from a single task, a compaction some seconds. So these two together never take
 all of Spark's slots, and a flush always finds one: Spark does not take a slot back from a running task.
 
-What happens to each job is written into a `elanus.rpc.jobbook.JobBook`, from where the ledger hears of it.
+Every event of a job is recorded in an `elanus.api.job_book.JobBook`, which reports it to the ledger.
 
-Left out: trying again. Whoever ordered a job knows whether that still makes sense.
+Left out: trying again. The caller that ordered a job knows whether that still makes sense.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, TypeVar
 
 import structlog
 
+from elanus.api.job_book import JobBook
 from elanus.core.errors import JobNotFound
 from elanus.core.jobs import JobKind
 from elanus.pipeline.port import Job, JobCancelled, JobSession
-from elanus.pipeline.progress import TELL_S, ProgressBoard, Told, combined
-from elanus.rpc.jobbook import JobBook
+from elanus.pipeline.progress import REPORT_INTERVAL_S, ProgressBoard, ProgressReport, combined
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
 _CANCEL_INTERVAL_S = 0.2
 _LOOK_INTERVAL_S = 0.5
-_LOOKS_A_TELLING = round(TELL_S / _LOOK_INTERVAL_S)
+_LOOKS_PER_REPORT = round(REPORT_INTERVAL_S / _LOOK_INTERVAL_S)
 _log = structlog.get_logger("pipeline")
 
 
@@ -128,7 +128,7 @@ class JobRunner:
                 return await self._run_in_thread(job_id, job)
             finally:
                 looking.cancel()
-                await self._look_once(job_id)  # a short job has had no look
+                await self._look_once(job_id)  # a short job ends before the first look
                 if job.board is not None:
                     await self._clear(job.board)
 
@@ -152,26 +152,26 @@ class JobRunner:
             raise
 
     async def _look(self, job_id: str, board: ProgressBoard | None) -> None:
-        """Write down how far the job is, until cancelled."""
-        told: list[Told] = []
+        """Record the job's progress until cancelled."""
+        reports: list[ProgressReport] = []
         for number in count(1):
             await asyncio.sleep(_LOOK_INTERVAL_S)
-            if board is not None and number % _LOOKS_A_TELLING == 0:
-                told = await _read(board, told)
-            await self._look_once(job_id, told if board is not None else None)
+            if board is not None and number % _LOOKS_PER_REPORT == 0:
+                reports = await _read(board, reports)
+            await self._look_once(job_id, reports if board is not None else None)
 
-    async def _look_once(self, job_id: str, told: Sequence[Told] | None = None) -> None:
-        """``told``: what the tasks say of themselves."""
+    async def _look_once(self, job_id: str, reports: Sequence[ProgressReport] | None = None) -> None:
+        """``reports``: the latest ones of the tasks."""
         look = await asyncio.to_thread(self._session.look, job_id)
         if look is not None:
-            progress = look.progress if told is None else combined(look.progress, told)
+            progress = look.progress if reports is None else combined(look.progress, reports)
             self.book.look(job_id, progress, look.ui_url)
 
     async def _clear(self, board: ProgressBoard) -> None:
         try:
             await asyncio.to_thread(board.clear)
         except Exception as error:  # noqa: BLE001 - the job has its end; garbage collection takes what is left
-            _log.info("what tasks told of themselves is left behind", job=board.job, error=str(error))
+            _log.info("progress reports not deleted", job=board.job, error=str(error))
 
     async def _cancel_until_ended(self, job_id: str, running: asyncio.Future[list[Outcome]]) -> None:
         while not running.done():
@@ -179,15 +179,15 @@ class JobRunner:
             await asyncio.wait([running], timeout=_CANCEL_INTERVAL_S)
 
 
-async def _read(board: ProgressBoard, known: list[Told]) -> list[Told]:
+async def _read(board: ProgressBoard, known: list[ProgressReport]) -> list[ProgressReport]:
     try:
         return await asyncio.to_thread(board.read)
-    except Exception as error:  # noqa: BLE001 - whatever the store says, it is the job that counts
-        _log.info("progress not known", job=board.job, error=str(error))
+    except Exception as error:  # noqa: BLE001 - an error of the store must not end the job
+        _log.info("progress not read", job=board.job, error=str(error))
         return known
 
 
 def _seen(ended: asyncio.Future[Any]) -> None:
-    """What a cancelled job came to no longer matters to anybody; everybody else asks for it."""
+    """Take the error of a cancelled job, whose outcome nobody asks for."""
     if not ended.cancelled():
         ended.exception()

@@ -13,30 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD
+from elanus.api.datacoord import SegmentOutput
+from elanus.api.datanode import CompactionOrder
+from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.timestamps import NO_TIMESTAMP
-from elanus.rpc.datacoord import SegmentOutput
-from elanus.rpc.datanode import CompactionOrder
-from elanus.storage.binlog import (
-    Matrix,
-    SegmentKey,
-    insert_log_schema,
-    insert_log_writer,
-    read_columns,
-    read_vectors,
-    vector_array,
-)
+from elanus.pipeline.ordering import Rows, in_batches, in_order, scalar_columns
+from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
 from elanus.storage.delta_log import dead_rows, read_delta_log
-from elanus.storage.parquet import rows_per_group
 from elanus.storage.paths import insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
-
-Rows = npt.NDArray[np.int64]
 
 
 def merge_segments(
@@ -48,30 +36,27 @@ def merge_segments(
 ) -> SegmentOutput:
     """Write the new segment's files, called ``name``, which no other attempt may use; none if no row lives.
 
-    ``scratch`` is a local directory; ``progress`` hears of the share of rows written, and their number.
+    ``scratch`` is a local directory; ``progress`` is called with the share of rows written, and their number.
     Raises `DiskFull`, and `ObjectMissing` and `CorruptObject` naming a file. After an error the store may
     hold one of the files, which nothing names.
     """
     schema, files = order.schema, order.insert_logs
     key = SegmentKey(order.collection_id, order.partition_id, order.segment_id, order.vchannel)
-    scalars = [ROW_ID_FIELD, TIMESTAMP_FIELD, *(field.name for field in schema.scalar_fields)]
+    scalars = scalar_columns(schema)
     table = pa.concat_tables([read_columns(store, m, scalars) for m in order.inputs if m.insert_logs])
     table = table.combine_chunks()
-    rows = _in_order(table, schema.primary_field.name, _living(order, table, store))
+    rows = in_order(table, schema.primary_field.name, _living(order, table, store))
     if not len(rows):
         return SegmentOutput(key.segment_id, (), ())
-    vectors = {f.name: read_vectors(store, files, f.name, scratch) for f in schema.vector_fields}
     path = insert_log_path(key.collection_id, key.partition_id, key.segment_id, name)
     stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, name)
-    file_schema, stats = insert_log_schema(schema, key), KeyStatsBuilder()
-    group_rows = rows_per_group(schema.row_bytes_estimate)
+    stats, written = KeyStatsBuilder(), 0
     with insert_log_writer(store, path, schema, key, scratch, by_time=False) as writer:
-        for start in range(0, len(rows), group_rows):
-            batch = _take(table, vectors, rows[start : start + group_rows], file_schema)
+        for batch in in_batches(table, rows, store, files, schema, key, scratch):
             stats.add(batch.column(schema.primary_field.name))
             writer.write(batch)
+            written += batch.num_rows
             if progress is not None:
-                written = start + batch.num_rows
                 progress(written / len(rows), written)
         file = writer.finish()
     write_stats_log(store, stats_path, stats.finish())
@@ -86,23 +71,3 @@ def _living(order: CompactionOrder, table: pa.Table, store: ObjectStore) -> Rows
     if order.expire_until > NO_TIMESTAMP:
         dead |= row_ts <= order.expire_until
     return np.flatnonzero(~dead)
-
-
-def _in_order(table: pa.Table, primary_key: str, rows: Rows) -> Rows:
-    """The rows' numbers, by primary key and then by timestamp."""
-    wanted = pa.array(rows)
-    keys = table.select([primary_key, TIMESTAMP_FIELD]).take(wanted)
-    order = pc.sort_indices(keys, sort_keys=[(primary_key, "ascending"), (TIMESTAMP_FIELD, "ascending")])
-    sorted_rows: Rows = rows[order.to_numpy()]
-    return sorted_rows
-
-
-def _take(table: pa.Table, vectors: dict[str, Matrix], rows: Rows, file_schema: pa.Schema) -> pa.RecordBatch:
-    scalars = table.take(pa.array(rows))
-    columns = [
-        vector_array(vectors[field.name][rows], field.type)
-        if field.name in vectors
-        else scalars.column(field.name).combine_chunks()
-        for field in file_schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=file_schema)

@@ -1,4 +1,4 @@
-"""What a job is, and what it needs of a Spark session.
+"""Jobs, and the part of a Spark session that they use.
 
 A `Job` is a value: a task (a plain function of one plan), the plans, and how to account for the outcomes.
 `elanus.pipeline.flush`, `elanus.pipeline.index_build` and `elanus.pipeline.compact` make jobs,
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from elanus.core.faults import JobFault
 from elanus.core.jobs import JobKind, JobProgress
 from elanus.pipeline.progress import ProgressBoard
 
@@ -20,7 +21,7 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a job came to: objects written, rows in them, their size."""
+    """The output of a job: objects written, rows in them, their size."""
 
     objects: tuple[str, ...]
     rows: int
@@ -33,7 +34,7 @@ class Job(Generic[Plan, Outcome]):
 
     ``inputs`` names what the job reads, for people. ``task`` and the plans travel to Python workers, so
     the task is a module-level function and plans pickle. ``output`` sums up the outcomes. ``board``: where
-    long tasks tell how far they are.
+    long tasks report their progress.
     """
 
     kind: JobKind
@@ -86,9 +87,9 @@ class JobSession(Protocol):
         ...
 
 
-class JobFailed(Exception):
+class JobFailed(JobFault):
     """A task failed, or Spark did. The text says which job and why."""
 
 
-class JobCancelled(Exception):
+class JobCancelled(JobFault):
     """The job was cancelled while it ran."""

@@ -2,10 +2,11 @@
 
 Each segment met gets one insert log and, when that is complete, its stats log; the vchannel gets one
 delta log if anything was deleted. Rows stream: of each open file one row group is in memory, and of each
-key eight bytes for its segment's Bloom filter.
+key eight bytes for its segment's Bloom filter. Where the keys did not come in order, the file is written once
+more, sorted by them (`elanus.pipeline.ordering`), one segment after the other.
 
-Deletes are not applied here. They are written down beside the rows, and apply to every older row of the
-vchannel wherever it lies; an upsert counts as a delete at the timestamp of its own rows, which is why it
+Deletes are not applied here. They are written to a file of their own, and apply to every older row of the
+vchannel, in whichever file; an upsert counts as a delete at the timestamp of its own rows, which is why it
 spares them.
 """
 
@@ -15,11 +16,13 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from elanus.api.datacoord import SegmentOutput
 from elanus.core.ids import ALL_PARTITIONS, SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
+from elanus.core.quarantine import Quarantined
 from elanus.core.schema import CollectionSchema
+from elanus.pipeline.ordering import rewritten_by_key
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
-from elanus.rpc.datacoord import SegmentOutput
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.parquet import BinlogWriter
@@ -29,13 +32,17 @@ from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 
 
 def write_range(
-    plan: FlushPlan, writes: Iterable[WriteMessage], store: ObjectStore, scratch: Path, name: str
+    plan: FlushPlan,
+    writes: Iterable[WriteMessage | Quarantined],
+    store: ObjectStore,
+    scratch: Path,
+    name: str,
 ) -> RangeOutcome:
     """Write the files of a range, all called ``name``, which no other attempt may use.
 
-    ``writes`` come in the order of their timestamps; ``scratch`` is a local directory. Raises `DiskFull`,
-    and `Internal` when rows do not fit the plan's schema. After an error the store may hold some of the
-    files, which nothing names.
+    ``writes`` come in the order of their timestamps; those in quarantine are in no file, and named in the
+    outcome. ``scratch`` is a local directory. Raises `DiskFull`. After an error the store may hold some of
+    the files, which nothing names.
     """
     with contextlib.ExitStack() as open_files:
         files = _RangeFiles(plan, store, scratch, name, open_files)
@@ -57,10 +64,13 @@ class _RangeFiles:
         self._open_files = open_files
         self._segments: dict[SegmentID, _SegmentFiles] = {}
         self._delta: BinlogWriter | None = None
+        self._quarantined: list[Quarantined] = []
         self._delta_schema = delta_log_schema(plan.schema.primary_field, plan.collection_id, plan.vchannel)
 
-    def write(self, message: WriteMessage) -> None:
+    def write(self, message: WriteMessage | Quarantined) -> None:
         match message:
+            case Quarantined():
+                self._quarantined.append(message)
             case InsertMessage():
                 self._segment(message).write(message)
             case UpsertMessage():
@@ -73,7 +83,8 @@ class _RangeFiles:
 
     def finish(self) -> RangeOutcome:
         outputs = tuple(files.finish(self._store, self._name) for files in self._segments.values())
-        return RangeOutcome(self._plan.vchannel, outputs, self._delta.finish() if self._delta else None)
+        delta = self._delta.finish() if self._delta else None
+        return RangeOutcome(self._plan.vchannel, outputs, delta, tuple(self._quarantined))
 
     def _segment(self, message: InsertMessage | UpsertMessage) -> _SegmentFiles:
         files = self._segments.get(message.segment_id)
@@ -83,7 +94,8 @@ class _RangeFiles:
             )
             path = insert_log_path(key.collection_id, key.partition_id, key.segment_id, self._name)
             writer = insert_log_writer(self._store, path, self._plan.schema, key, self._scratch)
-            files = _SegmentFiles(self._plan.schema, key, self._open_files.enter_context(writer))
+            insert_log = self._open_files.enter_context(writer)
+            files = _SegmentFiles(self._plan.schema, key, insert_log, path, self._scratch)
             self._segments[message.segment_id] = files
         return files
 
@@ -98,7 +110,12 @@ class _RangeFiles:
 class _SegmentFiles:
     """The insert log of one segment, and the statistics of its keys."""
 
-    def __init__(self, schema: CollectionSchema, key: SegmentKey, insert_log: BinlogWriter) -> None:
+    def __init__(
+        self, schema: CollectionSchema, key: SegmentKey, insert_log: BinlogWriter, path: str, scratch: Path
+    ) -> None:
+        self._schema = schema
+        self._path = path
+        self._scratch = scratch
         self._key = key
         self._file_schema = insert_log_schema(schema, key)
         self._insert_log = insert_log
@@ -113,6 +130,10 @@ class _SegmentFiles:
     def finish(self, store: ObjectStore, name: str) -> SegmentOutput:
         key = self._key
         stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, name)
-        file = self._insert_log.finish()
+        file = self._insert_log.close()
+        if file.is_sorted:
+            file = self._insert_log.finish()
+        else:
+            file = rewritten_by_key(file, store, self._path, self._schema, key, self._scratch)
         write_stats_log(store, stats_path, self._stats.finish())
         return SegmentOutput(key.segment_id, (file,), (stats_path,))

@@ -13,17 +13,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from elanus.api.datacoord import SegmentOutput
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import Internal
 from elanus.core.ids import CollectionID
 from elanus.core.messages import MsgKind, WriteMessage
 from elanus.core.packs import PackAssembler
+from elanus.core.quarantine import Quarantined, checked
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode
 from elanus.log.port import CorruptLog, LogEntry, Position
-from elanus.rpc.datacoord import SegmentOutput
 
 _WRITES = frozenset({MsgKind.INSERT, MsgKind.UPSERT, MsgKind.DELETE})
 
@@ -33,7 +34,7 @@ class FlushPlan:
     """One range to flush. Pickles; carries all that a task needs to know.
 
     ``start``: the vchannel's checkpoint. ``until``: the tick that ends the range; ``stop``: a position
-    after that tick. ``attempt`` is unique to this try of this range. ``log_url``: see `elanus.log.sources`;
+    after that tick. ``attempt`` is unique to this try of this range. ``log_url``: see `elanus.log.backends`;
     ``scratch_dir``: a directory on the machine that runs the task.
     """
 
@@ -52,11 +53,12 @@ class FlushPlan:
 
 @dataclass(frozen=True, slots=True)
 class RangeOutcome:
-    """What a range came to: files per segment, and the deletes' file if there were any."""
+    """The output of a range: files per segment, the deletes' file if there were any, and entries left out."""
 
     vchannel: str
     segments: tuple[SegmentOutput, ...]
     delta: BinlogFile | None
+    quarantined: tuple[Quarantined, ...] = ()
 
     @property
     def files(self) -> tuple[BinlogFile, ...]:
@@ -65,8 +67,10 @@ class RangeOutcome:
         return insert_logs if self.delta is None else (*insert_logs, self.delta)
 
 
-def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[WriteMessage]:
+def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[WriteMessage | Quarantined]:
     """The vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
+
+    In place of a write that does not fit the plan's schema comes what is known of it.
 
     ``entries`` are those of the pchannel from the plan's start on. Raises `Internal` when they end
     without the tick ``until``: what has been read would then be only part of the range. Raises `CorruptLog`
@@ -81,7 +85,8 @@ def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[Wr
             break
         for written in pack.entries:
             if written.header.kind in _WRITES and written.header.rows:
-                yield _decoded(written, plan.pchannel)
+                message = _decoded(written, plan.pchannel)
+                yield checked(message, written.position, plan.collection_id, plan.schema)
         if pack.end_ts == plan.until:
             return
     raise Internal(

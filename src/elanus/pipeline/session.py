@@ -14,21 +14,24 @@ Left out: what runs next to what. That is decided in `elanus.pipeline.jobs`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import structlog
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from elanus.core.faults import JobFault
 from elanus.core.jobs import JobProgress
 from elanus.pipeline.java import JavaPreference, java_home
 from elanus.pipeline.port import JobCancelled, JobFailed, JobLook
@@ -40,11 +43,17 @@ Outcome = TypeVar("Outcome")
 _log = structlog.get_logger("pipeline")
 
 AUTO = "auto"
-"""Of a setting: what Spark, or this process, finds by itself."""
+"""The value of a setting that Spark, or this process, determines by itself."""
 SLOTS_MIN = 2
 """Tasks at a time on one machine, at least: one long task must leave room for a short one."""
+_SPARK_FILES, _JVM_FILES, _TASK_FILES = "spark", "tmp", "tasks"
+_TEMPORARY = (_SPARK_FILES, _JVM_FILES, _TASK_FILES)
+"""The directories below ``scratch`` that are emptied at the start: Spark's blocks and shuffles, the JVM's
+temporary files (libraries that it unpacks, for example), and unfinished files of tasks."""
 _JVM_EXIT_TIMEOUT_S = 30
 _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_NO_SHARED_COUNTERS = "-XX:-UsePerfData"
+"""Without it Java keeps a file in the system's temporary directory, which a killed JVM leaves there."""
 _LOG_SETTINGS = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -59,12 +68,25 @@ logger.gateway.level = error
 """
 
 
+class _JvmGone(JobFault):
+    """The JVM does not answer, or answers with an error."""
+
+
+@contextlib.contextmanager
+def _jvm_errors() -> Iterator[None]:
+    """Turn errors of a call into the JVM into `_JvmGone`."""
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        raise _JvmGone(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     """``master``: Spark's URL; ``local[*]`` means as many slots as processors, at least `SLOTS_MIN`.
 
     ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker), ``cores_max`` (of all
-    workers together; 0: all there are) and ``executor_python`` (this one, unless told) are for clusters.
+    workers together; 0: all there are) and ``executor_python`` (this one by default) are for clusters.
     ``conf`` overrides any Spark setting, the ones made here too.
     """
 
@@ -91,8 +113,9 @@ class PipelineSession:
     ``task_scratch``: a local directory for the unfinished files of tasks, emptied at the start.
     """
 
-    def __init__(self, spark: SparkSession, task_scratch: Path) -> None:
+    def __init__(self, spark: SparkSession, task_scratch: Path, *, is_local: bool = False) -> None:
         self.spark = spark
+        self._is_local = is_local
         self.task_scratch = task_scratch
         self._context: SparkContext = spark.sparkContext
         self._running: dict[str, bool] = {}
@@ -103,13 +126,15 @@ class PipelineSession:
     def start(cls, settings: SparkSettings, scratch: Path) -> PipelineSession:
         """Start the JVM and the session: several seconds. One session per process.
 
-        ``scratch``: a local directory for Spark's files, the log settings and the launcher of a bundled
-        Java. Sets ``JAVA_HOME``, ``SPARK_HOME`` and ``PYSPARK_PYTHON`` in this process's environment,
-        for Spark reads them there. Raises `elanus.pipeline.java.JavaNotFound`.
+        ``scratch``: a local directory for all temporary files of Spark and its JVM, the log settings and the
+        launcher of a bundled Java. Files that a killed JVM left there are removed first. Sets ``JAVA_HOME``,
+        ``SPARK_HOME`` and ``PYSPARK_PYTHON`` in this process's environment, where Spark reads them. Raises
+        `elanus.pipeline.java.JavaNotFound`.
         """
         scratch.mkdir(parents=True, exist_ok=True)
-        for left_behind in ("spark", "tasks"):
+        for left_behind in _TEMPORARY:
             shutil.rmtree(scratch / left_behind, ignore_errors=True)
+        (scratch / _JVM_FILES).mkdir(exist_ok=True)  # Java does not make it
         log_settings = scratch / "log4j2.properties"
         log_settings.write_text(_LOG_SETTINGS)
         os.environ["JAVA_HOME"] = str(java_home(scratch, settings.java))
@@ -121,7 +146,8 @@ class PipelineSession:
         # A line for every remote call would drown everything else in the process's log.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings).items()))
-        return cls(SparkSession.builder.config(conf=conf).getOrCreate(), scratch / "tasks")
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        return cls(spark, scratch / _TASK_FILES, is_local=settings.is_local)
 
     @property
     def slots(self) -> int:
@@ -166,14 +192,15 @@ class PipelineSession:
     def look(self, group: str) -> JobLook | None:
         """How far the group's job is, by Spark's own account of its tasks."""
         try:
-            tracker = self._context.statusTracker()
-            job_ids = tracker.getJobIdsForGroup(group)
-            infos = [tracker.getJobInfo(job_id) for job_id in job_ids]
-            stage_ids = {stage for info in infos if info is not None for stage in info.stageIds}
-            stages = [stage for stage in map(tracker.getStageInfo, stage_ids) if stage is not None]
-            ui = self._context.uiWebUrl
-        except (Py4JError, OSError):
-            return None  # the JVM is gone; whoever waits for the job hears of that
+            with _jvm_errors():
+                tracker = self._context.statusTracker()
+                job_ids = tracker.getJobIdsForGroup(group)
+                infos = [tracker.getJobInfo(job_id) for job_id in job_ids]
+                stage_ids = {stage for info in infos if info is not None for stage in info.stageIds}
+                stages = [stage for stage in map(tracker.getStageInfo, stage_ids) if stage is not None]
+                ui = self._context.uiWebUrl
+        except _JvmGone:
+            return None  # the caller of `run` receives the error
         if not stages:
             return None
         progress = JobProgress(sum(s.numTasks for s in stages), sum(s.numCompletedTasks for s in stages))
@@ -185,7 +212,8 @@ class PipelineSession:
             if group not in self._running:
                 return
             self._running[group] = True
-        self._context.cancelJobGroup(group)
+        with contextlib.suppress(_JvmGone), _jvm_errors():  # without a JVM `run` ends by itself
+            self._context.cancelJobGroup(group)
 
     def is_alive(self) -> bool:
         """Whether the JVM still runs, with its session. Once it is gone only a new process helps.
@@ -196,9 +224,10 @@ class PipelineSession:
         if gateway is None or gateway.proc.poll() is not None:
             return False
         try:
-            context = self._context._jsc
-            return context is not None and not context.sc().isStopped()
-        except (Py4JError, OSError):
+            with _jvm_errors():
+                context = self._context._jsc
+                return context is not None and not context.sc().isStopped()
+        except _JvmGone:
             return False
 
     def stop(self) -> None:
@@ -210,15 +239,40 @@ class PipelineSession:
         if gateway is None or gateway.proc.poll() is not None:
             return
         try:
-            self.spark.stop()
-            gateway.shutdown()
-        except (Py4JError, OSError) as error:
-            # A JVM that dies refuses connections a while before its process is gone. Whether it is that
-            # or something worse, the wait below tells.
-            _log.debug("the JVM did not answer its session's end", error=str(error))
+            with _jvm_errors():
+                self.spark.stop()
+                gateway.shutdown()
+        except _JvmGone as error:
+            # A JVM that dies refuses connections a while before its process is gone. The wait below
+            # distinguishes that from anything worse.
+            _log.debug("JVM did not answer the end of its session", error=str(error))
         gateway.proc.stdin.close()  # what the JVM takes as its parent's end
         gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
         SparkContext._gateway = SparkContext._jvm = None
+
+    def stop_for_good(self) -> None:
+        """As `stop`, for a process that ends now: no session can be started in it again.
+
+        A local JVM on which no job runs is killed, with its Python workers. Their orderly end takes most of
+        a second and would only remove files that are removed here, and again at the next start. Raises what
+        `stop` raises.
+        """
+        gateway = self._context._gateway
+        with self._lock:
+            is_idle = not self._running
+        if gateway is None or gateway.proc.poll() is not None or not (self._is_local and is_idle):
+            self.stop()
+            return
+        # The end of the JVM ends its connection for accumulators; that is no error here.
+        setattr(self._context._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010 - a method
+        workers = psutil.Process(gateway.proc.pid).children(recursive=True)
+        gateway.proc.kill()
+        for worker in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+        gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
+        for left_behind in (_SPARK_FILES, _JVM_FILES):
+            shutil.rmtree(self.task_scratch.with_name(left_behind), ignore_errors=True)
 
 
 def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> dict[str, str]:
@@ -227,14 +281,20 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         "spark.app.name": settings.app_name,
         "spark.master": settings.master,
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(
+            (
+                f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+                f"-Djava.io.tmpdir={_quoted(scratch / _JVM_FILES)}",
+                _NO_SHARED_COUNTERS,
+            )
+        ),
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "elanus.pipeline.daemon",
         "spark.python.worker.reuse": "true",
-        "spark.local.dir": str(scratch / "spark"),
+        "spark.local.dir": str(scratch / _SPARK_FILES),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     if settings.is_local:
@@ -253,8 +313,14 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
     return conf | dict(settings.conf)
 
 
+def _quoted(path: Path) -> str:
+    """The path as a part of an option string that Spark splits at spaces."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def _first_line(error: Exception) -> str:
-    """What a Spark error says, without the Java stack trace."""
+    """The message of a Spark error, without the Java stack trace."""
     java_error = getattr(error, "java_exception", None)
     text = str(error) if java_error is None else str(java_error.getMessage())
     return text.strip().split("\n", 1)[0]

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from elanus.api.gc import Finding, SweepOrder, SweepOutcome
 from elanus.core.gc import NamedPaths, SweepRules, Verdict, verdict
 from elanus.core.jobs import JobKind
 from elanus.pipeline.port import Job, JobOutput
-from elanus.rpc.gc import Finding, SweepOrder, SweepOutcome
 from elanus.storage.objects import open_store
 from elanus.storage.paths import parse
 from elanus.storage.port import ObjectInfo
@@ -34,14 +34,14 @@ class SweepPlan:
 
 
 class SweptStore(Protocol):
-    """What a sweep needs of an object store."""
+    """The part of an object store that a sweep uses."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]: ...
     def delete(self, path: str) -> None: ...
 
 
 def sweep_job(orders: Sequence[SweepOrder], store_url: str) -> Job[SweepPlan, SweepOutcome]:
-    """A job over these prefixes. What it counts as output is what it deleted, or would have."""
+    """A job over these prefixes. Its output counts what it deleted, or would have deleted."""
     plans = tuple(SweepPlan(order, store_url) for order in orders)
     return Job(JobKind.GC, tuple(order.prefix for order in orders), sweep_task, plans, _output)
 
@@ -52,7 +52,7 @@ def _output(outcomes: Sequence[SweepOutcome]) -> JobOutput:
 
 
 def sweep_task(plan: SweepPlan) -> SweepOutcome:
-    """What runs in the Python worker."""
+    """The Spark task, in the Python worker."""
     return sweep(plan.order, open_store(plan.store_url))
 
 

@@ -1,10 +1,11 @@
-"""What every task does around its work, in the Python worker.
+"""The steps of every task around its work, in the Python worker.
 
 An error in a task would reach the driver as a Java exception with a Python traceback in its text. So
 tasks return errors as values: `Guarded` wraps a task, `TaskFailure` carries the error, and the driver
 raises it again as what it was. Spark therefore does not retry such a task, and is right not to: ours
-fail for reasons that stay (a damaged file, a full disk), and whoever ordered the job decides. What Spark
-retries on a cluster are lost workers, and names that hold `attempt_name` keep those tries apart.
+fail for reasons that stay (a damaged file, a full disk), and the role that ordered the job decides. On
+a cluster Spark does retry the tasks of lost workers, and names that hold `attempt_name` keep those tries
+apart.
 """
 
 from __future__ import annotations
@@ -20,14 +21,12 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from elanus.core.errors import ElanusError
-from elanus.log.port import CorruptLog, TrimmedLog
+from elanus.core.faults import Fault
 from elanus.pipeline.port import JobFailed
-from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
-_OWN_ERRORS = (ElanusError, CorruptLog, TrimmedLog, CorruptObject, ObjectExists, ObjectMissing)
 _LIBRARIES = (
     "elanus.pipeline.flush",
     "elanus.pipeline.index_build",
@@ -39,14 +38,15 @@ _LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """An error as a value. ``error`` is set for errors of our own, which survive the way to the driver."""
+    """An error as a value. ``error`` is set for errors of our own (`ElanusError`, `Fault`), which survive the
+    way to the driver."""
 
     error: Exception | None
     summary: str
     trace: str
 
     def as_error(self, job: str) -> Exception:
-        """What the driver raises, with the task's traceback as a note."""
+        """Return the error that the driver raises, with the task's traceback as a note."""
         error = self.error or JobFailed(f"{job}: {self.summary}")
         error.add_note(f"in a task of: {job}\n{self.trace}")
         return error
@@ -62,7 +62,7 @@ class Guarded(Generic[Plan, Outcome]):
         try:
             return self.task(plan)
         except Exception as error:  # noqa: BLE001 - the boundary between worker and driver
-            known = error if isinstance(error, _OWN_ERRORS) else None
+            known = error if isinstance(error, ElanusError | Fault) else None
             return TaskFailure(known, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 

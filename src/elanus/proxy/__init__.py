@@ -1,1 +1,1 @@
-"""The proxy: the Milvus front, its task queues, its caches, and the way of a write and a read through it."""
+"""The proxy: the Milvus front, its task queues and caches, and the path of writes and reads through it."""

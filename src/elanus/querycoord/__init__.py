@@ -1,1 +1,1 @@
-"""The query coordinator: what is loaded, handoff, and the version of each loaded collection."""
+"""The query coordinator: loaded collections, handoff, and the version of each loaded collection."""

@@ -1,8 +1,8 @@
 """The query coordinator role: one loader per loaded collection.
 
-A loader is woken by every change of the data or of its indexes, and when its query nodes are seen not to
-serve it: a node that was restarted knows nothing, and tells nobody. From time to time the segments of each
-collection are made even over the nodes, and resource groups that have lost nodes get others.
+A loader is woken by every change of the data or of its indexes, and when its query nodes are found not to
+serve it: a restarted node has lost its state and does not report that. Periodically, the segments of each
+collection are balanced over the nodes, and resource groups that have lost nodes get replacements.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from dataclasses import replace
 
 import structlog
 
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
+from elanus.api.querynode import QueryNodeStatus, SegmentServing
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import (
@@ -26,30 +31,27 @@ from elanus.core.resource_groups import (
 )
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.groups import ResourceGroups
-from elanus.querycoord.loader import CollectionLoader, Peers
+from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.querychannel import QueryChannelInfo
-from elanus.rpc.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
-from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _NODE_LOOK_S = 1.0
 _RECOVER_S = 10.0
-"""How long a resource group may wait for a new node before it takes one of the default group (as the
+"""How long a resource group may wait for a new node before it takes one from the default group (as in the
 reference)."""
 _log = structlog.get_logger("querycoord")
 
 
 class QueryCoord:
-    """Implements `elanus.rpc.querycoord.QueryCoordApi`.
+    """Implements `elanus.api.querycoord.QueryCoordApi`.
 
-    ``balance_interval_s``: how often segments are spread evenly.
+    ``balance_interval_s``: how often segments are balanced over the nodes.
     """
 
-    def __init__(self, state: LoadState, peers: Peers, *, balance_interval_s: float = 60.0) -> None:
+    def __init__(
+        self, state: LoadState, peers: QueryDependencies, *, balance_interval_s: float = 60.0
+    ) -> None:
         self._state = state
         self._peers = peers
         self._groups = ResourceGroups(state, peers.fleet)
@@ -60,7 +62,7 @@ class QueryCoord:
         self._growing_bytes = 0
 
     async def start(self) -> None:
-        """Serve again what was loaded; returns at once, the loads go on in the background."""
+        """Resume serving the loaded collections. Returns at once; the loads continue in the background."""
         await self._groups.restore()
         now = await self._peers.root.alloc_timestamp(1)
         for load in await self._state.all():
@@ -227,7 +229,10 @@ class QueryCoord:
         return loader
 
     async def _statuses(self) -> dict[NodeID, QueryNodeStatus]:
-        """Of the nodes that answer; of the others their sessions will tell."""
+        """Return the status of each node that answers. The others are left to their sessions to expire.
+
+        Raises `Unavailable` if there are nodes and none of them answers.
+        """
         fleet = self._peers.fleet
         nodes = fleet.alive()
         answers = await asyncio.gather(*(fleet.node(n).status() for n in nodes), return_exceptions=True)
@@ -255,7 +260,7 @@ class QueryCoord:
                 now = await coordinator.wait_change(seen, _FOLLOW_TIMEOUT_S)
                 concerned = await coordinator.changed_since(seen) if now != seen else ()
             except ElanusError as error:
-                _log.info("cannot follow a coordinator", error=error.message)
+                _log.info("coordinator not reached", error=error.message)
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 continue
             seen = now
@@ -272,7 +277,7 @@ class QueryCoord:
                 await self._groups.keep(recovering=False)
                 statuses = await self._statuses()
             except ElanusError as error:
-                _log.info("cannot see the query nodes", error=error.message)
+                _log.info("query nodes not reached", error=error.message)
                 continue
             self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
             others = tuple(sorted(statuses)) != there
@@ -286,7 +291,10 @@ class QueryCoord:
             await self._release_strays(statuses)
 
     async def _release_strays(self, statuses: dict[NodeID, QueryNodeStatus]) -> None:
-        """Collections that were released while a node could not be told, or this role stopped over it."""
+        """Release collections on nodes that missed the release.
+
+        The node was unreachable at the time, or this role stopped in the middle of the release.
+        """
         strays = {(n, c) for n, status in statuses.items() for c in status.versions if c not in self._loaders}
         for node_id, collection_id in sorted(strays):
             async with self._lock:
@@ -295,7 +303,7 @@ class QueryCoord:
                 try:
                     await self._peers.fleet.node(node_id).release_collection(collection_id)
                 except ElanusError as error:
-                    _log.info("node not told of a release", node=node_id, error=error.message)
+                    _log.info("release not delivered", node=node_id, error=error.message)
 
     async def _balance(self) -> None:
         while True:
@@ -303,11 +311,11 @@ class QueryCoord:
             try:
                 statuses = await self._statuses()
             except ElanusError:
-                continue  # the watch tells of it
+                continue  # `_watch_nodes` logs it
             for loader in self._loaders.values():
                 moves = loader.balance(statuses)
                 if moves:
-                    _log.info("balance", collection=loader.collection_id, segments=moves)
+                    _log.info("segments balanced", collection=loader.collection_id, segments=moves)
 
     async def _recover_groups(self) -> None:
         while True:
@@ -315,11 +323,16 @@ class QueryCoord:
             try:
                 await self._groups.keep(recovering=True)
             except ElanusError as error:
-                _log.info("resource groups not kept", error=error.message)
+                _log.info("resource groups not updated", error=error.message)
 
 
 def _group_status(group: ResourceGroup, placed: tuple[PlacedReplica, ...]) -> ResourceGroupStatus:
-    told = census(group, placed)
+    counts = census(group, placed)
     return ResourceGroupStatus(
-        group.name, group.capacity, group.nodes, dict(told.loaded), dict(told.outgoing), dict(told.incoming)
+        group.name,
+        group.capacity,
+        group.nodes,
+        dict(counts.loaded),
+        dict(counts.outgoing),
+        dict(counts.incoming),
     )

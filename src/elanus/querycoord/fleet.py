@@ -1,8 +1,8 @@
-"""The query nodes as querycoord sees them: which are alive, how each is reached, how all hear of a version.
+"""The query nodes as querycoord sees them: which are alive, how to reach each, how to announce a version.
 
-Two fleets. `OneNode` is a process that serves itself: its proxy reads from the node's snapshot directly, so a
-version is told by a call and switched by one assignment. `ChannelFleet` is any number of nodes behind query
-channels, which carry versions in order with the reads.
+There are two fleets. `OneNode` is a process that serves itself: its proxy reads from the node's snapshot
+directly, so a version is announced by a call and switched by one assignment. `ChannelFleet` is any number of
+nodes behind query channels, which carry versions in order with the reads.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from elanus.core.errors import ChannelLost, Unavailable
-from elanus.core.ids import NodeID
-from elanus.rpc.querychannel import (
+from elanus.api.query_channel import (
     QueryChannelInfo,
     QueryChannels,
     SealedSegmentsChangeInfo,
     encode_message,
 )
-from elanus.rpc.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsChange
+from elanus.api.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsChange
+from elanus.core.errors import ChannelLost, Unavailable
+from elanus.core.ids import NodeID
 
 _VERSIONS_PER_SESSION = 1 << 24
 Statuses = Mapping[NodeID, QueryNodeStatus]
@@ -35,23 +35,23 @@ class Fleet(Protocol):
         ...
 
     def version_after(self, latest: int) -> int:
-        """The number of a new version; ``latest``: the highest that is known of."""
+        """Return the number for a new version. ``latest``: the highest known version number."""
         ...
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
-        """The replica with a channel that exists: its own, or a new one where that was lost."""
+        """Return the replica with a channel that exists: its own, or a new one if that was lost."""
         ...
 
     async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
-        """Have the node follow the replica's channel, from the version that ``info`` tells of on."""
+        """Have the node follow the replica's channel, starting from the version in ``info``."""
         ...
 
     async def announce(
         self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo, statuses: Statuses
     ) -> QueryChannelInfo:
-        """Tell the version to every node of the replica; the replica as it is after that.
+        """Announce the version to every node of the replica, and return the replica under that version.
 
-        ``statuses``: what the nodes told of themselves, on which the change rests.
+        ``statuses``: the node statuses on which the change is based.
         """
         ...
 
@@ -59,7 +59,7 @@ class Fleet(Protocol):
 
 
 def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChannelInfo:
-    """The replica under the version that the change brings."""
+    """Return the replica under the version that the change introduces."""
     kept = {s: n for s, n in info.sealed.items() if s not in change.offline}
     sealed = {**kept, **change.online}
     moments = {**info.visible_from, **change.visible_from}
@@ -73,7 +73,7 @@ def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChan
 
 
 class OneNode:
-    """The node of a process that serves itself. It has no channel."""
+    """The node of a process that serves itself. It has no query channel."""
 
     def __init__(self, node_id: NodeID, node: QueryNodeApi) -> None:
         self._node_id = node_id
@@ -93,12 +93,12 @@ class OneNode:
         return info
 
     async def join(self, info: QueryChannelInfo, status: QueryNodeStatus) -> None:
-        """Nothing to follow."""
+        """Do nothing: there is no channel to follow."""
 
     async def announce(
         self, info: QueryChannelInfo, change: SealedSegmentsChangeInfo, statuses: Statuses
     ) -> QueryChannelInfo:
-        told = SealedSegmentsChange(
+        announcement = SealedSegmentsChange(
             collection_id=change.collection_id,
             version=change.version,
             online=tuple(change.online),
@@ -108,20 +108,24 @@ class OneNode:
             incarnation=statuses[self._node_id].incarnation,
             visible_from=change.visible_from,
         )
-        await self._node.announce(told)
+        await self._node.announce(announcement)
         return after(info, change)
 
     async def close_channel(self, info: QueryChannelInfo) -> None:
-        """There is none."""
+        """Do nothing: there is no channel."""
 
 
 class ChannelFleet:
-    """``nodes``: the clients of those that are alive, as the sessions tell; looked at anew each time.
+    """Any number of nodes behind query channels.
 
-    ``querycoord``: the session this acts under. Sessions have growing ids, and each gives numbers of its own:
-    what a coordinator that was replaced still writes to a channel has a smaller number than what its
-    successor wrote there before, and is left out by every node. ``unique``: makes what no channel's name has
-    had before, on a broker that may serve other clusters too.
+    ``nodes``: returns the clients of the nodes with a live session; called afresh each time.
+
+    ``querycoord``: the id of the session under which this coordinator acts. Session ids increase, and each
+    session has its own range of version numbers. If a replaced coordinator still writes to a channel, its
+    version number is below those that its successor already wrote there, and every node ignores it.
+
+    ``unique``: returns a part of a channel name that was never used before, on a broker that may serve other
+    clusters too.
     """
 
     def __init__(
@@ -149,17 +153,17 @@ class ChannelFleet:
         return max(latest + 1, self._first_version)
 
     async def open_channel(self, info: QueryChannelInfo) -> QueryChannelInfo:
-        """The seek position is the channel's end: only reads stand between the last version and it.
+        """The seek position is the end of the channel: only reads are between the last version and it.
 
-        It is a position, never "from what is kept": so a node that comes to it late, when a version behind it
-        is no longer kept, is told that the channel is lost to it.
+        It is an explicit position, never "from the oldest retained message". A node that arrives late, when a
+        version after that position is no longer retained, therefore gets `ChannelLost`.
         """
         if info.channel:
             with contextlib.suppress(ChannelLost):
                 return replace(info, seek_position=await self._channels.end(info.channel))
         name = f"query-{info.collection_id}-{info.replica}-{self._unique()}"
         await self._channels.create(name)
-        if info.channel:  # it may be there still, on a broker's server that is away
+        if info.channel:  # the old channel may still exist, on a broker server that is unavailable
             with contextlib.suppress(Unavailable):
                 await self._channels.remove(info.channel)
         return replace(info, channel=name, seek_position=1)

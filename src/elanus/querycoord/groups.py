@@ -1,11 +1,11 @@
-"""The resource groups as they stand: what is persisted of them, seen with the nodes that are alive now.
+"""The current resource groups: the persisted groups combined with the nodes that are alive now.
 
-`ResourceGroups.view` is always up to date with the fleet. What has changed is persisted by `keep`, which the
-coordinator calls again and again: what matters is only that a node that stays alive keeps its group. The
-default group is never persisted, for it has what no other group has.
+`ResourceGroups.view` is always up to date with the fleet. `keep` persists the changes, and the coordinator
+calls it repeatedly: the only requirement is that a node that stays alive keeps its group. The default group
+is never persisted, because it consists of the nodes that are in no other group.
 
-While no node at all is alive nobody is taken for lost: a coordinator that begins may not have seen their
-sessions yet.
+While no node at all is alive, no node is considered lost: a coordinator that has just started may not have
+seen their sessions yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from elanus.querycoord.state import LoadState
 
 
 class ResourceGroups:
-    """The decisions, and the errors, are those of `elanus.core.resource_groups`."""
+    """The persisted resource groups. Decisions and errors are those of `elanus.core.resource_groups`."""
 
     def __init__(self, state: LoadState, fleet: Fleet) -> None:
         self._state = state
@@ -44,16 +44,19 @@ class ResourceGroups:
             self._groups = self.view()
 
     def view(self) -> Groups:
-        """Every loader looks often: it is made anew only when nodes or groups have changed."""
+        """Return the groups with the nodes that are alive.
+
+        Every loader calls this often, so it is recomputed only when nodes or groups have changed.
+        """
         groups, alive = self._groups, self._fleet.alive()
         if self._seen is None or self._seen[0] is not groups or self._seen[1] != alive:
             self._seen = (groups, alive, settle(groups, alive))
         return self._seen[2]
 
     async def keep(self, *, recovering: bool) -> None:
-        """Persist who came and went.
+        """Persist which nodes joined and which were lost.
 
-        ``recovering``: groups below their capacity take from the default one.
+        ``recovering``: groups below their capacity take nodes from the default group.
         """
         async with self._lock:
             if not self._fleet.alive():
@@ -66,7 +69,7 @@ class ResourceGroups:
             await self._put({**self._groups, name: created(self._groups, name)})
 
     async def drop(self, name: str, replicas: tuple[PlacedReplica, ...]) -> None:
-        """One that is not there counts as dropped."""
+        """Drop a group. A group that does not exist counts as dropped."""
         async with self._lock:
             group = self.view().get(name)
             if group is None:

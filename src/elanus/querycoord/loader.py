@@ -1,7 +1,7 @@
-"""One loaded collection: brings what its replicas serve to what datacoord and indexcoord have.
+"""One loaded collection: reconciles what its replicas serve with what datacoord and indexcoord have.
 
-Level-triggered: woken by every change, it takes one look at what is persisted (`elanus.querycoord.target`)
-and has each replica do what is missing (`elanus.querycoord.replica`).
+Level-triggered: woken by every change, it reads the persisted state once (`elanus.querycoord.target`) and has
+each replica do what is missing (`elanus.querycoord.replica`).
 """
 
 from __future__ import annotations
@@ -9,31 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.querynode import QueryNodeStatus
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, InvalidParameter
+from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
-from elanus.core.placement import NodeRoom, Piece, balance, place
+from elanus.core.placement import place
 from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Statuses
 from elanus.querycoord.groups import ResourceGroups
-from elanus.querycoord.handover import Served
-from elanus.querycoord.replica import Replica, load_request, room_of
+from elanus.querycoord.handoff import Served
+from elanus.querycoord.load_progress import LoadProgress
+from elanus.querycoord.moves import balancing_moves, requested_moves
+from elanus.querycoord.node_requests import load_request
+from elanus.querycoord.planned_layout import room_of
+from elanus.querycoord.replica import Replica
 from elanus.querycoord.state import Load, LoadState, ReplicaRecord
 from elanus.querycoord.target import Target, find_target
-from elanus.querycoord.visibility import Settled, settled
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querychannel import QueryChannelInfo
-from elanus.rpc.querynode import QueryNodeStatus
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.querycoord.visible_from import Settled, settled
 from elanus.rpc.tracing import untraced
 
 _RETRY_PAUSE_S = 0.5
@@ -43,7 +47,7 @@ _log = structlog.get_logger("querycoord")
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
+class QueryDependencies:
     root: RootCoordApi
     data: DataCoordApi
     index: IndexCoordApi
@@ -52,18 +56,24 @@ class Peers:
 
 
 class CollectionLoader:
-    """``load_ts``: the load is complete when the nodes have caught up with this moment."""
+    """The loader of one collection.
+
+    ``load_ts``: the load is complete when the nodes have caught up with this timestamp.
+    """
 
     def __init__(
-        self, load: Load, peers: Peers, state: LoadState, groups: ResourceGroups, load_ts: Timestamp
+        self,
+        load: Load,
+        peers: QueryDependencies,
+        state: LoadState,
+        groups: ResourceGroups,
+        load_ts: Timestamp,
     ) -> None:
         self.load = load
         self._peers = peers
         self._groups = groups
         self._state = state
-        self._load_ts = load_ts
-        self._initial: dict[SegmentID, PartitionID] | None = None
-        self._successors: Mapping[SegmentID, SegmentID] = {}
+        self._progress = LoadProgress(load_ts)
         self._replicas: list[Replica] = []
         self._moves: dict[SegmentID, NodeID] = {}
         self._wake = asyncio.Event()
@@ -76,7 +86,7 @@ class CollectionLoader:
         return self.load.collection_id
 
     async def restore(self) -> None:
-        """Take up the replicas as they were announced last: they can be read at once."""
+        """Restore the replicas as they were last announced: they can be read immediately."""
         records = await self._state.replicas(self.collection_id)
         self._replicas = [self._replica(record) for record in records]
 
@@ -84,28 +94,28 @@ class CollectionLoader:
         self._task = untraced(self._run(), f"load {self.collection_id}")
 
     def wake(self) -> None:
-        """Something has changed: look now, however often the last looks have failed."""
+        """Something has changed: reconcile now, or after the shortest pause if the last attempt failed."""
         self._news.set()
         self._wake.set()
 
     def look_again(self) -> None:
-        """What is served is not what it should be. After a failure this waits for its turn."""
+        """Reconcile again: what is served is not what it should be. A pause after a failure still applies."""
         self._wake.set()
 
     async def change(self, load: Load, load_ts: Timestamp) -> None:
-        """Serve other partitions from now on."""
-        self.load, self._load_ts, self._initial = load, load_ts, None
+        """Serve another set of partitions from now on."""
+        self.load, self._progress = load, LoadProgress(load_ts)
         self.wake()
 
     def regroup(self, load: Load) -> None:
-        """Replicas are to be in other resource groups; what they serve stays the same."""
+        """Move replicas to other resource groups; what they serve stays the same."""
         self.load = load
         self.wake()
 
     async def narrow(self) -> None:
-        """Partitions were released: no read that begins after this sees them.
+        """Apply a release of partitions: no read that begins after this sees them.
 
-        A node that does not answer is told by the next look.
+        A node that does not answer is updated by the next reconciliation.
         """
         target = await self._target(self.load)
         request = load_request(target, self.load.whole)
@@ -115,7 +125,7 @@ class CollectionLoader:
                 await node.load_collection(request)
                 await node.set_partitions(self.collection_id, target.partition_ids)
             except ElanusError as error:
-                _log.info("node not told of released partitions", node=node_id, error=error.message)
+                _log.info("release of partitions not delivered", node=node_id, error=error.message)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -123,9 +133,10 @@ class CollectionLoader:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def release(self, alive: Iterable[NodeID]) -> None:
-        """Have every node let go of the collection, and close its channels at every proxy. After `stop`.
+        """Have every node release the collection, and close its channels at every proxy. Call after `stop`.
 
-        A node that does not answer is told later, when it is seen to hold what nobody loads.
+        A node that does not answer is asked again later, when it is found to hold a collection that is not
+        loaded.
         """
         for replica in self._replicas:
             await self._peers.fleet.close_channel(replica.info)
@@ -133,28 +144,28 @@ class CollectionLoader:
             try:
                 await self._peers.fleet.node(node_id).release_collection(self.collection_id)
             except ElanusError as error:
-                _log.info("node not told of the release", node=node_id, error=error.message)
-        for node_id, proxy in tuple(self._peers.proxies.items()):  # they come and go meanwhile
+                _log.info("release not delivered", node=node_id, error=error.message)
+        for node_id, proxy in tuple(self._peers.proxies.items()):  # proxies may join or leave meanwhile
             try:
                 await proxy.release_query_channels(self.collection_id)
-            except ElanusError as error:  # it finds the channel lost, and asks
-                _log.info("proxy not told of the release", proxy=node_id, error=error.message)
+            except ElanusError as error:  # the proxy will find the channel lost and ask
+                _log.info("release not delivered to proxy", proxy=node_id, error=error.message)
 
     # what is served
 
     def channels(self) -> tuple[QueryChannelInfo, ...]:
-        """The replicas that can be read. Raises `CollectionNotLoaded` while there is none."""
+        """Return the replicas that can be read. Raises `CollectionNotLoaded` while there is none."""
         infos = tuple(replica.info for replica in self._replicas if replica.info.version)
         if not infos:
             raise CollectionNotLoaded(f"collection not fully loaded[collection={self.collection_id}]; retry")
         return infos
 
     def is_served(self, statuses: Statuses) -> bool:
-        """Whether every replica is served by nodes that are there."""
+        """Whether every replica is served by nodes that are alive."""
         return bool(self._replicas) and all(replica.is_served(statuses) for replica in self._replicas)
 
     def is_grouped(self, alive: Collection[NodeID]) -> bool:
-        """Whether the nodes that are alive are in the replicas where they belong, and in no others."""
+        """Whether each node that is alive is in the replica where it belongs, and in no other."""
         grouping = self._grouping()
         return all(
             {n for n in nodes if n in alive} <= set(replica.record.nodes)
@@ -164,7 +175,7 @@ class CollectionLoader:
         )
 
     def placed(self) -> tuple[PlacedReplica, ...]:
-        """The replicas with the nodes at work for them: those of their groups, and those on their way out."""
+        """Return the replicas with the nodes that work for them: those of their groups, and those leaving."""
         alive = self._peers.fleet.alive()
         at_work = {r.info.replica: {*r.record.nodes, *r.named()}.intersection(alive) for r in self._replicas}
         return tuple(
@@ -173,36 +184,14 @@ class CollectionLoader:
         )
 
     async def percentages(self, statuses: Statuses) -> dict[PartitionID, int]:
-        """How far each partition's load has come; 100 only when all replicas answer as of the load."""
+        """Return each partition's load progress in percent: 100 once all replicas answer as of the load."""
         collection = await self._peers.root.collection_by_id(self.collection_id)
-        ready = self._is_ready(statuses)
-        here = [replica.here(statuses) for replica in self._replicas]
-        return {p: 100 if ready else self._share(p, here) for p in self.load.partitions_of(collection)}
+        return self._progress.percentages(self.load.partitions_of(collection), self._replicas, statuses)
 
-    def _is_ready(self, statuses: Statuses) -> bool:
-        if self._initial is None or not self.is_served(statuses):
-            return False
-        caught_up = all(
-            statuses[node_id].service_times.get(vchannel, 0) >= self._load_ts
-            for replica in self._replicas
-            for vchannel, node_id in replica.info.vchannels.items()
-        )
-        return caught_up and all(self._has_initial(r.serving(statuses)) for r in self._replicas)
-
-    def _has_initial(self, served: Collection[SegmentID]) -> bool:
-        """Whether all segments that the load began with are served, or what compaction made of them."""
-        return all(s in served or self._successors.get(s) in served for s in self._initial or ())
-
-    def _share(self, partition_id: PartitionID, here: list[set[SegmentID]]) -> int:
-        wanted = {s for s, p in (self._initial or {}).items() if p == partition_id}
-        if not wanted:
-            return 0
-        return min((min(99, 100 * len(wanted & there) // len(wanted)) for there in here), default=0)
-
-    # bringing it about
+    # reconciliation
 
     async def check_fits(self, load: Load, names: Collection[str], statuses: Statuses) -> None:
-        """Whether the load's replicas find their place in the resource groups of these names.
+        """Check that the load's replicas fit into the resource groups of these names.
 
         Raises `NodesNotEnough`, `InsufficientMemory`.
         """
@@ -228,11 +217,11 @@ class CollectionLoader:
                 await self._reconcile()
             except CollectionNotFound:
                 return
-            except Exception as error:  # noqa: BLE001 - a file that cannot be read must not end the load for ever
+            except Exception as error:  # noqa: BLE001 - an unreadable file must not end the load forever
                 _log.warning(
-                    "load not complete; trying again",
+                    "load incomplete; trying again",
                     collection=self.collection_id,
-                    error=_told(error),
+                    error=_text_of(error),
                 )
                 await self._pause(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_PAUSE_MAX_S)
@@ -241,46 +230,47 @@ class CollectionLoader:
                 pause_s = _RETRY_PAUSE_S
 
     async def _pause(self, pause_s: float) -> None:
-        """After a failure: not as long when there is news, but never shorter than the first time."""
+        """Back off after a failure. `wake` shortens the pause, but never below the first one."""
         await asyncio.sleep(_RETRY_PAUSE_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s - _RETRY_PAUSE_S):
                 await self._news.wait()
 
     async def _reconcile(self) -> None:
-        load, load_ts = self.load, self._load_ts
+        load, progress = self.load, self._progress
         alive = self._peers.fleet.alive()
         groups = await self._group()
         statuses = {n: await self._peers.fleet.node(n).status() for n in alive}
-        await self._begin_anew({n for nodes in groups.values() for n in nodes}, statuses)
-        # What is served is looked up first: of all that, the target tells what has become.
+        await self._clear_newcomers({n for nodes in groups.values() for n in nodes}, statuses)
+        # The served segments are read first, so that the target covers what became of each of these segments.
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
         found = {s for of in served for s in of.sealed}
-        target = await self._target(load, (*held, *(self._initial or ())))
-        self._successors = target.recovery.successors
-        if self._initial is None and self.load is load:  # else the next look is the first of another load
-            self._initial = {s: m.partition_id for s, m in target.segments.items()}
-            await self._peers.root.tick_now(tuple(map(pchannel_of, target.collection.vchannels)), load_ts)
-        elif self._initial is not None:
-            self._initial = _today(self._initial, target, [of.sealed.keys() for of in served])
+        target = await self._target(load, (*held, *progress.segments()))
+        progress.note_successors(target.recovery.successors)
+        if progress.has_begun:
+            progress.update(target, [of.sealed.keys() for of in served])
+        elif self.load is load:  # else the next round is the first of another load
+            progress.begin(target)
+            pchannels = tuple(map(pchannel_of, target.collection.vchannels))
+            await self._peers.root.tick_now(pchannels, progress.load_ts)
         failures = []
         for replica, of in zip(self._replicas, served, strict=True):
             group = groups[replica.info.replica]
             moments = settled((r.record for r in self._replicas), found)
             try:
-                if group:  # else it waits until a node comes
-                    await self._mend(replica, group, target, load, of, moments)
-            except Exception as error:  # noqa: BLE001 - the next replica may be what can still be read
+                if group:  # else it waits until a node joins
+                    await self._bring_up(replica, group, target, load, of, moments)
+            except Exception as error:  # noqa: BLE001 - the next replica may still be readable
                 failures.append(error)
         for other in failures[1:]:
-            _log.warning("replica not complete", collection=self.collection_id, error=_told(other))
+            _log.warning("replica incomplete", collection=self.collection_id, error=_text_of(other))
         if failures:
             raise failures[0]
-        if not await self._let_go(groups, target, statuses):
+        if not await self._release_leavers(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
 
-    async def _mend(
+    async def _bring_up(
         self,
         replica: Replica,
         group: tuple[NodeID, ...],
@@ -295,9 +285,14 @@ class CollectionLoader:
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
         self._moves = {s: n for s, n in self._moves.items() if s not in moves}
 
-    async def _begin_anew(self, wanted: Collection[NodeID], statuses: dict[NodeID, QueryNodeStatus]) -> None:
-        """A node that comes to a replica must have nothing of an earlier load, whose release did not reach
-        it: it would serve growing rows of then beside the segments they have become."""
+    async def _clear_newcomers(
+        self, wanted: Collection[NodeID], statuses: dict[NodeID, QueryNodeStatus]
+    ) -> None:
+        """Clear the collection on nodes that join a replica.
+
+        Such a node may still hold an earlier load, whose release did not reach it: it would serve old growing
+        rows in addition to the segments that these rows have become.
+        """
         known = {n for replica in self._replicas for n in (*replica.record.nodes, *replica.named())}
         for node_id in sorted(n for n in wanted if n in statuses and n not in known):
             if self.collection_id in statuses[node_id].versions:
@@ -305,13 +300,13 @@ class CollectionLoader:
                 await node.release_collection(self.collection_id)
                 statuses[node_id] = await node.status()
 
-    async def _let_go(
+    async def _release_leavers(
         self, groups: Mapping[int, tuple[NodeID, ...]], target: Target, statuses: Statuses
     ) -> bool:
-        """Nodes that no replica has or names any more let go of the collection.
+        """Release the collection on nodes that no replica contains or names any more.
 
-        Each only when it has read its channel up to the version without it: it answers earlier reads. The
-        answer is whether all have.
+        Each node releases it only after it has read its channel up to the version that no longer names it:
+        until then it answers earlier reads. Returns whether all have released it.
         """
         needed = {n for nodes in groups.values() for n in nodes}.union(*(r.named() for r in self._replicas))
         versions = {replica.info.channel: replica.info.version for replica in self._replicas}
@@ -334,10 +329,15 @@ class CollectionLoader:
         return await find_target(load, peers.root, peers.data, peers.index, tuple(dict.fromkeys(held)))
 
     async def _group(self) -> dict[int, tuple[NodeID, ...]]:
-        """The nodes of each replica; replicas come and go with the load's number of them."""
-        for number in range(len(self._replicas), self.load.replicas):
+        """Create or remove replicas to match the load's number of them; return the nodes of each replica.
+
+        Any of them may be missing: a coordinator that died may have persisted a later one only.
+        """
+        known = {replica.info.replica for replica in self._replicas}
+        for number in sorted(set(range(self.load.replicas)) - known):
             record = ReplicaRecord(QueryChannelInfo(self.collection_id, number, "", 0, {}, {}))
             self._replicas.append(self._replica(record))
+        self._replicas.sort(key=lambda replica: replica.info.replica)
         for surplus in self._replicas[self.load.replicas :]:
             await self._peers.fleet.close_channel(surplus.info)
             await self._state.remove_replica(surplus.record)
@@ -355,16 +355,11 @@ class CollectionLoader:
     # balance
 
     def balance(self, statuses: Statuses) -> int:
-        """Have segments move where that makes the replicas' nodes more even; returns how many will."""
-        moves = {
-            move.segment_id: move.target
-            for replica in self._replicas
-            for move in balance(self._rooms(replica, statuses), self.collection_id)
-        }
-        return self.move(moves)
+        """Move segments where that balances the replicas' nodes better; return how many will move."""
+        return self._move(balancing_moves(self._replicas, self.collection_id, statuses))
 
-    def move(self, moves: Mapping[SegmentID, NodeID]) -> int:
-        """Have these segments move; returns how many."""
+    def _move(self, moves: Mapping[SegmentID, NodeID]) -> int:
+        """Have these segments move; return how many."""
         self._moves |= moves
         if moves:
             self.wake()
@@ -377,49 +372,11 @@ class CollectionLoader:
         segment_ids: tuple[SegmentID, ...],
         statuses: Statuses,
     ) -> int:
-        """See `QueryCoordApi.load_balance`. Returns how many will move."""
-        replica = next((r for r in self._replicas if source in r.record.nodes), None)
-        if replica is None:
-            raise InvalidParameter(
-                f"query node {source} serves no replica of collection {self.collection_id}"
-            )
-        others = [n for n in replica.record.nodes if n != source and n in statuses]
-        wrong = [n for n in targets if n not in others]
-        if wrong or not others:
-            raise InvalidParameter(
-                f"segments of node {source} can go to {others or 'no other node'}, not to {wrong or 'any'}: "
-                "the nodes of one replica take over from each other"
-            )
-        here = [s for s, n in replica.info.sealed.items() if n == source]
-        strangers = [s for s in segment_ids if s not in here]
-        if strangers:
-            raise InvalidParameter(f"segments {strangers} are not on query node {source}")
-        served = replica.serving(statuses)
-        pieces = [
-            Piece(s, self.collection_id, served[s].memory_bytes if s in served else 0)
-            for s in segment_ids or here
-        ]
-        return self.move(place(pieces, [room_of(n, statuses[n]) for n in targets or others]))
-
-    def _rooms(self, replica: Replica, statuses: Statuses) -> list[NodeRoom]:
-        return [room_of(n, statuses[n]) for n in replica.record.nodes if n in statuses]
+        """See `QueryCoordApi.load_balance`. Returns how many segments will move."""
+        return self._move(
+            requested_moves(self._replicas, self.collection_id, source, targets, segment_ids, statuses)
+        )
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _today(
-    initial: Mapping[SegmentID, PartitionID], target: Target, served: Sequence[Collection[SegmentID]]
-) -> dict[SegmentID, PartitionID]:
-    """The segments that a load began with, as they are today: compaction may have brought their rows on.
-
-    One that all replicas serve counts as it is, though its successor may be there already.
-    """
-    found = {}
-    for segment_id, partition_id in initial.items():
-        is_served = all(segment_id in segments for segments in served)
-        today = segment_id if is_served else target.recovery.successors.get(segment_id, segment_id)
-        if is_served or today in target.segments:
-            found[today] = partition_id
-    return found

@@ -1,25 +1,26 @@
-"""What is put right on a replica's nodes before anything new is brought to them.
+"""Repairs on a replica's nodes before anything new is loaded there.
 
-Reads wait for the first: what is to be loaded beside may take long, or find no room. The others free what
-would be in the way: a following that has failed, and copies that no version will name.
+The channel is repaired first because reads wait for it, while loading may take long or find no room. The
+other repairs remove what would be in the way: a follower that has failed, and copies that no version will
+name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.querynode import QueryNodeStatus
 from elanus.core import catalog
 from elanus.core.ids import NodeID, SegmentID
 from elanus.querycoord.fleet import Fleet, Statuses
-from elanus.rpc.querychannel import QueryChannelInfo
-from elanus.rpc.querynode import QueryNodeStatus
 
 
-async def mended_channel(info: QueryChannelInfo, fleet: Fleet, statuses: Statuses) -> QueryChannelInfo:
-    """The replica, where its channel was lost on another one, on which the version in force is answered.
+async def repaired_channel(info: QueryChannelInfo, fleet: Fleet, statuses: Statuses) -> QueryChannelInfo:
+    """Return the replica, moved to a new channel if its own was lost, with its serving nodes joined to it.
 
-    A node that serves no version is not asked to take this one: it has yet to load what that names. Raises
-    what the broker and the nodes raise.
+    A node that serves no version is not asked to take the version in force: it has not loaded what that
+    version names yet. Raises what the broker and the nodes raise.
     """
     named = sorted({*info.sealed.values(), *info.vchannels.values()})
     serving = [n for n in named if n in statuses and statuses[n].versions.get(info.collection_id)]
@@ -34,14 +35,17 @@ async def mended_channel(info: QueryChannelInfo, fleet: Fleet, statuses: Statuse
 async def without_failures(
     fleet: Fleet, statuses: Statuses, collection: catalog.Collection
 ) -> dict[NodeID, QueryNodeStatus]:
-    """Where a vchannel's following has failed, the node begins anew with the collection."""
-    mended = dict(statuses)
+    """Release the collection on nodes where following a vchannel has failed, so that they start afresh.
+
+    Returns the updated statuses.
+    """
+    updated = dict(statuses)
     for node_id, status in statuses.items():
         if any(vchannel in status.failures for vchannel in collection.vchannels):
             node = fleet.node(node_id)
             await node.release_collection(collection.collection_id)
-            mended[node_id] = await node.status()
-    return mended
+            updated[node_id] = await node.status()
+    return updated
 
 
 async def without_strays(
@@ -51,13 +55,14 @@ async def without_strays(
     wanted: Collection[SegmentID],
     places: Mapping[SegmentID, NodeID],
 ) -> dict[NodeID, QueryNodeStatus]:
-    """Nodes let go of copies that were loaded for a version which never came.
+    """Unload copies that were loaded for a version that was never announced. Returns the updated statuses.
 
-    Another load failed, and by the next look compaction had brought the rows elsewhere, or the segment had
-    got another place. ``wanted``: the segments to serve; ``places``: where each was to be. Left alone is also
-    what the version in force names: a slow node may not have come to that version yet.
+    This happens when another load failed, and before the next reconciliation compaction moved the rows
+    elsewhere or the segment was placed on another node. ``wanted``: the segments to serve. ``places``: the
+    node planned for each. Copies named by the version in force are also kept: a slow node may not have
+    reached that version yet.
     """
-    mended = dict(statuses)
+    updated = dict(statuses)
     for node_id, status in statuses.items():
         strays = [
             s
@@ -68,5 +73,5 @@ async def without_strays(
         if strays:
             node = fleet.node(node_id)
             await node.unload_segments(info.collection_id, strays)
-            mended[node_id] = await node.status()
-    return mended
+            updated[node_id] = await node.status()
+    return updated

@@ -1,8 +1,8 @@
-"""What querycoord keeps: what is to be served, and where it is.
+"""The persisted state of querycoord: what is to be served, and where it is.
 
-A `ReplicaRecord` is both the per-node record of segments and vchannels, from which the loss of a node is
-mended, and the task that is under way: its ``plan`` is written before the work begins and cleared with the
-version that completes it (seed 5, points 1 and 4).
+A `ReplicaRecord` has two roles. It is the per-node record of segments and vchannels, which serves to recover
+from the loss of a node. It is also the task in progress: its ``plan`` is written before the work begins and
+cleared with the version that completes it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
-from elanus.rpc.querychannel import QueryChannelInfo
 
 _LOADS = "querycoord/load/"
 _REPLICAS = "querycoord/replica/"
@@ -27,10 +27,11 @@ _GROUPS = "querycoord/group/"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``whole``: every partition, those created later included; ``partition_ids`` is empty then.
+    """The loaded part of a collection.
 
-    ``replicas``: how many groups of query nodes hold the collection. ``groups``: the resource group of each,
-    none where all are in the default one.
+    ``whole``: every partition, including those created later; ``partition_ids`` is empty then. ``replicas``:
+    how many groups of query nodes hold the collection. ``groups``: the resource group of each replica; empty
+    if all are in the default group.
     """
 
     collection_id: CollectionID
@@ -41,11 +42,11 @@ class Load:
 
     @property
     def resource_groups(self) -> tuple[str, ...]:
-        """The resource group of each replica, in the order of their numbers."""
+        """The resource group of each replica, in the order of the replica numbers."""
         return self.groups or (DEFAULT_RESOURCE_GROUP,) * self.replicas
 
     def partitions_of(self, collection: Collection) -> tuple[PartitionID, ...]:
-        """The partitions to serve, of those that exist."""
+        """Return the existing partitions that are to be served."""
         return tuple(
             p.partition_id
             for p in collection.partitions
@@ -55,11 +56,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRecord:
-    """A replica: its nodes, and what was announced last on its channel.
+    """A replica: its nodes, and what was last announced on its channel.
 
-    ``plan``: segments on their way to a node that no version names there yet. ``stamps``: moments that were
-    given for a version which may not have been told (`elanus.querycoord.visibility`). ``partitions``: those
-    that can be read under the version in force; None: all.
+    ``plan``: segments that are being loaded on a node where no version names them yet. ``stamps``: moments
+    assigned for a version that may not have been announced (`elanus.querycoord.visible_from`).
+    ``partitions``: those that can be read under the version in force; None: all.
     """
 
     info: QueryChannelInfo
@@ -76,9 +77,9 @@ def with_partitions(
     replicas: int,
     groups: tuple[str, ...] = (),
 ) -> Load:
-    """The load that also serves ``added`` (none: everything). One that is there keeps its resource groups.
+    """Return the load that also serves ``added`` (none: everything). An existing load keeps its groups.
 
-    Raises `InvalidParameter` for another number of replicas than the collection is loaded with.
+    Raises `InvalidParameter` if the collection is loaded with a different number of replicas.
     """
     if load is not None and load.replicas != replicas:
         raise InvalidParameter(
@@ -92,7 +93,7 @@ def with_partitions(
 
 
 def without_partitions(load: Load, collection: Collection, released: tuple[PartitionID, ...]) -> Load | None:
-    """The load less ``released`` (none: less everything); None when nothing is left of it."""
+    """Return the load without ``released`` (none: without everything); None if nothing is left of it."""
     if not released:
         return None
     kept = tuple(p for p in load.partitions_of(collection) if p not in released)
@@ -110,7 +111,7 @@ class LoadState:
         await self._meta.txn([Put(f"{_LOADS}{load.collection_id}", msgspec.json.encode(load))])
 
     async def replicas(self, collection_id: CollectionID) -> list[ReplicaRecord]:
-        """In the order of their numbers."""
+        """Return the collection's replicas, in the order of their numbers."""
         found = [
             msgspec.json.decode(stored.value, type=ReplicaRecord)
             for _, stored in await self._meta.list(f"{_REPLICAS}{collection_id}/")
@@ -124,15 +125,18 @@ class LoadState:
         await self._meta.txn([Delete(_replica_key(record.info))])
 
     async def groups(self) -> list[ResourceGroup]:
-        """Resource groups that clients made."""
+        """Return the resource groups that clients created."""
         return [
             msgspec.json.decode(stored.value, type=ResourceGroup)
             for _, stored in await self._meta.list(_GROUPS)
         ]
 
     async def put_groups(self, groups: Iterable[ResourceGroup]) -> None:
-        """All of them or none, if they are no more than a transaction takes. More come and go only with nodes
-        that were lost or joined, of which each is in one group: those are written in portions."""
+        """Write the groups: all or none, if they fit in one transaction.
+
+        More than that change at once only when nodes are lost or join. Each node is in one group, so these
+        changes can be written in several transactions.
+        """
         puts = [Put(f"{_GROUPS}{group.name}", msgspec.json.encode(group)) for group in groups]
         for begin in range(0, len(puts), TXN_OPERATIONS_MAX):
             await self._meta.txn(puts[begin : begin + TXN_OPERATIONS_MAX])
@@ -141,7 +145,7 @@ class LoadState:
         await self._meta.txn([Delete(f"{_GROUPS}{name}")])
 
     async def remove(self, collection_id: CollectionID) -> None:
-        """The load, with its replicas."""
+        """Remove the load with its replicas."""
         records = await self.replicas(collection_id)
         load = Delete(f"{_LOADS}{collection_id}")
         await self._meta.txn([load, *(Delete(_replica_key(record.info)) for record in records)])

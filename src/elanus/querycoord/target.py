@@ -1,28 +1,28 @@
-"""What a loaded collection should be served with, as of one look at what is persisted."""
+"""The segments of a loaded collection that should be served, as of one read of the persisted state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elanus.api.datacoord import DataCoordApi, RecoveryInfo, VchannelRecovery
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.querynode import SegmentServing
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Index
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.placement import Piece
-from elanus.core.schema import DataType
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.querycoord.state import Load
-from elanus.rpc.datacoord import DataCoordApi, RecoveryInfo, VchannelRecovery
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.querynode import SegmentServing
-from elanus.rpc.rootcoord import RootCoordApi
-
-_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``files``: the finished index files of each segment. ``unbuilt``: outputs of compactions that wait for
-    an index."""
+    """The segments to serve of one collection.
+
+    ``files``: the finished index files of each segment. ``unbuilt``: outputs of compactions that wait for an
+    index.
+    """
 
     collection: Collection
     partition_ids: tuple[PartitionID, ...]
@@ -36,19 +36,16 @@ class Target:
         return next(v for v in self.recovery.vchannels if v.vchannel == name)
 
     def is_served(self, serving: SegmentServing | None) -> bool:
-        """Whether a node has the segment as it should be: with its index, once that is built."""
+        """Whether a node has the segment as it should be: with its indexes, once they are built."""
         if serving is None:
             return False
         built = {file.index_id for file in self.files.get(serving.segment_id, ())}
         return built <= set(serving.index_ids)
 
     def piece(self, segment_id: SegmentID) -> Piece:
-        """The memory that the segment will take: its vectors once, and its files."""
+        """The segment with the memory it will take: its vectors once, and its files."""
         manifest = self.segments[segment_id]
-        width = sum(
-            field.dim * _FLOAT_BYTES if field.data_type is DataType.FLOAT_VECTOR else field.dim // 8
-            for field in self.collection.schema.vector_fields
-        )
+        width = sum(field.row_bytes_estimate for field in self.collection.schema.vector_fields)
         indexes = sum(file.size_bytes for file in self.files.get(segment_id, ()))
         size_bytes = max(indexes, manifest.rows * width) + manifest.size_bytes
         return Piece(segment_id, self.collection.collection_id, size_bytes)
@@ -61,12 +58,16 @@ async def find_target(
     index: IndexCoordApi,
     held: tuple[SegmentID, ...] = (),
 ) -> Target:
-    """``held``: segments that are served, to be told what became of them. Raises `CollectionNotFound`."""
+    """Read the target of a load.
+
+    ``held``: segments that are served now; the target's successors say what became of them. Raises
+    `CollectionNotFound`.
+    """
     collection = await root.collection_by_id(load.collection_id)
     partition_ids = load.partitions_of(collection)
     recovery = await data.recovery_info(load.collection_id, held)
     segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
-    # Files last: an output that is built by now is loaded with its index at once.
+    # Files last: an output whose index has been built by now is loaded with it at once.
     indexes = await index.indexes(load.collection_id)
     outputs = tuple(s for s, manifest in segments.items() if manifest.parents)
     unbuilt = await index.unbuilt(load.collection_id, outputs) if outputs else ()

@@ -1,8 +1,8 @@
 """A block: rows that are searched, filtered and deleted from together.
 
-A sealed segment is one block, a growing one several (`elanus.querynode.growing`); reads know blocks only.
-Everything in a block is immutable but its deletes, and what was derived from the rows (which of them a
-filter matches) is kept with them.
+A sealed segment is one block, a growing one several (`elanus.querynode.growing`). Reads work on blocks only.
+Everything in a block is immutable except its deletes. Results derived from the rows (which of them a filter
+matches) are kept with the block.
 """
 
 from __future__ import annotations
@@ -14,25 +14,29 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.ids import FieldID
-from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
+from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
-from elanus.expr import BoundFilter, JsonColumn
+from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
+from elanus.index import ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.vectors import VectorColumn
-from elanus.querynode.visible import FILTERS_KEPT, Mask, Selection, Visibility
+from elanus.querynode.visibility import FILTERS_KEPT, Mask, Selection, Visibility
 
 Rows = npt.NDArray[np.int64]
 Bounds = Mapping[str, tuple[object, object]]
 
 
 class Block:
-    """``columns``: those held as Arrow arrays, by field name, strings possibly dictionary-encoded.
+    """Rows with their columns, vectors, scalar indexes and deletes.
 
+    ``columns``: the columns held as Arrow arrays, by field name, strings possibly dictionary-encoded.
     ``vectors``: the vector fields that can be searched, or whose values are not among the columns.
-    ``bounds``: least and greatest values of fields, where they are known; they spare a filter the block.
+    ``indexes``: those of scalar fields, by field name; filters use them before the columns. ``bounds``:
+    minimum and maximum values of fields, where they are known; they let a filter skip the block.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Block:
         row_ts: Timestamps,
         deleted_ts: Timestamps | None = None,
         bounds: Bounds | None = None,
+        indexes: Mapping[str, ScalarIndex] | None = None,
     ) -> None:
         self.rows = len(row_ts)
         self.vectors = vectors
@@ -51,9 +56,10 @@ class Block:
         self._columns = columns
         self._fixed_bytes = int(sum(column.nbytes for column in columns.values())) + self.keys.memory_bytes
         self._fixed_bytes += sum(v.memory_bytes for v in vectors.values() if v.field.name not in columns)
-        self._filtered_columns = {
-            f.name: JsonColumn(columns[f.name]) if f.data_type is DataType.JSON else columns[f.name]
-            for f in schema.scalar_fields
+        indexes = indexes or {}
+        self._fixed_bytes += sum(index.memory_bytes for index in indexes.values())
+        self._filtered_columns: Mapping[str, ColumnData] = {
+            f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
         self._bounds = bounds or {}
         self._visibility = Visibility(row_ts, deleted_ts)
@@ -73,12 +79,12 @@ class Block:
         return self._fixed_bytes + self._visibility.memory_bytes
 
     def delete(self, deletes: DeleteBatch) -> int:
-        """Enter deletes that concern the block's partition; returns how many rows died by them."""
+        """Apply deletes that concern the block's partition; return how many rows they deleted."""
         rows, places = match(self.keys, deletes.keys)
         return self._visibility.enter(rows, deletes.ts[places])
 
     def select(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection:
-        """The rows that are visible at ``read_ts`` and that the filter matches."""
+        """Return the rows that are visible at ``read_ts`` and that the filter matches."""
         if chosen.matches_all:
             return self._visibility.at(read_ts)
         known = self._visibility.filtered(read_ts, chosen)
@@ -87,7 +93,7 @@ class Block:
         return self._visibility.filter_by(read_ts, chosen, self._matches(chosen))
 
     def select_keys(self, read_ts: Timestamp, keys: SortedKeys, chosen: BoundFilter) -> Rows:
-        """Of the rows with these primary keys, those that `select` would select; each once, ascending."""
+        """Return the rows with these primary keys that `select` would select: each once, ascending."""
         rows = np.unique(match(self.keys, keys)[0])
         if not len(rows):
             return rows
@@ -99,7 +105,7 @@ class Block:
         return rows[chosen.evaluate(columns, len(rows))]
 
     def take(self, name: str, rows: Rows) -> pa.Array:
-        """A field's values of these rows, in the schema's Arrow type."""
+        """Return a field's values for these rows, in the schema's Arrow type."""
         column = self._columns.get(name)
         if column is None:
             return self._vectors_by_name[name].take(rows)
@@ -107,7 +113,7 @@ class Block:
         return taken.dictionary_decode() if pa.types.is_dictionary(taken.type) else taken
 
     def _matches(self, chosen: BoundFilter) -> Mask:
-        """Which rows the filter matches, deleted ones included."""
+        """Return the mask of rows that the filter matches, deleted ones included."""
         matching = self._matching.get(chosen)
         if matching is None:
             if chosen.may_match(self._bounds):
@@ -116,3 +122,10 @@ class Block:
                 matching = np.zeros(self.rows, dtype=np.bool_)
             self._matching.put(chosen, matching)
         return matching
+
+
+def _filtered(field: FieldSchema, column: pa.Array, index: ScalarIndex | None) -> ColumnData:
+    """Return a column in the form that filters read."""
+    if field.kind.family is Family.JSON:
+        return JsonColumn(column)
+    return column if index is None else IndexedColumn(column, index)

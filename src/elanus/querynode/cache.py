@@ -1,7 +1,7 @@
-"""A small cache for values that belong to one object each, such as the rows a filter matches.
+"""A small cache for values that each belong to one object, such as the rows a filter matches.
 
-The proxy keeps the plans of recent filters, so the same filter object comes with every repetition of a
-query: identity is equality enough, and costs no hash of a tree.
+The proxy keeps the plans of recent filters, so every repetition of a query has the same filter object:
+comparing by identity is enough, and avoids hashing a tree.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class _Entry(Generic[Key, Value]):
 
 
 class IdentityCache(Generic[Key, Value]):
-    """At most ``capacity`` values, found by the identity of the object they were made for.
+    """At most ``capacity`` values, looked up by the identity of the object they were made for.
 
-    Safe for many threads. Finding takes no lock; keeping does, and drops entries by the clock rule
-    (F. J. Corbató, 1968): one that was found since the hand last passed gets another round.
+    Safe for many threads. `get` takes no lock. `put` does, and evicts entries by the clock rule
+    (F. J. Corbató, 1968): an entry that was found since the hand last passed gets another round.
     """
 
     __slots__ = ("_capacity", "_entries", "_lock")

@@ -1,8 +1,8 @@
 """Which partitions' growing rows a follower takes in.
 
-A follower holds all rows of a partition that are not in finished segments, or none of them: rows that were
-skipped cannot be had later but by following anew from a checkpoint. So what it takes may shrink while it
-runs, and never grow.
+A follower holds all rows of a partition that are not in finished segments, or none of them. Rows that were
+skipped can be recovered only by following the vchannel again from a checkpoint. So a follower's coverage may
+shrink while it runs, but never grows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from elanus.core.ids import PartitionID
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """``whole``: every partition, those to come included; else those ``named``.
+    """The partitions that a follower takes in.
 
-    ``dropped`` partitions have no rows.
+    ``whole``: every partition, including future ones; otherwise only those ``named``. ``dropped`` partitions
+    have no rows.
     """
 
     whole: bool
@@ -34,7 +35,7 @@ class Coverage:
         return partition_id not in self.dropped and (self.whole or partition_id in self.named)
 
     def holds(self, partition_id: PartitionID) -> bool:
-        """Whether all rows of the partition have been taken in (of a dropped one: there are none)."""
+        """Whether all rows of the partition have been taken in (a dropped partition has none)."""
         return partition_id in self.dropped or self.takes(partition_id)
 
     def includes(self, wanted: Coverage) -> bool:
@@ -44,9 +45,9 @@ class Coverage:
         return all(self.holds(partition_id) for partition_id in wanted.named)
 
     def without(self, dropped: Iterable[PartitionID]) -> Coverage:
-        """After these partitions were dropped."""
+        """Return the coverage after these partitions were dropped."""
         return replace(self, dropped=self.dropped.union(dropped))
 
     def narrowed(self, named: Iterable[PartitionID]) -> Coverage:
-        """Only these partitions from now on. All of them must be held."""
+        """Return the coverage reduced to these partitions. All of them must be held."""
         return Coverage(False, frozenset(named), self.dropped)

@@ -1,9 +1,8 @@
-"""Deletes on their way to rows: prepared once per pack, applied to every segment, kept for late ones.
+"""Deletes: prepared once per pack, applied to every segment, and kept for segments that are loaded later.
 
-A delete says: rows of this primary key with a timestamp strictly below mine are gone, in one partition
-or in all. An upsert says the same of the keys it brings. A segment that is loaded later, from a
-checkpoint in the past, must hear every delete since then: `DeleteBuffer` keeps them until nobody can
-come from so far back.
+A delete removes the rows of a primary key whose timestamp is strictly below its own, in one partition or in
+all. An upsert does the same for its keys. A segment that is loaded later, from a checkpoint in the past, must
+receive every delete since then: `DeleteBuffer` keeps them until no segment can be loaded from so far back.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class DeleteBatch:
 def deletes_of_messages(
     messages: Iterable[DeleteMessage | UpsertMessage], primary_key: str
 ) -> tuple[DeleteBatch, ...]:
-    """The deletes in messages, one batch per partition they are limited to.
+    """Return the deletes in messages, one batch per partition to which they are limited.
 
     ``primary_key`` names the field. The keys are copied: no batch keeps a message alive.
     """
@@ -62,7 +61,10 @@ def deletes_of_messages(
 
 
 def deletes_of_delta_logs(tables: Sequence[pa.Table], after: Timestamp) -> tuple[DeleteBatch, ...]:
-    """The deletes in delta logs later than ``after``, one batch per partition they are limited to."""
+    """Return the deletes in delta logs that are later than ``after``.
+
+    There is one batch per partition to which they are limited.
+    """
     if not tables:
         return ()
     table = pa.concat_tables(tables)
@@ -79,7 +81,7 @@ def deletes_of_delta_logs(tables: Sequence[pa.Table], after: Timestamp) -> tuple
 
 
 class DeleteBuffer:
-    """All deletes of a vchannel since ``floor``, by the tick of the pack they came in. For one thread."""
+    """All deletes of a vchannel since ``floor``, by the tick of their pack. For one thread."""
 
     def __init__(self, floor: Timestamp) -> None:
         self._floor = floor
@@ -89,13 +91,13 @@ class DeleteBuffer:
 
     @property
     def floor(self) -> Timestamp:
-        """Every delete later than this, up to the tick of the last pack, is here."""
+        """The buffer has every delete later than this, up to the tick of the last pack."""
         return self._floor
 
     def keep(self, tick: Timestamp, deletes: tuple[DeleteBatch, ...]) -> None:
         """Keep the deletes of the pack that ended with ``tick``.
 
-        A pack that was kept before, or lies below the floor as a whole, is ignored.
+        A pack that was kept before, or is entirely below the floor, is ignored.
         """
         if tick <= max(self._tick, self._floor):
             return
@@ -105,12 +107,15 @@ class DeleteBuffer:
             self.memory_bytes += _size(deletes)
 
     def since(self, ts: Timestamp) -> list[DeleteBatch]:
-        """The deletes later than ``ts``, and maybe some older ones. ``ts`` must not lie below the floor."""
+        """Return the deletes later than ``ts``, maybe with some older ones.
+
+        ``ts`` must not be below the floor.
+        """
         assert ts >= self._floor, f"deletes since {ts} were forgotten up to {self._floor}"
         return [batch for tick, deletes in self._packs if tick > ts for batch in deletes]
 
     def forget(self, before: Timestamp) -> None:
-        """Drop the packs that hold no delete later than ``before``; that becomes the floor."""
+        """Drop the packs that hold no delete later than ``before``, which becomes the floor."""
         if before <= self._floor:
             return
         self._floor = before

@@ -1,13 +1,13 @@
-"""Delta logs that were read lately.
+"""A cache of recently read delta logs.
 
-A delta log belongs to a vchannel, and every segment of the vchannel that is loaded needs those later than
-itself: a node that starts with a hundred segments would fetch and parse each file a hundred times. Files
-are written once and never change, so what was read is kept, up to a number of bytes: more than one load
-needs, for where the same files are asked for in the same order again and again, a cache that is too small
-for them has always let go of the next one.
+A delta log belongs to a vchannel, and every loaded segment of the vchannel needs the delta logs later than
+itself: a node that starts with a hundred segments would fetch and parse each file a hundred times. Files are
+written once and never change, so they are kept after reading, up to a number of bytes. The limit exceeds what
+one load needs: when the same files are requested in the same order repeatedly, a cache that is too small for
+them has always evicted the next one.
 
-There may be many, and all small: one for each range that had deletes. What takes time is to ask the store for
-one after the other, so several are fetched at once.
+There may be many files, all small: one for each range that had deletes. Most of the time goes into requesting
+them from the store one after the other, so several are fetched at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
 _KEPT_BYTES_MAX = 128 * 1024 * 1024
-"""Some five million deletes of integer keys."""
+"""About five million deletes of integer keys."""
 
 
 class DeltaLogs:
-    """Reads delta logs; safe for many threads. Two that ask for one file at a time both read it.
+    """Reads delta logs. Safe for many threads; two that request the same file at the same time both read it.
 
     ``fetches_max``: how many files one call fetches at a time; 1: in the caller's own thread.
     """
@@ -42,7 +42,10 @@ class DeltaLogs:
         self._lock = threading.Lock()
 
     def read(self, files: Sequence[BinlogFile]) -> list[pa.Table]:
-        """Each as by `elanus.storage.delta_log.read_delta_log`. Raises `ObjectMissing`, `CorruptObject`."""
+        """Read each file as `elanus.storage.delta_log.read_delta_log` does.
+
+        Raises `ObjectMissing`, `CorruptObject`.
+        """
         tables = {file.path: self._look_up(file) for file in files}
         missing = [file for file in files if tables[file.path] is None]
         fetches = min(self._fetches_max, len(missing))

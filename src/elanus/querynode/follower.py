@@ -1,12 +1,12 @@
 """Following one vchannel: from a checkpoint in its log to growing segments and deletes, pack by pack.
 
-A follower begins with the binlogs of segments that are not finished, then reads the log from the
-checkpoint. At each tick it takes in one pack: rows go to their growing segments, deletes to the growing
-rows older than they are. What a pack means for others (deletes that reach sealed segments, partitions
-dropped) it hands on as a `PackEffect`.
+A follower begins with the binlogs of segments that are not finished, then reads the log from the checkpoint.
+At each tick it takes in one pack: rows go to their growing segments, and deletes apply to the growing rows
+older than they are. The effects of a pack beyond that (deletes for sealed segments, dropped partitions) are
+passed on as a `PackEffect`.
 
 It belongs to the loop thread. Rows are not copied out of the log's memory unless keeping them would keep
-much more alive than they are.
+alive a buffer much larger than the rows themselves.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from elanus.api.querynode import WatchVchannel
 from elanus.core.channels import pchannel_of
 from elanus.core.ids import FieldID, PartitionID, SegmentID
-from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, MsgKind, UpsertMessage
+from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, Message, MsgKind, UpsertMessage
 from elanus.core.packs import Pack
+from elanus.core.quarantine import Quarantined, checked
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
@@ -32,17 +34,16 @@ from elanus.log.port import Log, LogClosed, LogEntry, Position
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import DeleteBatch, deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.rpc.querynode import WatchVchannel
 from elanus.rpc.tracing import untraced
 
 _READ_BYTES_MAX = 4 * 1024 * 1024
-"""A stretch of the log read at once: what a follower that catches up works on between two breaths."""
+"""How much of the log is read at once: what a follower that catches up processes before it yields."""
 _log = structlog.get_logger("querynode")
 
 
 @dataclass(frozen=True, slots=True)
 class PackEffect:
-    """What a pack means beyond the growing segments; ``released`` are growing segments that it ended."""
+    """The effects of a pack beyond the growing segments. ``released``: growing segments that it removed."""
 
     tick: Timestamp
     deletes: tuple[DeleteBatch, ...]
@@ -52,7 +53,10 @@ class PackEffect:
 
 
 class Follower:
-    """``absorb`` is called with the effects of each stretch of packs, in the same step that takes them in."""
+    """Follows one vchannel.
+
+    ``absorb``: called with the effects of each batch of packs, in the same step that takes them in.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Follower:
         self.growing: dict[SegmentID, GrowingSegment] = {}
         self.excluded = set(request.excluded)
         self.failure: str | None = None
+        self._collection_id = request.collection_id
         self._checkpoint = request.checkpoint
         self._schema = schema
         self._specs = specs
@@ -103,18 +108,18 @@ class Follower:
             self._reader.close()
 
     async def stop(self) -> None:
-        """As `retire`, and returns when nothing runs any more."""
+        """As `retire`, and wait until nothing runs any more."""
         self.retire()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
-        """Let go of segments that are served otherwise, for good; returns those that were held."""
+        """Permanently release segments that are served in another form; return those that were held."""
         self.excluded |= segment_ids
         return [self.growing.pop(s) for s in segment_ids & self.growing.keys()]
 
     def restrict(self, coverage: Coverage) -> list[GrowingSegment]:
-        """Take in less from now on; returns the segments that go."""
+        """Reduce what is taken in from now on; return the segments that this removes."""
         self.coverage = coverage
         gone = [s for s in self.growing.values() if not coverage.takes(s.partition_id)]
         for segment in gone:
@@ -129,14 +134,14 @@ class Follower:
             try:
                 packs = await reader.next_packs(_READ_BYTES_MAX)
             except LogClosed:
-                return  # the process ends
+                return  # the process is ending
             self._absorb(self, [self._take_in(pack) for pack in packs])
-            await asyncio.sleep(0)  # a reader that catches up may never have to wait
+            await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("vchannel not followed any more", vchannel=self.vchannel, exc_info=error)
+            _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
             self.failure = f"{type(error).__name__}: {error}"
             self._absorb(self, ())
 
@@ -150,7 +155,7 @@ class Follower:
             wanted = self._wants(header.segment_id, header.partition_id)
             if header.kind is MsgKind.INSERT and not wanted:
                 continue
-            message = decode(entry)
+            message = self._decoded(entry)
             if isinstance(message, DeleteMessage | UpsertMessage):
                 deleting.append(message)
             if isinstance(message, InsertMessage | UpsertMessage) and wanted:
@@ -169,6 +174,27 @@ class Follower:
         self.tick = pack.end_ts
         return PackEffect(pack.end_ts, deletes, frozenset(dropped), tuple(released), drops_collection)
 
+    def _decoded(self, entry: LogEntry) -> Message | None:
+        """Return the entry's message; None for a quarantined write, which the flush task skips too."""
+        message = decode(entry)
+        if not isinstance(message, InsertMessage | UpsertMessage | DeleteMessage):
+            return message
+        found = checked(message, entry.position, self._collection_id, self._schema)
+        if not isinstance(found, Quarantined):
+            return found
+        # Only a warning: the error is logged once, when a flush leaves the write out.
+        _log.warning(
+            "log entry skipped: it does not fit its collection",
+            vchannel=self.vchannel,
+            position=found.position,
+            collection=found.collection_id,
+            segment=found.segment_id,
+            ts=found.ts,
+            rows=found.rows,
+            reason=found.reason,
+        )
+        return None
+
     def _segment(self, segment_id: SegmentID, partition_id: PartitionID) -> GrowingSegment:
         segment = self.growing.get(segment_id)
         if segment is None:
@@ -178,7 +204,7 @@ class Follower:
 
 
 def _new_rows(message: InsertMessage | UpsertMessage, entry: LogEntry) -> NewRows:
-    """A message's rows. Copied when they are the lesser part of the piece of log they were read with."""
+    """Return a message's rows, copied if they are less than half of the log buffer they were read in."""
     batch = message.rows
     piece = memoryview(entry.payload.obj).nbytes if entry.payload is not None else 0
     if 2 * entry.payload_bytes < piece:

@@ -1,4 +1,4 @@
-"""Fetching columns of rows that lie in several blocks, in a given order."""
+"""Fetching columns of rows in several blocks, in a given order."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ class FoundRows:
         return len(self.rows)
 
     def select(self, places: Rows) -> FoundRows:
-        """The rows at these places, in this order."""
+        """Return the rows at these places, in this order."""
         return FoundRows(self.blocks, self.block_of[places], self.rows[places])
 
     def column(self, name: str, data_type: pa.DataType) -> pa.Array:
-        """A field's values, index-aligned. ``data_type`` is its Arrow type, for when there are no rows."""
+        """Return a field's values, index-aligned.
+
+        ``data_type``: the field's Arrow type, for when there are no rows.
+        """
         if len(self.blocks) == 1 and len(self.rows):
             return self.blocks[0].take(name, self.rows)
         parts, places = [], []
@@ -46,7 +49,7 @@ class FoundRows:
         return pa.concat_arrays(parts).take(pa.array(order))
 
     def timestamps(self) -> Rows:
-        """The rows' own timestamps, index-aligned."""
+        """Return the rows' own timestamps, index-aligned."""
         stamps = np.empty(len(self.rows), dtype=np.int64)
         for number in np.unique(self.block_of).tolist():
             places = self.block_of == number
@@ -55,7 +58,7 @@ class FoundRows:
 
 
 def rows_of_blocks(blocks: Sequence[Block], rows: Sequence[Rows]) -> FoundRows:
-    """Rows ``rows[i]`` of ``blocks[i]``, for all i."""
+    """Return the rows ``rows[i]`` of ``blocks[i]``, for all i."""
     if not blocks:
         return FoundRows((), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     block_of = np.repeat(np.arange(len(blocks)), [len(r) for r in rows])

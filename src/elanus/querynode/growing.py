@@ -1,15 +1,16 @@
-"""A growing segment: the rows of the log that no finished file serves yet.
+"""A growing segment: the rows of the log that no finished segment serves yet.
 
-Rows stay as they came: a block of a growing segment is an Arrow record batch straight from the log, its
-vectors a view of it. Only small batches are merged, in the manner of a log-structured merge tree
-(O'Neil et al., 1996): the last two blocks become one while the earlier is less than twice the later and
-together they stay below `MERGED_BYTES_MAX`. So n single-row inserts leave O(log n) small blocks, each row is
-copied O(log n) times while it is in small ones, and rows that arrive in bulk are never copied.
+Rows stay as they arrive: a block of a growing segment is an Arrow record batch straight from the log, and its
+vectors are a view of it. Only small batches are merged, in the manner of a log-structured merge tree (O'Neil
+et al., 1996): the last two blocks become one while the earlier is less than twice the later and together they
+stay within `MERGED_BYTES_MAX`. So n single-row inserts leave O(log n) small blocks, each row is copied
+O(log n) times while it is in small blocks, and rows that arrive in bulk are never copied.
 
-Growing rows have no index. An exact scan reads 25 GB/s, so a full segment of 512 MB takes about 20 ms, and a
-graph over it would take a minute of processor time, to serve until the finished segment brings its own.
+Growing rows have no index. An exact scan reads 25 GB/s, so scanning a full segment of 512 MB takes about
+20 ms. Building a graph over it would take a minute of processor time, and the graph would be used only until
+the finished segment is served with its own index.
 
-Blocks are immutable apart from their deletes; a snapshot holds the tuple of blocks of its moment.
+Blocks are immutable apart from their deletes; a snapshot holds the tuple of blocks at its time.
 """
 
 from __future__ import annotations
@@ -27,10 +28,9 @@ from elanus.index import IndexSpec, RawVectors, brute_force
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.vectors import VectorColumn
-from elanus.storage.binlog import vectors_of
 
 MERGED_BYTES_MAX = 8 * 1024 * 1024
-"""At 8 MB a scan costs some hundred times what it costs to visit one more block."""
+"""At 8 MB a scan costs about a hundred times as much as visiting one more block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class NewRows:
 
 
 class GrowingBlock(Block):
-    """A record batch as a block. ``specs``: the indexes of the fields that can be searched."""
+    """A record batch as a block. ``specs``: the indexes of the collection's fields, for their metrics."""
 
     def __init__(
         self,
@@ -54,10 +54,14 @@ class GrowingBlock(Block):
     ) -> None:
         columns = {field.name: batch.column(field.name) for field in schema.fields}
         vectors = {}
-        for field_id, spec in specs.items():
-            field = schema.by_id[field_id]
+        for field in schema.vector_fields:
+            spec = specs.get(field.field_id)
+            if spec is None:
+                continue
             exact = brute_force(field.data_type, field.dim, spec.metric_type)
-            vectors[field_id] = VectorColumn.held(field, RawVectors(exact, vectors_of(columns[field.name])))
+            vectors[field.field_id] = VectorColumn.held(
+                field, RawVectors(exact, field.vector.to_matrix(columns[field.name]))
+            )
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
         self.batch = batch
         self.batch_bytes = int(batch.nbytes)
@@ -65,14 +69,14 @@ class GrowingBlock(Block):
 
 @dataclass(slots=True)
 class _Pile:
-    """Rows that are to become one block; ``parts`` is one block where the pile is just that."""
+    """Rows that are to become one block. ``parts`` has one item if there is nothing to merge."""
 
     parts: list[GrowingBlock | NewRows]
     bytes: int
 
 
 class GrowingSegment:
-    """Appended to by the loop thread; readers take ``blocks``."""
+    """A growing segment. The loop thread appends to it; readers take ``blocks``."""
 
     def __init__(
         self,
@@ -93,7 +97,7 @@ class GrowingSegment:
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of the rows themselves, which is nearly all there is; cheap to ask for."""
+        """Bytes of the rows themselves: nearly all the memory, and cheap to compute."""
         return sum(block.batch_bytes for block in self.blocks)
 
     @property
@@ -110,7 +114,7 @@ class GrowingSegment:
         self.blocks = tuple(self._block(pile.parts) for pile in piles)
 
     def delete(self, deletes: Sequence[DeleteBatch]) -> None:
-        """Enter the deletes that concern the segment's partition."""
+        """Apply the deletes that concern the segment's partition."""
         for batch in deletes:
             if batch.concerns(self.partition_id):
                 for block in self.blocks:

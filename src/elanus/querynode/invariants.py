@@ -1,24 +1,24 @@
-"""What must hold on a query node between any two steps of its loop.
+"""The conditions that hold on a query node between any two steps of its loop.
 
-``VIS2`` a row is served exactly once: a version names one copy of each segment, and no growing segment
-beside its sealed copy. ``TT3`` a service time is the lowest tick of its vchannels. ``DEL2`` a delete
-concerns older rows only.
+``VIS2`` a row is served exactly once: a version names one copy of each segment, and no growing segment is
+served together with its sealed copy. ``TT3`` a service time is the lowest tick of its vchannels. ``DEL2`` a
+delete concerns older rows only.
 """
 
 from __future__ import annotations
 
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.querynode.block import Block
-from elanus.querynode.collection import Collection
+from elanus.querynode.loaded_collection import LoadedCollection
 
 
-def check_collection(collection: Collection) -> None:
-    """Raises `AssertionError`, naming what is broken."""
+def check_collection(collection: LoadedCollection) -> None:
+    """Raise `AssertionError`, naming the broken invariant."""
     snapshot = collection.snapshot
     served = [segment.segment_id for segment in snapshot.segments]
     assert len(served) == len(set(served)), f"VIS2: segments served twice: {sorted(served)}"
     growing = {segment.segment_id for segment in collection.growing_segments()}
-    assert not growing & collection.serving.keys(), f"VIS2: growing beside sealed: {growing}"
+    assert not growing & collection.serving.keys(), f"VIS2: growing and sealed: {growing}"
     for channel in collection.channels.values():
         for follower in channel.followers():
             on_channel = {s.segment_id for s in collection.serving.values() if s.vchannel == channel.vchannel}
@@ -35,7 +35,7 @@ def check_collection(collection: Collection) -> None:
             _check_block(block)
 
 
-def _check_time(collection: Collection) -> None:
+def _check_time(collection: LoadedCollection) -> None:
     counting = (c for c in collection.channels.values() if c.joined or c.vchannel in collection.leads)
     ticks = [channel.tick for channel in counting]
     served = collection.snapshot.service_ts

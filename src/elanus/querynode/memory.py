@@ -1,8 +1,8 @@
-"""Giving memory back to the system.
+"""Returning memory to the operating system.
 
-When a segment goes, what it held is free inside the process first: Arrow's pool and glibc's heap keep
-freed memory for the next allocation. After a large release that next allocation may be long in coming, so
-both are told to let go, once the last read that held the segment has ended.
+When a segment is released, its memory is at first free only inside the process: Arrow's pool and glibc's heap
+keep freed memory for the next allocation. After a large release that allocation may not follow for a long
+time. So both are asked to return free memory, once the last read that held the segment has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WORTH_RETURNING_BYTES = 32 * 1024 * 1024
 
 
 def return_free_memory() -> None:
-    """Return what is free to the system. Takes milliseconds with a large heap: not for hot paths."""
+    """Return free memory to the system. Takes milliseconds with a large heap: not for hot paths."""
     pa.default_memory_pool().release_unused()
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:  # glibc has it, other C libraries do not
@@ -27,9 +27,9 @@ def return_free_memory() -> None:
 
 
 def when_gone(blocks: Sequence[Block], then: Callable[[], None]) -> None:
-    """Call ``then`` when the last of these blocks is freed, in the thread that let go of it.
+    """Call ``then`` when the last of these blocks is freed, in the thread that dropped it.
 
-    Blocks that do not amount to much are not waited for.
+    Nothing is called if the blocks together are smaller than `WORTH_RETURNING_BYTES`.
     """
     if sum(block.memory_bytes for block in blocks) < WORTH_RETURNING_BYTES:
         return

@@ -1,8 +1,8 @@
-"""The query node role: what it is told (loads, versions, releases), and the reads it answers.
+"""The query node role: the control calls it receives (loads, versions, releases), and the reads it answers.
 
-Two sides share nothing but immutable snapshots. Control is asynchronous, on one event loop, and every call
-may be repeated. Reads are synchronous functions that any thread may call: they take the collection's
-snapshot and work on it, with no lock and no hop to the loop.
+The two sides share only immutable snapshots. Control is asynchronous, on one event loop, and every call may
+be repeated. Reads are synchronous functions that any thread may call: they take the collection's snapshot and
+work on it, with no lock and no hop to the loop.
 """
 
 from __future__ import annotations
@@ -13,30 +13,12 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
-from elanus.core.errors import CollectionNotLoaded, Internal, NotReady, NotSupported
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
-from elanus.core.timestamps import Timestamp
-from elanus.log.port import Log
-from elanus.querynode.channel import Channel
-from elanus.querynode.collection import Blocks, Collection
-from elanus.querynode.delta_logs import DeltaLogs
-from elanus.querynode.flights import Flights
-from elanus.querynode.follower import Follower
-from elanus.querynode.held import HeldSegments
-from elanus.querynode.invariants import check_collection
-from elanus.querynode.memory import return_free_memory, when_gone
-from elanus.querynode.query import count, query
-from elanus.querynode.recovery import recover_growing
-from elanus.querynode.sealed import files_of, load_sealed
-from elanus.querynode.search import search
-from elanus.querynode.serving import ChannelServing
-from elanus.querynode.status import node_status
-from elanus.rpc.querychannel import QueryChannelInfo, QueryChannels, ReadPayloads
-from elanus.rpc.querynode import (
+from elanus.api.query_channel import QueryChannelInfo, QueryChannels, ReadPayloads
+from elanus.api.querynode import (
     LoadCollection,
     LoadSegment,
     NodeHits,
@@ -46,28 +28,46 @@ from elanus.rpc.querynode import (
     SealedSegmentsChange,
     WatchVchannel,
 )
+from elanus.core.errors import CollectionNotLoaded, Internal, NotReady, NotSupported
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.offload import Offload
+from elanus.core.timestamps import Timestamp
+from elanus.log.port import Log
+from elanus.querynode.delta_logs import DeltaLogs
+from elanus.querynode.followed_vchannel import FollowedVchannel
+from elanus.querynode.follower import Follower
+from elanus.querynode.invariants import check_collection
+from elanus.querynode.loaded_collection import Blocks, LoadedCollection
+from elanus.querynode.memory import return_free_memory, when_gone
+from elanus.querynode.pinned_files import PinnedSegments
+from elanus.querynode.query import count, query
+from elanus.querynode.recovery import recover_growing
+from elanus.querynode.sealed import files_of, load_sealed
+from elanus.querynode.search import search
+from elanus.querynode.serving import ChannelServing
+from elanus.querynode.single_flight import SingleFlight
+from elanus.querynode.status import node_status
 from elanus.storage.port import ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
 _FETCHES_MAX = 16
 _LOADS_END_S = 20.0
-"""How long a node that stops waits for what it is loading, and serves on."""
-T = TypeVar("T")
-
-
-class Offload(Protocol):
-    """Runs blocking work off the event loop; a simulator runs it inline."""
-
-    async def __call__(self, function: Callable[..., T], /, *args: Any) -> T: ...
+"""How long a stopping node waits for loads in progress; it continues to serve meanwhile."""
 
 
 class QueryNode:
-    """Implements `QueryNodeApi` and `QueryNodeReads` of `elanus.rpc.querynode`.
+    """Implements `QueryNodeApi` and `QueryNodeReads` of `elanus.api.querynode`.
 
-    ``scratch``: a directory of its own for files that the store does not have locally. ``search_threads``:
-    cores that one large batch of queries may use. ``capacity_bytes``: the memory it may fill with segments, 0
-    when nobody said. ``channels`` and ``proxies``: how reads reach a node that is not in its proxies'
-    process; ``offload_reads``: where those run, so that none waits for segments that are being loaded.
+    ``scratch``: the node's own directory for files that the store does not have locally.
+
+    ``search_threads``: cores that one large batch of queries may use.
+
+    ``capacity_bytes``: the memory that the node may fill with segments, 0 if unspecified.
+
+    ``channels`` and ``proxies``: how reads reach a node that is not in its proxies' process.
+
+    ``offload_reads``: where those reads run, so that none waits for segments that are being loaded.
+
     ``fetches_max``: how many small files a load fetches at a time.
     """
 
@@ -98,29 +98,31 @@ class QueryNode:
         self._channels = channels
         self._proxies = proxies
         self._offload_reads = offload_reads or offload
-        self._collections: dict[CollectionID, Collection] = {}
+        self._collections: dict[CollectionID, LoadedCollection] = {}
         self._serving: dict[CollectionID, ChannelServing] = {}
-        self._flights = Flights()
-        self._held = HeldSegments()
+        self._flights = SingleFlight()
+        self._held = PinnedSegments()
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._returning_memory = False
+        self._returning_memory: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self._offload(lambda: self._scratch.mkdir(parents=True, exist_ok=True))
 
     async def stop(self) -> None:
-        """Releases everything; returns when nothing runs any more.
+        """Release everything; return when nothing runs any more.
 
-        What is being loaded cannot be broken off, and until its session ends others count on the node: it
-        serves on meanwhile.
+        Loads in progress cannot be aborted, and until the node's session ends, others rely on the node: it
+        continues to serve meanwhile.
         """
         await self._flights.settle(_LOADS_END_S)
         self._loop = None
         for collection_id in tuple(self._collections):
             await self.release_collection(collection_id)
         await self._flights.settle()
+        if self._returning_memory is not None:
+            self._returning_memory.cancel()  # it would sleep first, and all memory is freed soon
         await asyncio.gather(*self._background, return_exceptions=True)
 
     # control
@@ -130,7 +132,7 @@ class QueryNode:
         if collection is not None:
             collection.want(request)
             return
-        self._collections[request.collection_id] = Collection(request, self._dropped, self._let_go)
+        self._collections[request.collection_id] = LoadedCollection(request, self._dropped, self._let_go)
 
     async def watch_vchannel(self, request: WatchVchannel) -> None:
         collection = self._loaded(request.collection_id)
@@ -148,7 +150,9 @@ class QueryNode:
         for follower in self._loaded(collection_id).unwatch(vchannel):
             await follower.stop()
 
-    async def _watch(self, collection: Collection, channel: Channel, request: WatchVchannel) -> None:
+    async def _watch(
+        self, collection: LoadedCollection, channel: FollowedVchannel, request: WatchVchannel
+    ) -> None:
         channel.check_alive()
         collection.check_open()
         follower = Follower(
@@ -186,7 +190,7 @@ class QueryNode:
         if held is None or held.files != files_of(request):
             await self._flights.join(key, lambda: self._load(collection, request))
 
-    async def _load(self, collection: Collection, request: LoadSegment) -> None:
+    async def _load(self, collection: LoadedCollection, request: LoadSegment) -> None:
         collection.check_loadable(request)
         with self._held.loading(request.manifest.segment_id):
             segment = await self._offload(
@@ -208,7 +212,7 @@ class QueryNode:
         if change.incarnation not in ("", self._incarnation):
             raise NotReady(
                 f"version {change.version} of collection {change.collection_id} was meant for query node "
-                f"{self._node_id} as it was before it began anew: look again"
+                f"{self._node_id} as it was before its restart: read its status again"
             )
         self._loaded(change.collection_id).announce(change)
 
@@ -271,7 +275,7 @@ class QueryNode:
 
     @property
     def growing_bytes(self) -> int:
-        """Bytes that grow with the log; may be asked from any thread."""
+        """Bytes that grow with the log. May be read from any thread."""
         return sum(collection.growing_bytes for collection in tuple(self._collections.values()))
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
@@ -289,47 +293,47 @@ class QueryNode:
     def count(self, request: NodeQuery) -> int:
         return count(self._loaded(request.collection_id).snapshot, request)
 
-    # inside
+    # internals
 
     def invariants(self) -> None:
-        """Raises `AssertionError` where the node's state contradicts itself. For tests and the simulator."""
+        """Raise `AssertionError` if the node's state is inconsistent. For tests and the simulator."""
         for collection in self._collections.values():
             check_collection(collection)
 
-    def _loaded(self, collection_id: CollectionID) -> Collection:
+    def _loaded(self, collection_id: CollectionID) -> LoadedCollection:
         collection = self._collections.get(collection_id)
         if collection is None:
             raise _not_loaded(collection_id)
         return collection
 
     def _dropped(self, collection_id: CollectionID) -> None:
-        """The drop was read in the log, by one of the followers that are to stop."""
+        """Release a collection whose drop was read in the log, by one of the followers that must stop."""
         self._spawn(self.release_collection(collection_id))
 
     def _let_go(self, blocks: Blocks) -> None:
         when_gone(blocks, self._return_memory_soon)
 
     def _return_memory_soon(self) -> None:
-        """From any thread."""
+        """Schedule `_return_memory` on the loop. May be called from any thread."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._return_memory)
 
     def _return_memory(self) -> None:
-        if not self._returning_memory and self._loop is not None:
-            self._returning_memory = True
-            self._spawn(self._do_return_memory())
+        if self._returning_memory is None and self._loop is not None:
+            self._returning_memory = self._spawn(self._do_return_memory())
 
     async def _do_return_memory(self) -> None:
-        await asyncio.sleep(_RETURN_MEMORY_DELAY_S)  # what was let go of is freed by now, and others with it
-        self._returning_memory = False
+        await asyncio.sleep(_RETURN_MEMORY_DELAY_S)  # released memory is freed by now, maybe with more
+        self._returning_memory = None
         await self._offload(return_free_memory)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 def _not_loaded(collection_id: CollectionID) -> CollectionNotLoaded:

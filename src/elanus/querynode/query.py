@@ -1,7 +1,7 @@
 """Query and count on a query node: the rows that match, without any vector search.
 
-Rows come in the order of their primary key, one per key. Which ones is decided on keys and timestamps
-alone; the columns are fetched for what is returned, not for what was looked at.
+Rows are returned in the order of their primary key, one per key. They are chosen by keys and timestamps
+alone; the other columns are fetched only for the rows that are returned, not for all that were examined.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.api.querynode import NodeQuery
 from elanus.core.reduce import comparable_keys, primary_keys
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows, rows_of_blocks
 from elanus.querynode.keys import SortedKeys
 from elanus.querynode.snapshot import Snapshot
-from elanus.rpc.querynode import NodeQuery
 
 Rows = npt.NDArray[np.int64]
 
 _SPARE_FACTOR = 2
-"""Rows looked at per row wanted, in case keys repeat; again as many where they repeat more."""
+"""Rows examined per row wanted, in case keys repeat; multiplied again if they repeat more."""
 
 
 def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
-    """The output columns of the matching rows, the primary key always among them.
+    """Return the output columns of the matching rows, always including the primary key.
 
-    The system field Timestamp may be asked for as well: whoever merges the answers of several nodes needs
-    it to tell which row of a key is the newest. Raises `PartitionNotLoaded`, `Unavailable`.
+    The system field Timestamp may be requested as well: merging the answers of several nodes needs it to find
+    the newest row of a key. Raises `PartitionNotLoaded`, `Unavailable`.
     """
     schema = snapshot.schema
     key = schema.primary_field.name
@@ -52,7 +52,7 @@ def _column(found: FoundRows, name: str, schema: CollectionSchema) -> pa.Array:
 
 
 def count(snapshot: Snapshot, request: NodeQuery) -> int:
-    """Live rows that match; rows that share a primary key are counted each. Raises as `query` does."""
+    """Count the live rows that match. Each row of a shared primary key counts. Raises as `query` does."""
     keys = _wanted_keys(request)
     blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
     if keys is None:
@@ -61,7 +61,7 @@ def count(snapshot: Snapshot, request: NodeQuery) -> int:
 
 
 def _wanted_keys(request: NodeQuery) -> SortedKeys | None:
-    """The only primary keys that can match, where the request or its filter names them."""
+    """Return the only primary keys that can match, if the request or its filter names them."""
     keys = request.primary_keys
     if keys is None:
         keys = request.filter.primary_keys()
@@ -84,7 +84,7 @@ def _matching(snapshot: Snapshot, request: NodeQuery) -> FoundRows:
 
 
 def _of_smallest_keys(found: FoundRows, ids: pa.Array, count: int) -> tuple[FoundRows, pa.Array]:
-    """At least all rows of the ``count`` smallest keys, found without sorting them all."""
+    """Return at least all rows of the ``count`` smallest keys, without sorting all keys."""
     wanted = _SPARE_FACTOR * max(1, count)
     while wanted < len(ids):
         bound = ids[pc.bottom_k_unstable(ids, wanted)[-1].as_py()]
@@ -97,7 +97,7 @@ def _of_smallest_keys(found: FoundRows, ids: pa.Array, count: int) -> tuple[Foun
 
 
 def _one_per_key(found: FoundRows, ids: pa.Array, limit: int | None) -> FoundRows:
-    """The newest row of each key, in the order of keys, the first ``limit`` of them."""
+    """Return the newest row of each key, in the order of keys, limited to the first ``limit``."""
     keys = comparable_keys(primary_keys(ids))
     order = np.lexsort((-found.timestamps(), keys))
     keys = keys[order]

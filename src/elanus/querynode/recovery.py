@@ -1,4 +1,4 @@
-"""Growing segments that have binlogs already: what a node that starts on a vchannel loads first."""
+"""Growing segments that already have binlogs: a node that starts to follow a vchannel loads them first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from elanus.api.querynode import WatchVchannel
 from elanus.core.ids import FieldID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import SegmentManifest
@@ -15,7 +16,6 @@ from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import deletes_of_delta_logs
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.rpc.querynode import WatchVchannel
 from elanus.storage.binlog import read_columns
 from elanus.storage.port import ObjectStore
 
@@ -28,7 +28,7 @@ def recover_growing(
     store: ObjectStore,
     delta_logs: DeltaLogs,
 ) -> list[GrowingSegment]:
-    """The covered growing segments of the request as of its checkpoint, deletes entered.
+    """Return the covered growing segments of the request as of its checkpoint, with deletes applied.
 
     For a worker thread. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`.
     """

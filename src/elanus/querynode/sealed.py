@@ -1,10 +1,10 @@
-"""A sealed segment: loaded whole from its files, then changed by deletes only.
+"""A sealed segment: loaded as a whole from its files, then changed only by deletes.
 
-What is held: scalars as Arrow columns (strings that repeat dictionary-encoded), timestamps, the key index,
-and vectors exactly once: in the built index where there is one, else as one matrix. The vectors of a field
-that cannot be searched, or whose index keeps codes only, stay on the object store.
+It holds scalars as Arrow columns (repetitive strings dictionary-encoded), timestamps, the key index, and
+vectors exactly once: in the built index if there is one, otherwise as one matrix. The vectors of a field that
+cannot be searched, or whose index keeps only codes, stay on the object store.
 
-Loading is a synchronous function for a worker thread; until it returns nothing knows of the segment, so a
+Loading is a synchronous function for a worker thread. Nothing refers to the segment until it returns, so a
 load that fails leaves nothing behind.
 """
 
@@ -18,29 +18,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.api.querynode import LoadSegment
 from elanus.core.errors import IndexConflict, Internal
 from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
-from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, FieldSchema
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.index import IndexSpec, RawVectors, VectorIndex, brute_force, load, resolve_index
+from elanus.core.types import Family
+from elanus.index import (
+    IndexSpec,
+    RawVectors,
+    ScalarIndex,
+    SegmentIndex,
+    VectorIndex,
+    brute_force,
+    load,
+    resolve_index,
+)
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
-from elanus.rpc.querynode import LoadSegment
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.port import ObjectStore
 
 _ROWS_PER_DISTINCT_MIN = 4
-"""Strings are dictionary-encoded from this many rows per distinct value on."""
+"""Strings are dictionary-encoded if there are at least this many rows per distinct value."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class SealedSegment:
-    """``files``: the paths it was loaded from; two loads from the same files give the same segment.
+    """A loaded sealed segment.
 
-    ``complete_from``: rows deleted up to then are gone; it cannot answer earlier reads.
+    ``files``: the paths it was loaded from; two loads from the same files give the same segment.
+    ``complete_from``: rows deleted up to this timestamp have been removed; it cannot answer earlier reads.
     """
 
     segment_id: SegmentID
@@ -61,7 +72,7 @@ class SealedSegment:
         return sum(block.memory_bytes for block in self.blocks)
 
     def delete(self, deletes: tuple[DeleteBatch, ...]) -> None:
-        """Enter the deletes that concern the segment's partition."""
+        """Apply the deletes that concern the segment's partition."""
         for batch in deletes:
             if batch.concerns(self.partition_id):
                 for block in self.blocks:
@@ -69,7 +80,7 @@ class SealedSegment:
 
 
 def files_of(request: LoadSegment) -> frozenset[str]:
-    """What identifies a loaded copy: the paths of its insert logs and index files."""
+    """Return what identifies a loaded copy: the paths of its insert logs and index files."""
     insert_logs = {file.path for file in request.manifest.insert_logs}
     return frozenset(insert_logs | {file.path for file in request.indexes})
 
@@ -82,9 +93,9 @@ def load_sealed(
     delta_logs: DeltaLogs,
     scratch: Path,
 ) -> SealedSegment:
-    """Read a segment's files, with the deletes in its delta logs entered.
+    """Load a segment from its files, with the deletes in its delta logs applied.
 
-    ``specs``: the indexes of the fields that can be searched. ``scratch``: a local directory for index
+    ``specs``: the indexes of the collection's fields. ``scratch``: a local directory for index
     files that the store does not have locally. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`,
     `IndexConflict` for an index of another metric, and `Internal` for one that does not fit the rows.
     """
@@ -120,13 +131,9 @@ class _Loader:
         names = [field.name for field in self.schema.scalar_fields]
         table = read_columns(self.store, self.request.manifest, [TIMESTAMP_FIELD, *names])
         columns = {name: table.column(name).combine_chunks() for name in names}
-        bounds = {
-            f.name: _bounds(columns[f.name])
-            for f in self.schema.scalar_fields
-            if f.data_type != DataType.JSON
-        }
+        bounds = {f.name: _bounds(columns[f.name]) for f in self.schema.scalar_fields if f.kind.has_bounds}
         for field in self.schema.scalar_fields:
-            if field.data_type is DataType.VARCHAR and not field.is_primary:
+            if field.kind.family is Family.TEXT and not field.is_primary:
                 columns[field.name] = _encoded(columns[field.name])
         return Block(
             self.schema,
@@ -134,6 +141,7 @@ class _Loader:
             {field.field_id: self._vectors(field) for field in self.schema.vector_fields},
             np.array(table.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64),
             bounds=bounds,
+            indexes=self._scalar_indexes(),
         )
 
     def _vectors(self, field: FieldSchema) -> VectorColumn:
@@ -141,29 +149,44 @@ class _Loader:
         files = self.request.manifest.insert_logs
         if spec is None:
             return VectorColumn.filed(field, None, self.store, files)
-        built = next((file for file in self.request.indexes if file.field_id == field.field_id), None)
+        built = self._built(field)
         if built is None:
             exact = brute_force(field.data_type, field.dim, spec.metric_type)
             vectors = read_vectors(self.store, self.request.manifest, field.name)
             return VectorColumn.held(field, RawVectors(exact, vectors))
         index = self._index(built, field, spec)
+        assert isinstance(index, VectorIndex), f"index file {built.path} of a vector field"
         if index.has_raw_vectors:
             return VectorColumn.held(field, index)
         return VectorColumn.filed(field, index, self.store, files)
 
-    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> VectorIndex:
+    def _scalar_indexes(self) -> dict[str, ScalarIndex]:
+        """Return the scalar indexes by field name. A field without a built index is read by its column."""
+        indexes = {}
+        for field in self.schema.scalar_fields:
+            spec, built = self.specs.get(field.field_id), self._built(field)
+            if spec is not None and built is not None:
+                index = self._index(built, field, spec)
+                assert isinstance(index, ScalarIndex), f"index file {built.path} of a scalar field"
+                indexes[field.name] = index
+        return indexes
+
+    def _built(self, field: FieldSchema) -> IndexFile | None:
+        return next((file for file in self.request.indexes if file.field_id == field.field_id), None)
+
+    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> SegmentIndex:
         spec = resolve_index(file.params, field.data_type, field.dim)
-        if spec.metric_type is not declared.metric_type:
+        if spec.metric is not declared.metric:
             raise IndexConflict(
-                f"the index of field {field.name} has metric {spec.metric_type}, the collection was loaded "
-                f"with {declared.metric_type}: release and load the collection"
+                f"the index of field {field.name} has metric {spec.metric}, the collection was loaded "
+                f"with {declared.metric}: release and load the collection"
             )
         path = self.store.local_path(file.path, self.scratch)
         try:
             index = load(path, spec)
         finally:
             if path.is_relative_to(self.scratch):
-                path.unlink(missing_ok=True)  # read already, or mapped: a mapping outlives the name
+                path.unlink(missing_ok=True)  # already read, or mapped: a mapping outlives the name
         if index.rows != self.request.manifest.rows:
             raise Internal(
                 f"index file {file.path} has {index.rows} rows, segment {file.segment_id} has "
@@ -173,9 +196,9 @@ class _Loader:
 
 
 def _bounds(column: pa.Array) -> tuple[object, object]:
-    """The least and the greatest value; None where they are unknown.
+    """Return the minimum and the maximum value; None if they are unknown.
 
-    Unknown too where a value is not a number: it matches ``!=``, and lies within no bounds.
+    They count as unknown if a value is NaN, which matches ``!=`` and is within no bounds.
     """
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         return None, None
@@ -184,6 +207,6 @@ def _bounds(column: pa.Array) -> tuple[object, object]:
 
 
 def _encoded(column: pa.Array) -> pa.Array:
-    """A string column dictionary-encoded, if that pays."""
+    """Return a string column, dictionary-encoded if that saves enough."""
     encoded = column.dictionary_encode()
     return encoded if len(encoded.dictionary) * _ROWS_PER_DISTINCT_MIN <= len(column) else column

@@ -1,11 +1,11 @@
-"""Search on a query node: every block answers, the reduce picks, winners fetch their columns.
+"""Search on a query node: every block answers, the reduce selects, and the winners' columns are fetched.
 
-Python touches as many items as there are hits; everything of the size of rows happens in the index. The
-common case, one indexed segment whose keys are unique, needs no reduce at all.
+Python touches as many items as there are hits; all work proportional to rows happens in the index. The common
+case, one indexed segment whose keys are unique, needs no reduce at all.
 
-Duplicate primary keys make a subtlety. A block returns its k best rows; if several of them share a key,
-the reduce keeps one, and the block's next rows would deserve the freed places. Where that may matter the
-blocks are asked again for twice as many.
+Duplicate primary keys need care. A block returns its k best rows. If several of them share a key, the reduce
+keeps one, and the block's next rows may belong in the freed places. Where that can matter, the blocks are
+searched again for twice as many rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
 from elanus.core.schema import FieldSchema
@@ -23,11 +24,10 @@ from elanus.index import Hits, IndexSpec, SearchParams, resolve_search
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows
 from elanus.querynode.snapshot import Snapshot
-from elanus.rpc.querynode import NodeHits, NodeSearch
 
 
 def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
-    """Answer a search from a snapshot; ``threads``: cores a large batch may use.
+    """Answer a search from a snapshot. ``threads``: cores that a large batch may use.
 
     Raises `IndexNotFound`, `InvalidParameter`, `InvalidDimension`, `PartitionNotLoaded`, `Unavailable`.
     """
@@ -65,9 +65,9 @@ def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Hits of query i: ``offsets[i]:offsets[i + 1]``, best first.
+    """The hits of query i are ``offsets[i]:offsets[i + 1]``, best first.
 
-    ``numbers``: their primary keys, where those are numbers.
+    ``numbers``: the primary keys of the hits, if they are numbers.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """Each answering block's hits. ``scores``, ``rows``: (nq, blocks · k), block after block."""
+    """The hits of each answering block. ``scores``, ``rows``: (nq, blocks · k), block after block."""
 
     blocks: list[Block]
     k: int
@@ -91,7 +91,7 @@ class _Answers:
     rows: npt.NDArray[np.int64]
 
     def numbers(self) -> Keys | None:
-        """Primary keys of all hits where they are numbers, any key for padding. (nq, blocks · k)."""
+        """Return the primary keys of all hits if they are numbers, any key for padding. (nq, blocks · k)."""
         found = [
             block.keys.numbers[self.rows[:, n * self.k : (n + 1) * self.k]]
             for n, block in enumerate(self.blocks)
@@ -100,7 +100,7 @@ class _Answers:
         return np.concatenate(found, axis=1) if len(found) == len(self.blocks) else None
 
     def ranks(self) -> Keys:
-        """The order of all hits' primary keys, any for padding. (nq, blocks · k)."""
+        """Return the order of all hits' primary keys, any value for padding. (nq, blocks · k)."""
         queries = len(self.rows)
         by_block = np.maximum(self.rows, 0).reshape(queries, len(self.blocks), self.k).transpose(1, 0, 2)
         ids = [
@@ -155,7 +155,7 @@ class _Search:
 
 
 def _needs_no_reduce(answers: _Answers) -> bool:
-    """One block, no key twice, no two neighbours with one score (whose order the key decides)."""
+    """True for one block with unique keys and no equal adjacent scores (the key decides their order)."""
     if len(answers.blocks) > 1 or not answers.blocks[0].keys.unique:
         return False
     ties = (answers.scores[:, 1:] == answers.scores[:, :-1]) & (answers.rows[:, 1:] >= 0)
@@ -177,7 +177,7 @@ def _as_they_are(answers: _Answers) -> _Found:
 
 
 def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> _Found:
-    """``numbers``: the keys of all hits, where they are numbers."""
+    """Return the hits that the reduce selected. ``numbers``: the keys of all hits, if they are numbers."""
     query_of = np.repeat(np.arange(len(answers.rows)), np.diff(merged.offsets))
     won = (query_of, merged.positions)
     return _Found(
@@ -191,7 +191,8 @@ def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> _Found:
 def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool) -> bool:
     """Whether some block's last hit is better than the last winner of its query.
 
-    Then it may have more such rows. Without duplicates that cannot be: all its k hits would have won.
+    Such a block may have more rows that should win. Without duplicates this is impossible: all its k hits
+    would have won.
     """
     sign = np.float32(-1 if larger_is_better else 1)
     counts = np.diff(merged.offsets)
@@ -199,5 +200,5 @@ def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool)
     complete = counts == k
     last = merged.positions[merged.offsets[1:][complete] - 1]
     worst_won[complete] = sign * answers.scores[complete, last]
-    last_of_block = answers.scores[:, answers.k - 1 :: answers.k]  # padding has the worst score there is
+    last_of_block = answers.scores[:, answers.k - 1 :: answers.k]  # padding has the worst possible score
     return bool((sign * last_of_block < worst_won[:, None]).any())

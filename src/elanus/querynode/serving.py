@@ -1,14 +1,14 @@
-"""A query node on a query channel: reads and version changes, taken in the order of the channel.
+"""A query node on a query channel: reads and version changes, processed in the order of the channel.
 
-A read belongs to the version that is in force where it stands in the channel. It takes the collection's
-snapshot as soon as its timestamp is served, and is answered from that, in another thread unless it is
-small. A change waits until every read before it has its snapshot, and reads after it wait for the change:
-so all nodes of a replica answer one read under one version, and a node that is slower than the others is
-only slower.
+A read belongs to the version that is in force at its position in the channel. It takes the collection's
+snapshot as soon as its timestamp is served, and is answered from that snapshot, in another thread unless it
+is small. A change waits until every read before it has its snapshot, and reads after it wait for the change.
+So all nodes of a replica answer a read under the same version, and a slow node is only slower.
 
-A node that cannot take part in a version (it lacks a segment the version places here) says so in its
-answers and in its status, until a later version is one it can serve; it never answers with less. What goes
-offline or elsewhere with a version that it could not take does so with the next that it takes.
+A node that cannot take part in a version (it lacks a segment that the version places there) reports this in
+its answers and in its status, until a later version that it can serve; it never answers from less. Segments
+that go offline or move elsewhere in a version that it could not serve do so in the next version that it
+serves.
 """
 
 from __future__ import annotations
@@ -16,23 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import structlog
 
-from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable
-from elanus.core.ids import NodeID, SegmentID
-from elanus.core.timestamps import Timestamp
-from elanus.expr import BoundFilter, compile_filter
-from elanus.querynode.collection import Collection
-from elanus.querynode.effort import is_small
-from elanus.querynode.query import count, query
-from elanus.querynode.search import search
-from elanus.querynode.snapshot import Snapshot
-from elanus.rpc.querychannel import (
+from elanus.api.query_channel import (
     PAYLOAD_MAX_BYTES,
     ChannelReader,
     DqRequest,
@@ -44,20 +35,29 @@ from elanus.rpc.querychannel import (
     decode_message,
     encode_result,
 )
-from elanus.rpc.querynode import NodeSearch, SealedSegmentsChange
-from elanus.rpc.reads import Answer, NodeCount, Read, decode_read, encode_answer
+from elanus.api.querynode import NodeSearch, SealedSegmentsChange
+from elanus.channels.read_codec import Answer, NodeCount, Read, decode_read, encode_answer
+from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable
+from elanus.core.ids import NodeID, SegmentID
+from elanus.core.offload import Offload
+from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter, compile_filter
+from elanus.querynode.inline_reads import is_small
+from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.query import count, query
+from elanus.querynode.search import search
+from elanus.querynode.snapshot import Snapshot
 from elanus.rpc.tracing import untraced
 
 _FILTERS_KEPT = 512
 _REFUSALS_S = 1.0
-"""How long a node that leaves a channel tries to say so to those whose reads it has."""
-Offload = Callable[..., Awaitable[bytes]]
+"""How long a node that leaves a channel tries to report this to the proxies whose reads it has."""
 _log = structlog.get_logger("querynode")
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What this node has in a version: the vchannels it leads, its segments, and those of all nodes."""
+    """This node's part of a version: the vchannels it leads, its segments, and those of all nodes."""
 
     leads: tuple[str, ...] = ()
     segments: tuple[SegmentID, ...] = ()
@@ -66,8 +66,10 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A read that has its snapshot: nothing that comes later on the channel concerns it. ``waited_s``: how
-    long it has waited for that."""
+    """A read that has its snapshot: nothing later on the channel affects it.
+
+    ``waited_s``: how long it waited for the snapshot.
+    """
 
     request: DqRequest
     read: Read
@@ -79,14 +81,14 @@ class _Turn:
 class ChannelServing:
     """Serves one replica of one collection on its channel. Belongs to the node's loop.
 
-    ``offload`` runs a read in a thread; ``proxies`` finds a proxy for payloads beside the channel;
+    ``offload``: runs a read in a thread. ``proxies``: finds a proxy for payloads outside the channel.
     ``threads``: cores that one large batch of queries may use.
     """
 
     def __init__(
         self,
         node_id: NodeID,
-        collection: Collection,
+        collection: LoadedCollection,
         info: QueryChannelInfo,
         channels: QueryChannels,
         proxies: Callable[[NodeID], ReadPayloads],
@@ -116,16 +118,16 @@ class ChannelServing:
 
     @property
     def lost(self) -> bool:
-        """Whether the channel is no more: querycoord makes another."""
+        """Whether the channel is lost; querycoord then makes another."""
         return self._task is not None and self._task.done()
 
     @property
     def refused(self) -> int:
-        """The latest version of the channel, where this node cannot serve it; else 0."""
+        """The latest version of the channel if this node cannot serve it, otherwise 0."""
         return self._version if self._unable is not None else 0
 
     async def start(self) -> None:
-        """Take the version of the `QueryChannelInfo`, and follow the channel. Raises `ChannelLost`."""
+        """Apply the version of the `QueryChannelInfo`, and follow the channel. Raises `ChannelLost`."""
         reader = await self._channels.open_reader(self._info.channel, self._info.seek_position)
         self._take_version(
             SealedSegmentsChangeInfo(
@@ -140,7 +142,7 @@ class ChannelServing:
         self._task = untraced(self._follow(reader), f"query channel {self.channel}")
 
     async def stop(self) -> None:
-        """Reads under way are refused: nobody else would tell their proxies."""
+        """Stop, and refuse the reads in progress: nobody else would notify their proxies."""
         under_way = self._waiting | self._answering
         tasks = [t for t in (self._task, *under_way) if t is not None]
         for task in tasks:
@@ -148,7 +150,7 @@ class ChannelServing:
         await asyncio.gather(*tasks, return_exceptions=True)
         error = ChannelLost(f"query node {self._node_id} left the query channel; retry")
         refusals = [self._refuse(request, error) for task, request in under_way.items() if task.cancelled()]
-        with contextlib.suppress(TimeoutError):  # the broker may be away; the proxies look by themselves then
+        with contextlib.suppress(TimeoutError):  # if the broker is unavailable, proxies check themselves
             async with asyncio.timeout(_REFUSALS_S):
                 await asyncio.gather(*refusals, return_exceptions=True)
 
@@ -172,7 +174,7 @@ class ChannelServing:
 
     def _take_version(self, change: SealedSegmentsChangeInfo) -> None:
         if change.version <= self._version:
-            _log.info("version left out: it comes late", version=change.version, in_force=self._version)
+            _log.info("version ignored: late", version=change.version, in_force=self._version)
             return
         self._version = change.version
         for segment_id in change.offline:
@@ -207,12 +209,12 @@ class ChannelServing:
     # reads
 
     def _begin(self, request: DqRequest) -> None:
-        """A read whose time has come has its snapshot at once, without a task that waits for it."""
+        """Start a read. If its timestamp is served, it gets its snapshot at once, without a waiting task."""
         read: Read | None = None
         if request.read and self._unable is None:
             try:
                 read = self._decoded(request.read)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
+            except Exception as error:  # noqa: BLE001 - any error must be reported to the proxy
                 self._spawn(request, self._refuse(request, error))
                 return
             if self._collection.clock.has_reached(_read_ts(read)):
@@ -223,7 +225,10 @@ class ChannelServing:
         snapped.add_done_callback(self._waiting.pop)
 
     async def _take_snapshot(self, request: DqRequest, read: Read | None) -> None:
-        """Until the read has its snapshot, no change may pass; the answer then takes its own time."""
+        """Wait for the read's snapshot, then start to answer.
+
+        No change is applied until the read has its snapshot; answering does not hold changes up.
+        """
         collection, waited_s = self._collection, 0.0
         try:
             if self._unable is not None:
@@ -237,7 +242,7 @@ class ChannelServing:
                 await collection.clock.reached(_read_ts(read), request.timeout_s)
                 waited_s = time.monotonic() - began_s
             work = self._answer(self._turn(request, read, waited_s))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
+        except Exception as error:  # noqa: BLE001 - any error must be reported to the proxy
             work = self._refuse(request, error)
         self._spawn(request, work)
 
@@ -280,7 +285,7 @@ class ChannelServing:
             if len(answer) > PAYLOAD_MAX_BYTES:
                 await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
                 answer = b""
-        except Exception as error:  # noqa: BLE001 - whatever it is, the proxy must hear of it
+        except Exception as error:  # noqa: BLE001 - any error must be reported to the proxy
             await self._refuse(request, error)
             return
         result = DqResult(
@@ -310,9 +315,9 @@ class ChannelServing:
         if not isinstance(error, ElanusError):
             _log.error("read failed", exc_info=error)
             error = Internal(f"query node {self._node_id}: {type(error).__name__}: {error}")
-        told = (type(error).__name__, error.message)
+        failure = (type(error).__name__, error.message)
         version = self._collection.snapshot.version
-        result = DqResult(request.request_id, self._node_id, version, (), (), (), 0, told)
+        result = DqResult(request.request_id, self._node_id, version, (), (), (), 0, failure)
         await self._channels.hand_over(request.results, encode_result(result))
 
 

@@ -1,8 +1,9 @@
-"""What a read works on: one collection at one service time and one version, immutable.
+"""The state that a read works on: one collection at one service time and one version, immutable.
 
-The loop thread publishes a new snapshot after every pack and every change; a read takes the one in force
-and keeps it to its end. What a version dropped is freed when the last snapshot that names it goes, which
-is when the last read that began under it ends: Python's reference counts are the bookkeeping.
+The loop thread publishes a new snapshot after every pack and every change. A read takes the current snapshot
+and keeps it until it ends. A segment that a version dropped is freed with the last snapshot that names it,
+which is when the last read that began under that snapshot ends: Python's reference counts do the
+bookkeeping.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from elanus.querynode.block import Block
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentView:
-    """``visible_from``: reads below it do not see the segment (`elanus.querynode.collection`).
+class SnapshotSegment:
+    """A segment as reads see it.
 
-    ``complete_from``: rows that were deleted up to then are gone from it, by compaction; or it holds rows
-    that earlier reads must not see, beside others.
+    ``visible_from``: earlier reads do not see the segment (`elanus.querynode.loaded_collection`).
+    ``complete_from``: earlier reads cannot be answered. Either compaction has removed the rows that were
+    deleted up to then, or the segment holds some rows that earlier reads must not see, mixed with others.
     """
 
     segment_id: SegmentID
@@ -36,10 +38,10 @@ class SegmentView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """``service_ts``: everything up to it is here (0: the collection cannot be read yet).
+    """A collection's state at one moment.
 
-    ``partitions``: those that are served; None: all there are. ``specs``: the indexes of the fields that
-    can be searched.
+    ``service_ts``: everything up to it is included (0: the collection cannot be read yet). ``partitions``:
+    those that are served; None: all. ``specs``: the indexes of the collection's fields.
     """
 
     collection_id: CollectionID
@@ -48,15 +50,15 @@ class Snapshot:
     version: int
     service_ts: Timestamp
     partitions: frozenset[PartitionID] | None
-    segments: tuple[SegmentView, ...]
+    segments: tuple[SnapshotSegment, ...]
 
     def blocks(
         self, read_ts: Timestamp, partition_ids: tuple[PartitionID, ...], ignore_growing: bool
     ) -> list[Block]:
-        """The blocks a read at ``read_ts`` covers; no partition named: those of all.
+        """Return the blocks that a read at ``read_ts`` covers. No ``partition_ids`` means all partitions.
 
         Raises `PartitionNotLoaded`, `Unavailable` for a timestamp that is not served yet, and
-        `TimestampTooOld` for one whose rows compaction has mixed with later ones, or removed.
+        `TimestampTooOld` for one whose rows compaction has mixed with later rows or removed.
         """
         if read_ts > self.service_ts:
             raise Unavailable(
@@ -81,7 +83,7 @@ class Snapshot:
             for block in segment.blocks
         ]
 
-    def _segments(self, partition_ids: tuple[PartitionID, ...]) -> Iterator[SegmentView]:
+    def _segments(self, partition_ids: tuple[PartitionID, ...]) -> Iterator[SnapshotSegment]:
         if not partition_ids:
             return iter(self.segments)
         return (segment for segment in self.segments if segment.partition_id in partition_ids)

@@ -1,22 +1,22 @@
-"""What a query node tells of itself."""
+"""The status that a query node reports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from elanus.api.querynode import QueryNodeStatus, SegmentServing
 from elanus.core.ids import CollectionID, IndexID, NodeID
-from elanus.querynode.collection import Collection
-from elanus.rpc.querynode import QueryNodeStatus, SegmentServing
+from elanus.querynode.loaded_collection import LoadedCollection
 
 _NO_INDEX = IndexID(0)
 
 
 def node_status(
     node_id: NodeID,
-    collections: Mapping[CollectionID, Collection],
+    collections: Mapping[CollectionID, LoadedCollection],
     query_channels: Mapping[CollectionID, str],
 ) -> QueryNodeStatus:
-    """The node's state, as of now. For the loop thread."""
+    """Return the node's current state. For the loop thread."""
     segments = tuple(segment for c in collections.values() for segment in _segments(c))
     staged = sum(s.memory_bytes for c in collections.values() for s in c.staged.values())
     channels = [channel for c in collections.values() for channel in c.channels.values()]
@@ -37,7 +37,7 @@ def node_status(
     )
 
 
-def _segments(collection: Collection) -> Iterator[SegmentServing]:
+def _segments(collection: LoadedCollection) -> Iterator[SegmentServing]:
     snapshot = collection.snapshot
     served = {segment.segment_id: segment for segment in snapshot.segments}
     for sealed in collection.serving.values():

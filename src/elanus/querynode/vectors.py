@@ -1,8 +1,8 @@
-"""A block's vectors: searched in memory, handed out from wherever there is one copy of them.
+"""A block's vectors: searched in memory, and returned from the one place that holds them.
 
-An index that holds its vectors is also where output columns come from. Where it holds codes only, or a
-field is not indexed at all, the vectors stay in the segment's files and single rows are read on demand: a
-row group (about 8 MB) per hit at worst, for which no memory is kept.
+If an index holds its vectors, output columns are read from it too. If it holds only codes, or a field is not
+indexed at all, the vectors stay in the segment's files and single rows are read on demand. At worst this
+reads a row group (about 8 MB) per hit, but keeps no memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.schema import DataType, FieldSchema
+from elanus.core.schema import FieldSchema
 from elanus.core.segments import BinlogFile
+from elanus.core.types import Matrix
 from elanus.index import VectorIndex
-from elanus.storage.binlog import Matrix, vector_array, vectors_of
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
@@ -28,7 +28,10 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class VectorColumn:
-    """``index`` None: the field cannot be searched. ``fetch``: the vectors of rows, in any order."""
+    """The vectors of one field.
+
+    ``index``: None if the field cannot be searched. ``fetch``: returns the vectors of rows, in any order.
+    """
 
     field: FieldSchema
     index: VectorIndex | None
@@ -52,21 +55,21 @@ class VectorColumn:
         return 0 if self.index is None else self.index.memory_bytes
 
     def take(self, rows: Rows) -> pa.Array:
-        """The vectors of these rows, as the schema's Arrow type."""
-        return vector_array(self.fetch(rows), self.field.arrow_type)
+        """Return the vectors of these rows, as the schema's Arrow type."""
+        return self.field.vector.to_column(self.fetch(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class _FiledVectors:
-    """Single rows of a vector column, out of Parquet files. Safe for many threads."""
+    """Reads single rows of a vector column from Parquet files. Safe for many threads."""
 
     store: ObjectStore
     files: tuple[BinlogFile, ...]
     field: FieldSchema
 
     def fetch(self, rows: Rows) -> Matrix:
-        """Raises `ObjectMissing` and `CorruptObject`."""
-        vectors = self._empty(len(rows))
+        """Return the vectors of these rows. Raises `ObjectMissing` and `CorruptObject`."""
+        vectors = self.field.vector.empty(len(rows), self.field.dim)
         starts = np.array([0, *accumulate(file.rows for file in self.files)])
         file_of = np.searchsorted(starts, rows, side="right") - 1
         for number in np.unique(file_of).tolist():
@@ -74,13 +77,9 @@ class _FiledVectors:
             self._fetch_from(self.files[number], rows[wanted] - starts[number], vectors, wanted)
         return vectors
 
-    def _empty(self, rows: int) -> Matrix:
-        if self.field.data_type is DataType.BINARY_VECTOR:
-            return np.empty((rows, self.field.dim // 8), dtype=np.uint8)
-        return np.empty((rows, self.field.dim), dtype=np.float32)
-
     def _fetch_from(self, file: BinlogFile, rows: Rows, vectors: Matrix, places: Rows) -> None:
-        """Row ``rows[i]`` of the file goes to ``vectors[places[i]]``."""
+        """Copy row ``rows[i]`` of the file to ``vectors[places[i]]``."""
+        to_matrix = self.field.vector.to_matrix
         with opened(self.store, file.path, INSERT_LOG) as parquet:
             groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
             starts = np.array([0, *accumulate(groups)])
@@ -88,4 +87,4 @@ class _FiledVectors:
             for number in np.unique(group_of).tolist():
                 wanted = np.flatnonzero(group_of == number)
                 column = parquet.read_row_group(number, columns=[self.field.name]).column(0)
-                vectors[places[wanted]] = vectors_of(column.combine_chunks())[rows[wanted] - starts[number]]
+                vectors[places[wanted]] = to_matrix(column.combine_chunks())[rows[wanted] - starts[number]]

@@ -1,7 +1,7 @@
-"""How a definition enters the channels: in order with the writes.
+"""How a definition is written to the channels: in order with the writes.
 
-A definition takes a timestamp and holds the ticks back below it until its message stands in every vchannel
-it concerns. So each reader of a channel meets a collection's creation before its first row and its drop
+A definition takes a timestamp and holds the ticks back below it until its message is in every vchannel
+it concerns. So each reader of a channel reads a collection's creation before its first row and its drop
 after its last.
 """
 
@@ -33,11 +33,11 @@ class Announcer:
     def place_shards(
         self, collection_id: CollectionID, shards: int, others: Iterable[Collection]
     ) -> tuple[str, ...]:
-        """A vchannel per shard: on the pchannels first that carry the fewest of the others' vchannels."""
+        """One vchannel per shard, on the pchannels that carry the fewest of the others' vchannels first."""
         load = {pchannel_name(n): 0 for n in range(self._pchannels_max)}
         for collection in others:
             for pchannel in map(pchannel_of, collection.vchannels):
-                if pchannel in load:  # fewer are configured than there once were
+                if pchannel in load:  # fewer may be configured than before
                     load[pchannel] += 1
         order = sorted(load, key=load.__getitem__)
         return tuple(vchannel_name(order[n % len(order)], collection_id, n) for n in range(shards))
@@ -69,7 +69,7 @@ class Announcer:
         vchannels: tuple[str, ...],
         partition_id: PartitionID = ALL_PARTITIONS,
     ) -> dict[str, Checkpoint]:
-        """Write the message into every vchannel, durably. Returns where it stands in each."""
+        """Write the message into every vchannel, durably. Returns its position in each."""
 
         async def write(vchannel: str) -> Checkpoint:
             pchannel = pchannel_of(vchannel)

@@ -1,7 +1,7 @@
 """The catalog: databases, collections and aliases, in memory and in the metadata.
 
-One key a database, one a collection (with its partitions and aliases). A change is persisted first,
-then shown. Names are resolved here and nowhere else; an alias is a second name of a collection.
+There is one key per database and one per collection (with its partitions and aliases). A change is persisted
+first, then shown. Names are resolved only here; an alias is a second name of a collection.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from elanus.core.catalog import Collection, Database
 from elanus.core.errors import AliasNotFound, CollectionNotFound, DatabaseNotFound
 from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import Delete, MetaStore, Put
-from elanus.meta.whole import whole
 
 _DATABASES = "rootcoord/database/"
 _COLLECTIONS = "rootcoord/collection/"
@@ -51,12 +51,12 @@ class Catalog:
                 return database
         raise DatabaseNotFound(f"database not found[database={name}]")
 
-    @whole
+    @uncancellable
     async def put_database(self, database: Database) -> None:
         await self._meta.txn([Put(f"{_DATABASES}{database.database_id}", msgspec.json.encode(database))])
         self._databases[database.database_id] = database
 
-    @whole
+    @uncancellable
     async def remove_database(self, database: Database) -> None:
         await self._meta.txn([Delete(f"{_DATABASES}{database.database_id}")])
         del self._databases[database.database_id]
@@ -78,7 +78,7 @@ class Catalog:
         return tuple(sorted(found, key=lambda c: c.collection_id))
 
     def find(self, database: Database, name: str) -> Collection | None:
-        """By real name or alias."""
+        """Find a collection by real name or alias."""
         for collection in self.live():
             if collection.database_id == database.database_id and name in (
                 collection.name,
@@ -88,18 +88,18 @@ class Catalog:
         return None
 
     def record(self, collection_id: CollectionID) -> Collection | None:
-        """Dropped or not."""
+        """The collection's record, dropped or not."""
         return self._collections.get(collection_id)
 
     def collection(self, database_name: str, name: str) -> Collection:
-        """By real name or alias. Raises `DatabaseNotFound`, `CollectionNotFound`."""
+        """Return a collection by real name or alias. Raises `DatabaseNotFound`, `CollectionNotFound`."""
         found = self.find(self.database(database_name), name)
         if found is None:
             raise CollectionNotFound(f"collection not found[database={database_name}][collection={name}]")
         return found
 
     def by_id(self, collection_id: CollectionID) -> Collection:
-        """Raises `CollectionNotFound`, also for a dropped one."""
+        """Raises `CollectionNotFound`, for a dropped collection too."""
         found = self._collections.get(collection_id)
         if found is None or found.dropped != NO_TIMESTAMP:
             raise CollectionNotFound(f"collection not found[collection={collection_id}]")
@@ -112,7 +112,7 @@ class Catalog:
             return found
         raise AliasNotFound(f"alias not found[database={database.name}][alias={alias}]")
 
-    @whole
+    @uncancellable
     async def put(self, *collections: Collection) -> None:
         """Persist and show collections, in one transaction."""
         await self._meta.txn(
@@ -121,14 +121,14 @@ class Catalog:
         for collection in collections:
             self._collections[collection.collection_id] = collection
 
-    @whole
+    @uncancellable
     async def remove(self, collection: Collection) -> None:
         await self._meta.txn([Delete(f"{_COLLECTIONS}{collection.collection_id}")])
         del self._collections[collection.collection_id]
 
 
 def renamed(collection: Collection, name: str, database_id: DatabaseID) -> Collection:
-    """The collection under another name, in its record and its schema."""
+    """The collection under another name, changed in its record and its schema."""
     return replace(
         collection, name=name, database_id=database_id, schema=replace(collection.schema, name=name)
     )

@@ -1,7 +1,7 @@
-"""The root coordinator role: definitions, in order with the writes, and the services everybody needs.
+"""The root coordinator role: definitions, in order with the writes, and the services every role needs.
 
-The definitions are in two families: those that only change the catalog (`elanus.rootcoord.names`), and
-those that readers of the channels must meet in order (`elanus.rootcoord.lifecycle`).
+There are two families of definitions: those that only change the catalog (`elanus.rootcoord.names`), and
+those that readers of the channels must read in order (`elanus.rootcoord.lifecycle`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,13 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
+from elanus.api.cache_invalidation import Invalidations
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.fencing import while_active
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.rootcoord import TickReport
 from elanus.core.catalog import Collection
 from elanus.core.errors import ElanusError, NoSession
 from elanus.core.ids import CollectionID
@@ -23,17 +30,10 @@ from elanus.meta.port import MetaStore, Put
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
-from elanus.rootcoord.lifecycle import Lifecycle, Peers
+from elanus.rootcoord.lifecycle import Lifecycle, OtherCoordinators
 from elanus.rootcoord.names import DEFAULT_DATABASE, Names
 from elanus.rootcoord.timesync import TimeSync
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.fencing import while_active
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.invalidation import Invalidations
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.rootcoord import TickReport
 
 _EPOCH_KEY = "rootcoord/epoch"
 _TIDY_INTERVAL_S = 1.0
@@ -41,10 +41,11 @@ _log = structlog.get_logger("rootcoord")
 
 
 class RootCoord(Names, Lifecycle):
-    """Implements `elanus.rpc.rootcoord.RootCoordApi`.
+    """Implements `elanus.api.rootcoord.RootCoordApi`.
 
-    ``lease``: its own, as the active one. ``oracle`` starts and stops with it. ``proxies``: those
-    that have a session. ``pchannels_max``: how many physical channels the collections share.
+    ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.
+    ``proxies``: those that have a session. ``pchannels_max``: how many physical channels the collections
+    share. ``idle_tick_ms``: how far the time tick of a pchannel without writes may fall behind.
     """
 
     def __init__(
@@ -59,18 +60,19 @@ class RootCoord(Names, Lifecycle):
         proxies: Nodes[ProxyApi],
         *,
         pchannels_max: int,
+        idle_tick_ms: int = 0,
     ) -> None:
         self._lease = lease
         self._meta = meta
         self._proxies = proxies
-        self._sync = TimeSync(log, proxies, oracle.allocate)
+        self._sync = TimeSync(log, proxies, oracle.allocate, idle_tick_ms=idle_tick_ms)
         super().__init__(
             Catalog(meta),
             IdAllocator(meta),
             oracle,
             Invalidations(proxies),
             Announcer(log, oracle, self._sync, pchannels_max),
-            Peers(datacoord, indexcoord, querycoord),
+            OtherCoordinators(datacoord, indexcoord, querycoord),
         )
         self._tidier: asyncio.Task[None] | None = None
 
@@ -86,7 +88,7 @@ class RootCoord(Names, Lifecycle):
             await self._announcer.use(collection.vchannels)
         await self._proxies.refresh()
         self._sync.follow()
-        self._invalidations.tell_everything()
+        self._invalidations.invalidate_everything()
         self._tidier = asyncio.create_task(self._tidy_loop(), name="rootcoord tidy")
 
     async def _next_epoch(self) -> int:
@@ -108,12 +110,12 @@ class RootCoord(Names, Lifecycle):
             try:
                 await self.tidy()
             except ElanusError as error:
-                _log.info("tidying goes on later", error=error.message)
+                _log.info("cleanup of dropped collections interrupted; trying again", error=error.message)
             except Exception:  # noqa: BLE001 - whatever it is, what was cut off must still be finished
-                _log.exception("tidying failed")
+                _log.exception("cleanup of dropped collections failed; trying again")
             await asyncio.sleep(_TIDY_INTERVAL_S)
 
-    # what is defined: proxies keep it until they are told otherwise, and a successor tells them only once
+    # definitions: proxies cache them until they are notified, and a successor notifies them only once
 
     async def describe_collection(self, database: str, name: str) -> Collection:
         async with while_active(self._lease):
@@ -132,19 +134,19 @@ class RootCoord(Names, Lifecycle):
     # services
 
     async def alloc_timestamp(self, count: int) -> Timestamp:
-        """The lease is looked at after the timestamp was taken: no other oracle was at work before that."""
+        """The lease is checked after the timestamp was taken: no other oracle was active before that."""
         ts = self._oracle.allocate(count)
         await self._lease.confirm()
         return ts
 
     async def alloc_ids(self, count: int) -> int:
-        """Ids grow with time, which garbage collection relies on: a former rootcoord's are smaller."""
+        """Ids grow with time, which garbage collection relies on: ids of a former rootcoord are smaller."""
         async with while_active(self._lease):
             return await self._ids.allocate(count)
 
     async def update_channel_time_tick(self, report: TickReport) -> None:
-        """A first report is accepted only by a root coordinator that is still the active one while it knows
-        the proxy: so the next one, which reads the sessions later, knows it as well."""
+        """A first report is accepted only by a root coordinator that is still active once it knows the proxy.
+        So its successor, which reads the sessions later, knows the proxy as well."""
         if not self._sync.has_reported(report.node_id):
             await self._proxies.refresh()
             await self._lease.confirm()

@@ -1,20 +1,20 @@
-"""What all definitions share: the catalog, one change of it at a time, and the caches that follow it."""
+"""The parts that all definitions share: the catalog, one change of it at a time, and cache invalidation."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 
+from elanus.api.cache_invalidation import Invalidations, Notifications
 from elanus.core.catalog import Collection
-from elanus.meta.whole import whole
+from elanus.meta.cancellation import uncancellable
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.invalidation import Invalidations, Telling
 
 
 class Definitions:
-    """``proxies`` are told of every change before it returns."""
+    """``proxies`` are notified of every change before it returns."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class Definitions:
         self._ddl_lock = asyncio.Lock()
 
     async def _change(self, *collections: Collection) -> None:
-        """Persist and show what the collections are from now on. Returns when every proxy has heard of it."""
-        await self._invalidations.heard(await self._begin_change(*collections))
+        """Persist and show the new state of the collections. Returns when every proxy has been notified."""
+        await self._invalidations.confirmed(await self._begin_change(*collections))
 
-    @whole
-    async def _begin_change(self, *collections: Collection) -> Telling:
-        """A caller that is cancelled meanwhile does not learn whether the change was made; the proxies do."""
+    @uncancellable
+    async def _begin_change(self, *collections: Collection) -> Notifications:
+        """A caller cancelled meanwhile does not learn whether the change was made; the proxies do."""
         await self._catalog.put(*collections)
         return self._invalidations.begin(*(c.collection_id for c in collections))
 

@@ -1,7 +1,7 @@
 """Unique ids: blocks are reserved in the metadata, then handed out from memory.
 
-Ids start at a number with the shape of the reference's (18 digits), because clients show them, and one
-that is far from any row count is easier to tell apart.
+Ids start at a number with the shape of the reference's ids (18 digits): clients show them, and a number
+far from any row count is easier to recognize.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLOCK = 1_000_000
 
 
 class IdAllocator:
-    """Ids of a block that was reserved and not used up before a crash are never used again."""
+    """Allocates ids. Unused ids of a block that was reserved before a crash are never used."""
 
     def __init__(self, meta: MetaStore) -> None:
         self._meta = meta

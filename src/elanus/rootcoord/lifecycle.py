@@ -1,9 +1,9 @@
-"""Collections and partitions come and go, in order with the writes (seed 4 for the end of them).
+"""Creating and dropping collections and partitions, in order with the writes.
 
-Success is the catalog's write. A creation writes its message first: a crash between the two leaves a
-message of something that does not exist, which every reader ignores. A drop writes the catalog first, and
-what must follow (message, release, indexes, segments) can all be done again; it is, after a restart or an
-error, until it has been done.
+An operation succeeds with the catalog's write. A creation writes its message first: a crash between the two
+leaves a message about something that does not exist, which every reader ignores. A drop writes the catalog
+first. The steps that follow (message, release, indexes, segments) are repeatable, and are repeated after a
+restart or an error until they are complete.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from elanus.api.cache_invalidation import Invalidations
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.rootcoord import NewCollection
 from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import (
     CollectionAlreadyExists,
@@ -33,19 +38,14 @@ from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.definitions import Definitions
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.invalidation import Invalidations
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.rootcoord import NewCollection
 
 _DEFAULT_PARTITION = "_default"
 _log = structlog.get_logger("rootcoord")
 
 
 @dataclass(frozen=True, slots=True)
-class Peers:
-    """The other coordinators, which a collection's beginning and end concern."""
+class OtherCoordinators:
+    """The other coordinators, which are involved in creating and dropping a collection."""
 
     data: DataCoordApi
     index: IndexCoordApi
@@ -60,20 +60,20 @@ class Lifecycle(Definitions):
         oracle: TimestampOracle,
         proxies: Invalidations,
         announcer: Announcer,
-        peers: Peers,
+        peers: OtherCoordinators,
     ) -> None:
         super().__init__(catalog, ids, oracle, proxies)
         self._announcer = announcer
         self._peers = peers
         self._cut_off = 1
-        """How often something came into the catalog of which others may not know: once before each start."""
+        """How often the catalog changed without the others certainly knowing: once before each start."""
         self._finished = 0
-        """How many of these have been made good."""
+        """How many of these have been completed."""
 
     # collections
 
     async def create_collection(self, request: NewCollection) -> Collection:
-        """Creating it again with the same parameters is no error, and finishes what an error cut off."""
+        """Repeating it with the same parameters is not an error, and completes an interrupted creation."""
         async with self._ddl_lock:
             database = self._catalog.database(request.database)
             existing = self._catalog.find(database, request.schema.name)
@@ -84,7 +84,7 @@ class Lifecycle(Definitions):
                     f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]"
                 )
             else:
-                await self._invalidations.all_heard()  # the name may be one that another has just left
+                await self._invalidations.all_confirmed()  # another may just have left the name
                 collection = await self._create(request)
             with self._or_later():
                 await self._peers.data.watch_channels(collection)
@@ -131,15 +131,15 @@ class Lifecycle(Definitions):
                 )
             with self._or_later():
                 async with self._announcer.barrier() as ts:
-                    telling = await self._begin_change(replace(collection, dropped=ts))
+                    notifications = await self._begin_change(replace(collection, dropped=ts))
                     await self._announcer.announce(
                         MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
                     )
                 await self._let_go(collection.collection_id)
-            await self._invalidations.heard(telling)
+            await self._invalidations.confirmed(notifications)
 
     async def _let_go(self, collection_id: CollectionID) -> None:
-        """Memory first, then the definitions, then the data."""
+        """Release the memory first, then the definitions, then the data."""
         await self._peers.query.release(collection_id, ())
         await self._peers.index.drop_collection(collection_id)
         await self._peers.data.drop_collection(collection_id)
@@ -150,21 +150,21 @@ class Lifecycle(Definitions):
         async with self._ddl_lock:
             found = self._catalog.collection(database, collection)
             if any(p.name == partition for p in found.partitions):
-                await self._invalidations.all_heard()
+                await self._invalidations.all_confirmed()
                 return
             if len(found.partitions) >= PARTITIONS_MAX:
                 raise InvalidParameter(
                     f"partition number ({len(found.partitions)}) exceeds max configuration ({PARTITIONS_MAX})"
                 )
-            await self._invalidations.all_heard()  # the name may be one that another has just left
+            await self._invalidations.all_confirmed()  # another may just have left the name
             partition_id = PartitionID(await self._ids.allocate(1))
             async with self._announcer.barrier() as ts:
                 await self._announcer.announce(
                     MsgKind.CREATE_PARTITION, ts, found.collection_id, found.vchannels, partition_id
                 )
                 added = (*found.partitions, Partition(partition_id, partition, ts))
-                telling = await self._begin_change(replace(found, partitions=added))
-            await self._invalidations.heard(telling)
+                notifications = await self._begin_change(replace(found, partitions=added))
+            await self._invalidations.confirmed(notifications)
 
     async def drop_partition(self, database: str, collection: str, partition: str) -> None:
         async with self._ddl_lock:
@@ -184,27 +184,27 @@ class Lifecycle(Definitions):
                 await self._end_partition(kept, dropped.partition_id)
 
     async def _end_partition(self, kept: Collection, partition_id: PartitionID) -> None:
-        """Make ``kept`` the collection, which lacks the partition, and tell everybody.
+        """Make ``kept``, which lacks the partition, the collection, and notify every role concerned.
 
-        The partition is ``leaving`` until that is done: a successor finishes it, even where no row of it is
-        known yet. A proxy that has not heard of the drop may still open a segment in it.
+        The partition is ``leaving`` until that is done, so a successor completes it, even if no row of the
+        partition is known yet: a proxy that does not know of the drop may still open a segment in it.
         """
         async with self._announcer.barrier() as ts:
-            telling = await self._begin_change(kept)
+            notifications = await self._begin_change(kept)
             await self._announcer.announce(
                 MsgKind.DROP_PARTITION, ts, kept.collection_id, kept.vchannels, partition_id
             )
         await self._peers.query.release(kept.collection_id, (partition_id,))
         await self._peers.data.drop_partition(kept.collection_id, partition_id)
-        await self._invalidations.heard(telling)
+        await self._invalidations.confirmed(notifications)
         gone = tuple(p for p in kept.leaving if p != partition_id)
         await self._catalog.put(replace(kept, leaving=gone))
 
-    # what was cut off
+    # interrupted operations
 
     @contextmanager
     def _or_later(self) -> Iterator[None]:
-        """The catalog may say what the rest of the block did not come to: it is done at the next tidying."""
+        """If the block fails after the catalog has changed, the next tidying completes the rest."""
         done = False
         try:
             yield
@@ -217,7 +217,7 @@ class Lifecycle(Definitions):
         return self._finished < self._cut_off
 
     async def tidy(self) -> None:
-        """Finish what a crash or an error cut off; forget dropped collections when their data is gone."""
+        """Complete what a crash or an error interrupted; forget dropped collections without data."""
         if self._unfinished:
             cut_off = self._cut_off
             for collection in self._catalog.everything():
@@ -227,24 +227,24 @@ class Lifecycle(Definitions):
         for collection in self._catalog.dropped():
             if not await self._peers.data.holds_channels(collection.collection_id):
                 async with self._ddl_lock:
-                    if self._unfinished:  # this very drop, perhaps: proxies may know the name still
+                    if self._unfinished:  # perhaps this very drop: proxies may still know the name
                         return
                     await self._catalog.remove(collection)
                     self._announcer.unuse(collection.vchannels, self._catalog.everything())
 
     async def _finish_drops(self) -> None:
-        """Before anybody is told that a collection is not found: it must be so for everybody."""
+        """Called before a "collection not found" answer: it must then be true for every role."""
         if self._unfinished:
             for collection in tuple(self._catalog.dropped()):
                 await self._finish(collection.collection_id)
 
     async def _finish_leaving(self, collection: Collection) -> None:
-        """Before anybody is told that a partition is not found, as `_finish_drops`."""
+        """Called before a "partition not found" answer, as `_finish_drops`."""
         if collection.leaving:
             await self._finish(collection.collection_id)
 
     async def _finish(self, collection_id: CollectionID) -> None:
-        """Everything here may be done any number of times."""
+        """Complete what was interrupted; every step is repeatable."""
         collection = self._catalog.record(collection_id)
         if collection is None:
             return
@@ -254,19 +254,19 @@ class Lifecycle(Definitions):
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
                 )
             await self._let_go(collection_id)
-            await self._invalidations.all_heard()
+            await self._invalidations.all_confirmed()
             return
         await self._peers.data.watch_channels(collection)
         segments = await self._peers.data.segments(collection_id)
         held = {s.partition_id for s in segments if s.state is not SegmentState.DROPPED}
         leftover = held - {p.partition_id for p in collection.partitions}
         for partition_id in sorted(leftover.union(collection.leaving)):
-            _log.info("dropping a partition to the end", collection=collection_id, partition=partition_id)
+            _log.info("partition drop resumed", collection=collection_id, partition=partition_id)
             await self._end_partition(self._catalog.by_id(collection_id), partition_id)
 
 
 def _numbered(schema: CollectionSchema) -> CollectionSchema:
-    """Field ids in declared order, from the first that is not a system field's."""
+    """Number the fields in declared order, from the first id that is not a system field's."""
     fields = tuple(
         replace(field, field_id=FieldID(SYSTEM_FIELDS_MAX_ID + n)) for n, field in enumerate(schema.fields)
     )

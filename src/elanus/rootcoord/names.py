@@ -1,6 +1,6 @@
 """Definitions that only change the catalog: databases, aliases, names and properties.
 
-No reader of a channel needs to meet them in order with the writes, because messages carry ids.
+No reader of a channel needs to read them in order with the writes, because messages carry ids.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Names(Definitions):
                 raise InvalidParameter(
                     "fail to rename db name, must drop all aliases of this collection before rename"
                 )
-            await self._invalidations.all_heard()  # the name may be one that another has just left
+            await self._invalidations.all_confirmed()  # another collection may just have left the name
             await self._change(renamed(collection, new, target.database_id))
 
     async def alter_collection(
@@ -102,29 +102,29 @@ class Names(Definitions):
                     f"{alias} is alias to another collection: {taken.name}: "
                     f"alias already exist[database={database}][alias={alias}]"
                 )
-            await self._invalidations.all_heard()  # of this very change, or of who had the name before
+            await self._invalidations.all_confirmed()  # of this very change, or of one that freed the name
             if taken is None:
                 await self._change(replace(found, aliases=(*found.aliases, alias)))
 
     async def drop_alias(self, database: str, alias: str) -> None:
-        """Dropping an alias that is not there succeeds."""
+        """Drop an alias. Dropping one that does not exist succeeds."""
         async with self._ddl_lock:
             try:
                 found = self._catalog.aliased(self._catalog.database(database), alias)
             except AliasNotFound:
-                await self._invalidations.all_heard()
+                await self._invalidations.all_confirmed()
                 return
             await self._change(_without_alias(found, alias))
 
     async def alter_alias(self, database: str, collection: str, alias: str) -> None:
-        """The alias names another collection from now on, in one step: at no moment is it gone."""
+        """Make the alias name another collection, in one step: it exists at every moment."""
         async with self._ddl_lock:
             found = self._real_collection(database, collection)
             known = self._catalog.database(database)
             self._refuse_collections_name(database, self._catalog.find(known, alias), alias)
             former = self._catalog.aliased(known, alias)
             if former.collection_id == found.collection_id:
-                await self._invalidations.all_heard()
+                await self._invalidations.all_confirmed()
                 return
             await self._change(_without_alias(former, alias), replace(found, aliases=(*found.aliases, alias)))
 
@@ -133,7 +133,8 @@ class Names(Definitions):
             raise AliasConflict(f"alias and collection name conflict[database={database}][alias={alias}]")
 
     def _real_collection(self, database: str, name: str) -> Collection:
-        """An alias of an alias there is not: only real names are found. Raises `CollectionNotFound`."""
+        """Find a collection by real name, because an alias cannot have an alias. Raises
+        `CollectionNotFound`."""
         found = self._catalog.collection(database, name)
         if found.name != name:
             raise CollectionNotFound(

@@ -1,9 +1,12 @@
-"""Time synchronisation: reports in, ticks out (seed 2).
+"""Time synchronisation: reports in, ticks out.
 
 Every source of writes reports how far it has come; the minimum is written into each pchannel in use.
-The rules are `elanus.core.ticks`; here are the waiting and the writing. A reader that wants to see the
-newest writes does not wait for the next interval: it asks for a tick (`tick_now`), and all who ask at
+The rules are in `elanus.core.ticks`; the waiting and the writing are here. A reader that wants to see the
+newest writes does not wait for the next interval: it requests a tick (`tick_now`), and all requests made at
 the same time share one round of reports.
+
+A pchannel that nobody writes to is ticked less often, so that idle data costs little: each tick
+is a message that every query node and data node of the pchannel reads.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from elanus.api.proxy import ProxyApi
+from elanus.api.rootcoord import TickReport
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
@@ -20,14 +25,13 @@ from elanus.core.nodes import Nodes
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.rootcoord import TickReport
 
 _ROUND_INTERVAL_S = 0.002
-"""Rounds of reports begin no closer together, however many ask."""
+"""The minimum interval between the starts of two rounds of reports, however many are requested."""
 _ROUND_PAUSE_S = 0.002
 _ROUND_PAUSE_MAX_S = 0.05
-"""Between two rounds of reports while an older write keeps the tick back: doubled up to the latter."""
+"""The pause between two rounds of reports while an older write keeps the tick back: doubled each time, up to
+the maximum."""
 _REPORT_PATIENCE_S = 1.0
 """How long a round waits for a proxy. One that is slower reports by itself, or leaves."""
 
@@ -35,10 +39,21 @@ _log = structlog.get_logger("rootcoord")
 
 
 class TimeSync:
-    """``proxies``: every one of them takes part, from its first report until it is not there any more.
-    ``stamp`` allocates a timestamp."""
+    """``proxies``: each one takes part, from its first report until it is gone.
+    ``stamp`` allocates a timestamp. ``idle_tick_ms``: how far the tick of a pchannel without writes may be
+    behind before the next one is written."""
 
-    def __init__(self, log: Log, proxies: Nodes[ProxyApi], stamp: Callable[[], Timestamp]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        proxies: Nodes[ProxyApi],
+        stamp: Callable[[], Timestamp],
+        *,
+        idle_tick_ms: int = 0,
+    ) -> None:
+        self._idle_tick_ms = idle_tick_ms
+        self._awake: set[str] = set()
+        """The pchannels with writes or definitions that a tick has to pass."""
         self._log = log
         self._stamp = stamp
         self._epoch = 0
@@ -53,16 +68,16 @@ class TimeSync:
         self._writing = asyncio.Lock()
 
     def start(self, epoch: int) -> None:
-        """``epoch`` is this root coordinator's: readers ignore ticks of older ones that come after it."""
+        """``epoch`` is this root coordinator's: readers ignore ticks of older epochs that come after it."""
         self._epoch = epoch
 
     def follow(self) -> None:
-        """From now on the sources of writes are the proxies that are there.
+        """From now on the sources of writes are the live proxies.
 
-        Those that are there already may have reported to a root coordinator before this one, and be writing:
-        no tick passes until each has reported. One that comes later writes nothing before its first report
-        is taken here; it is a source from then on, and holds up nobody before. One whose lease is over is
-        none: what it still writes it must not acknowledge, and ticks go on without it.
+        Proxies that exist already may have reported to a previous root coordinator, and may be writing:
+        no tick passes until each has reported. A proxy that joins later writes nothing before its first
+        report is accepted here; it is a source from then on, and delays nobody before. A proxy whose lease
+        has expired is no source: it must not acknowledge what it still writes, and ticks go on without it.
         """
         for node_id in self._proxies:
             self._join(node_id)
@@ -78,7 +93,7 @@ class TimeSync:
             self._joined.discard(node_id)
 
     async def stop(self) -> None:
-        """No tick is written any more."""
+        """Stop: no tick is written after this."""
         self._end_following()
         if self._round is not None:
             self._round.cancel()
@@ -95,7 +110,7 @@ class TimeSync:
         return self._barrier.tick(pchannel)
 
     async def use(self, pchannels: Iterable[str], now: Timestamp) -> None:
-        """Tick these pchannels from now on. The epoch goes in first: before it, no report counts there."""
+        """Tick these pchannels from now on. The epoch is written first: before it, no report counts there."""
         for pchannel in pchannels:
             if pchannel not in self._marked:
                 header = EntryHeader(MsgKind.EPOCH, now, epoch=self._epoch)
@@ -111,31 +126,39 @@ class TimeSync:
 
     def end_ddl(self, ts: Timestamp) -> None:
         self._barrier.end_ddl(ts)
+        self._awake |= self._in_use
 
     def has_reported(self, node_id: NodeID) -> bool:
         return self._barrier.has_reported(node_id)
 
     def take(self, report: TickReport) -> bool:
-        """False: the source is not (or no longer) one of ours."""
+        """Accept a report. False: the source is not (or no longer) known."""
         if report.node_id in self._proxies and report.node_id not in self._joined:
             self._join(report.node_id)
+        self._awake.update(report.written, report.channels)
         return self._barrier.report(report.node_id, report.default_ts, report.channels)
 
     async def write_ticks(self, pchannels: Iterable[str] | None = None) -> None:
-        """Write the ticks that the reports allow, into the given pchannels or all in use."""
+        """Write the ticks that the reports allow, into the given pchannels or all that are due."""
         async with self._writing:
-            wanted = self._in_use if pchannels is None else self._in_use.intersection(pchannels)
+            wanted = self._due() if pchannels is None else self._in_use.intersection(pchannels)
             ticks = self._barrier.advance(sorted(wanted))
+            self._awake.difference_update(ticks)
             await asyncio.gather(*(self._write(pchannel, tick) for pchannel, tick in ticks.items()))
+
+    def _due(self) -> set[str]:
+        idle = self._in_use - self._awake
+        late = {p for p in idle if self._barrier.behind_ms(p) >= self._idle_tick_ms}
+        return late | (self._in_use & self._awake)
 
     async def _write(self, pchannel: str, tick: Timestamp) -> None:
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
         await self._log.append(pchannel, [entry], durable=False)
 
     async def tick_now(self, pchannels: Iterable[str], at_least: Timestamp) -> None:
-        """Returns when the ticks of those pchannels that are in use have reached ``at_least``.
+        """Return when the ticks of those pchannels that are in use have reached ``at_least``.
 
-        Bounded by the caller: an unfinished older write, or a proxy that does not answer, keeps it waiting.
+        Bounded by the caller: an older unfinished write, or a proxy that does not answer, delays it.
         """
         wanted = self._in_use.intersection(pchannels)
         pause_s = _ROUND_PAUSE_S
@@ -145,13 +168,13 @@ class TimeSync:
                 self._round = asyncio.create_task(self._collect(wanted, at_least), name="tick round")
             await asyncio.shield(self._round)
             await self.write_ticks(wanted)
-            # A round that was under way may have had its reports before this reader came.
+            # A round that was already running may have collected its reports before this request.
             if not joined and min(self.tick_of(p) for p in wanted) < at_least:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _ROUND_PAUSE_MAX_S)
 
     async def _collect(self, pchannels: set[str], at_least: Timestamp) -> None:
-        """One round: those are asked whose last report keeps a tick back."""
+        """One round: ask the proxies whose last report keeps a tick back."""
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._round_began_s + _ROUND_INTERVAL_S - now_s))
         self._round_began_s = asyncio.get_running_loop().time()
@@ -161,9 +184,9 @@ class TimeSync:
         await self.write_ticks(pchannels)
 
     async def _ask(self, proxy: ProxyApi, now: Timestamp) -> None:
-        """Take a proxy's report. Where no answer comes, its last one counts on, and no tick passes that."""
+        """Take a proxy's report. Without an answer, its last report stays in force, and no tick passes it."""
         try:
             async with asyncio.timeout(_REPORT_PATIENCE_S):
                 self.take(await proxy.report_tick(now))
         except (ElanusError, TimeoutError) as error:
-            _log.info("no report in this round", error=str(error))
+            _log.info("proxy report missing", error=str(error))

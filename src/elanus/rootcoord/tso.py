@@ -1,7 +1,7 @@
-"""The timestamp oracle at work: the arithmetic of `elanus.core.oracle`, a clock, and a persisted bound.
+"""The timestamp oracle in operation: the arithmetic of `elanus.core.oracle`, a clock, and a persisted bound.
 
 `TimestampOracle.allocate` may be called from any thread and returns at once, because a background
-task moves the persisted bound ahead of need. A request is stamped when it has arrived; nothing is
+task moves the persisted bound ahead of need. A request gets its timestamp after it has arrived; nothing is
 prefetched.
 """
 
@@ -13,10 +13,10 @@ import threading
 import msgspec
 import structlog
 
+from elanus.core.clock import Clock
 from elanus.core.errors import Unavailable
 from elanus.core.oracle import Oracle, Pace
 from elanus.core.timestamps import Timestamp
-from elanus.core.world import Clock
 from elanus.meta.port import MetaStore, Put
 
 _KEY = "rootcoord/timestamp"
@@ -37,7 +37,7 @@ class TimestampOracle:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the persisted bound and begin above it."""
+        """Read the persisted bound and start above it."""
         saved = await self._meta.get(_KEY)
         bound_ms = msgspec.json.decode(saved.value, type=int) if saved else 0
         self._oracle = Oracle(bound_ms)
@@ -73,7 +73,7 @@ class TimestampOracle:
                 failing = False
             except Exception as error:  # noqa: BLE001 - whatever it is, it may pass: without a bound all stops
                 if not failing:
-                    _log.error("cannot persist the timestamp bound", error=f"{type(error).__name__}: {error}")
+                    _log.error("timestamp bound not persisted", error=f"{type(error).__name__}: {error}")
                 failing = True
 
     async def _extend(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls under way to something that may go away: they end with it."""
+"""Running calls to a target that may go down: they end when it does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from elanus.rpc import deadlines
 
 
 class Calls:
-    """``name``: of what is called, for the error."""
+    """``name``: of the target of the calls, for the error."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._running: set[asyncio.Future[Any]] = set()
 
     async def run(self, method: str, call: Awaitable[Any]) -> Any:
-        """The call's result. Raises what it raises, and `Unavailable` when `end` came first."""
+        """The call's result. Raises what the call raises, and `Unavailable` when `end` came first."""
         running = asyncio.ensure_future(call)
         deadlines.hand_on(running)
         self._running.add(running)
@@ -33,6 +33,6 @@ class Calls:
             raise Unavailable(f"{self.name} went down during {method}; retry when it is back") from None
 
     def end(self) -> None:
-        """Whoever waits for an answer gets `Unavailable`; whether the call had its effect is not known."""
+        """End all calls: their callers get `Unavailable`. Whether a call had its effect is unknown."""
         for call in tuple(self._running):
             call.cancel()

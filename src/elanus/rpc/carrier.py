@@ -1,39 +1,39 @@
 """The gRPC carrier: any role interface of this package, between processes, without code per method.
 
-A method of an interface is the gRPC method ``/elanus.<Interface>/<method>``. Its arguments travel as one
+A method of an interface is the gRPC method ``/elanus.<Interface>/<method>``. Its arguments are sent as one
 msgpack array, its result as msgpack; both are checked against the interface's type hints when they are
-decoded (msgspec), so a peer of another release meets a clear error and not a wrong value. Errors of
-`elanus.core.errors` cross as their name and message and are raised again as what they were; any other
-error crosses as `Internal`.
+decoded (msgspec), so a peer of another release gets a clear error and not a wrong value. Errors of
+`elanus.core.errors` are sent as their name and message and raised again with their original type; any other
+error is sent as `Internal`.
 
-Beside its arguments a call carries its deadline (`elanus.rpc.deadlines`), the trace it belongs to
-(`elanus.rpc.tracing`), the session of the coordinator that gives an order (`elanus.rpc.fencing`), and that of
-the node it is meant for (`Addressed`). Between machines both ends show certificates (`elanus.rpc.security`).
+In addition to its arguments a call carries its deadline (`elanus.rpc.deadlines`), the trace it belongs to
+(`elanus.rpc.tracing`), the session of the coordinator that gives an order (`elanus.api.fencing`), and that of
+the node it is meant for (`Addressed`). Between machines both ends present certificates
+(`elanus.rpc.security`).
 
-Why not protobuf messages of our own: the interfaces are typed dataclasses already, and a second
+There are no protobuf messages of our own: the interfaces are typed dataclasses already, and a second
 definition of each, with converters both ways, would be more code than everything it serves.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast, get_type_hints
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 import msgspec
 import structlog
 from grpc import aio
 
+from elanus.api.fencing import ISSUER_KEY, Gate, orders_of
 from elanus.core import errors
 from elanus.core.ids import NodeID
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.rpc import deadlines, tracing
-from elanus.rpc.fencing import ISSUER_KEY, Gate, orders_of
-from elanus.rpc.reach import is_local, refusal
+from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of
 from elanus.rpc.security import DialSecurity, RpcSecurity
+from elanus.rpc.tls_diagnosis import is_local, refusal
 
 Api = TypeVar("Api")
 _log = structlog.get_logger("rpc")
@@ -43,63 +43,32 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),
     # A peer that restarts is back within seconds; do not wait longer than that for it.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # How long one try may take: a busy machine needs its time for a handshake.
+    # How long one attempt may take: a handshake takes a while on a busy machine.
     ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
 _SERVER_OPTIONS = [*_OPTIONS, ("grpc.so_reuseport", 0)]
 """A second server on a port must fail, not share its calls."""
 _MEANT_FOR_KEY = "elanus-meant-for"
-"""The session of the node that a call is meant for, in the call's metadata."""
-_OK, _ERROR = b"\x00", b"\x01"
+"""The metadata key for the session of the node that a call is meant for."""
 _TIMEOUT_S = 30.0
-_LOOK_S = 0.05
+_PROBE_PAUSE_S = 0.05
 _LOOK_MAX_S = 0.25
-"""Between two looks at a connection that has failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    name: str
-    arguments: msgspec.msgpack.Decoder[tuple[Any, ...]]
-    result: msgspec.msgpack.Decoder[Any]
-    signature: inspect.Signature
-
-    def bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments in their order, those left out with their defaults. Raises `TypeError`."""
-        if not named and len(args) == len(self.signature.parameters):
-            return args
-        bound = self.signature.bind(*args, **named)
-        bound.apply_defaults()
-        return bound.args
-
-
-def _methods(api: type[Any]) -> dict[str, _Method]:
-    methods = {}
-    for name, function in inspect.getmembers(api, inspect.iscoroutinefunction):
-        hints = get_type_hints(function)
-        result = hints.pop("return", type(None))
-        whole = inspect.signature(function)
-        signature = whole.replace(parameters=[p for n, p in whole.parameters.items() if n != "self"])
-        parameters = [hints[name] for name in signature.parameters]
-        arguments = tuple[tuple(parameters)] if parameters else tuple[()]  # type: ignore[misc]
-        decoder = msgspec.msgpack.Decoder(arguments)
-        methods[name] = _Method(name, decoder, msgspec.msgpack.Decoder(result), signature)
-    return methods
+"""The pause between two checks of a connection that has failed."""
 
 
 class Addressed(Protocol):
-    """A target that knows which session it lives by: calls that are meant for another do not reach it."""
+    """A target that knows the session it belongs to: calls meant for another session do not reach it."""
 
     def meant_for(self, node_id: NodeID) -> Any:
-        """What answers calls that are meant for this session. It, or this, raises `Unavailable`."""
+        """The object that answers calls meant for this session. It, or this method, raises `Unavailable`."""
         ...
 
 
 class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, api: type[Any], target: Any, gate: Gate) -> None:
         self._prefix = f"/elanus.{api.__name__}/"
-        self._methods = _methods(api)
+        self._methods = methods_of(api)
         self._target = target
         self._meant_for: Callable[[NodeID], Any] | None = getattr(target, "meant_for", None)
         self._gate = gate
@@ -114,30 +83,27 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
             return None
         return grpc.unary_unary_rpc_method_handler(self._serve(method))
 
-    def _serve(self, method: _Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    def _serve(self, method: Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def serve(request: bytes, context: Any) -> bytes:
             try:
                 target = self._begin(method.name, context)
                 result = await getattr(target, method.name)(*method.arguments.decode(request))
-                return _OK + msgspec.msgpack.encode(result)
+                return encoded_result(result)
             except errors.ElanusError as error:
-                return self._failed(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the caller must hear of it
+                return encoded_error(error)
+            except Exception as error:  # noqa: BLE001 - any error must reach the caller
                 _log.exception("rpc failed", method=method.name)
-                return self._failed(errors.Internal(f"{method.name}: {type(error).__name__}: {error}"))
+                return encoded_error(errors.Internal(f"{method.name}: {type(error).__name__}: {error}"))
 
         return serve
 
-    def _failed(self, error: errors.ElanusError) -> bytes:
-        return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))
-
     def _begin(self, method: str, context: Any) -> Any:
-        """Take over what the call carries beside its arguments. Returns who is to answer it.
+        """Apply what the call carries in addition to its arguments. Returns the object that answers it.
 
         Raises `CoordinatorReplaced`, `Unavailable`.
         """
         metadata = context.invocation_metadata() or ()
-        tracing.set_trace(self._trace(metadata))
+        tracing.set_trace(tracing.trace_of(metadata))
         deadlines.bind(context.time_remaining())
         if self._issuer:
             self._admit(method, _session(metadata, ISSUER_KEY))
@@ -146,7 +112,7 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def _admit(self, method: str, issued_by: NodeID | None) -> None:
         """Raises `CoordinatorReplaced`."""
-        self._gate.hear(self._issuer, issued_by)
+        self._gate.note(self._issuer, issued_by)
         if method in self._orders:
             try:
                 self._gate.admit(self._issuer, issued_by)
@@ -154,47 +120,16 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
                 _log.warning("order refused", method=method, reason=error.message)
                 raise
 
-    def _trace(self, metadata: Any) -> str:
-        return tracing.trace_of(metadata)
-
 
 def _session(metadata: Any, key: str) -> NodeID | None:
     return next((NodeID(int(value)) for name, value in metadata if name == key), None)
 
 
-class ThreadedHandler(_Handler):
-    """An interface on a gRPC server that answers in threads: its calls run on the event loop ``loop``.
-
-    Its callers are outside the system, so a call without a trace begins one, and internal errors name it.
-    """
-
-    def __init__(self, api: type[Any], target: Any, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(api, target, Gate())
-        self._loop = loop
-
-    def _trace(self, metadata: Any) -> str:
-        return super()._trace(metadata) or tracing.new_trace()
-
-    def _failed(self, error: errors.ElanusError) -> bytes:
-        if isinstance(error, errors.Internal):
-            error = errors.Internal(tracing.with_trace(error.message))
-        return super()._failed(error)
-
-    def _serve(self, method: _Method) -> Callable[[bytes, Any], Any]:
-        serve = super()._serve(method)
-
-        def answer(request: bytes, context: Any) -> bytes:
-            work = cast(Coroutine[Any, Any, bytes], serve(request, context))
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-        return answer
-
-
 class RpcServer:
     """Serves role interfaces on one address (``unix:PATH`` or ``host:port``; port 0 takes a free one).
 
-    Without ``security`` whoever reaches the address may call everything. Raises `Unavailable` when the
-    address cannot be listened on.
+    Without ``security``, any client that reaches the address may call everything. Raises `Unavailable` when
+    it cannot listen on the address.
     """
 
     def __init__(
@@ -218,7 +153,7 @@ class RpcServer:
             ) from error
         if security is None and not is_local(address):
             _log.warning(
-                "calls between processes are neither encrypted nor authenticated: whoever reaches this "
+                "calls between processes are neither encrypted nor authenticated: anyone who reaches this "
                 "address can read, change and delete all data; set cluster.tls_cert, cluster.tls_key and "
                 "cluster.tls_ca, or keep others away from the network",
                 address=address,
@@ -242,7 +177,7 @@ class _RemoteClient:
     ) -> None:
         self._channel = channel
         self._service = f"/elanus.{api.__name__}/"
-        self._methods = _methods(api)
+        self._methods = methods_of(api)
         self._timeout_s = timeout_s
         sessions = ((ISSUER_KEY, issued_by), (_MEANT_FOR_KEY, meant_for))
         self._sessions = tuple((key, str(session)) for key, session in sessions if session is not None)
@@ -271,7 +206,7 @@ class _RemoteClient:
                 raise _late(self._peer, name) from error
             except errors.Unavailable as error:
                 raise errors.Unavailable(f"{self._peer} cannot be reached: {error.message}") from error
-            return _result(method, reply, self._peer)
+            return method.result_of(reply, self._peer)
 
         setattr(self, name, call)
         return call
@@ -297,20 +232,10 @@ def _typed(error: aio.AioRpcError, peer: str, method: str) -> errors.ElanusError
             return errors.Unavailable(f"{peer} cannot be reached: {error.details()}")
 
 
-def _result(method: _Method, reply: bytes, peer: str) -> Any:
-    if reply[:1] != _OK:
-        kind, message = msgspec.msgpack.decode(reply[1:], type=tuple[str, str])
-        raise errors.all_error_types().get(kind, errors.Internal)(message)
-    try:
-        return method.result.decode(reply[1:])
-    except msgspec.DecodeError as error:
-        raise errors.Internal(f"what {peer} answered to {method.name} is of another type: {error}") from error
-
-
 class RpcChannel:
     """A connection to a process that serves role interfaces, made when it is first needed.
 
-    With ``security`` the peer must show a certificate that it accepts, or is refused.
+    With ``security``, each side refuses the other unless it presents a certificate that it accepts.
     """
 
     def __init__(self, address: str, *, security: DialSecurity | None = None) -> None:
@@ -335,10 +260,10 @@ class RpcChannel:
     ) -> Api:
         """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need.
 
-        A call waits for a peer that is starting, within its time and what is left of the call that its
-        caller answers; one that breaks off is not repeated. ``issued_by``: the session of the coordinator
-        whose orders go through the client (`elanus.rpc.fencing`). ``meant_for``: the session of the node that
-        is called: who has its address later refuses.
+        A call waits for a peer that is starting, within its own timeout and the time left of the call that
+        its caller answers; a call that breaks off is not repeated. ``issued_by``: the session of the
+        coordinator whose orders go through the client (`elanus.api.fencing`). ``meant_for``: the session of
+        the node that is called: a later node at the same address refuses the call.
         """
         return cast(Api, _RemoteClient(self, api, timeout_s, issued_by, meant_for))
 
@@ -346,13 +271,13 @@ class RpcChannel:
         return self._channel.unary_unary(path)
 
     def is_reachable(self) -> bool:
-        """Whether a call needs to wait for nothing but its answer, or for a peer that has not started yet."""
+        """Whether a call waits only for its answer, or for a peer that has not started yet."""
         return self._address.startswith("unix:") or self._is_ready()
 
     async def reachable(self) -> None:
-        """Returns when there is a connection.
+        """Return when there is a connection.
 
-        Raises `Unavailable` when the peer and this process will not come to terms, however long one waits.
+        Raises `Unavailable` when the peer and this process can never connect, however long the wait.
         """
         if self.is_reachable():
             return
@@ -369,7 +294,7 @@ class RpcChannel:
                 await self._channel.channel_ready()
         except TimeoutError:
             raise errors.DeadlineExceeded(
-                f"nobody answers at {self._address} within {timeout_s:g} s: is a server running there?"
+                f"no server answers at {self._address} within {timeout_s:g} s: is a server running there?"
             ) from None
 
     async def close(self) -> None:
@@ -382,21 +307,21 @@ class RpcChannel:
         return self._channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
     async def _connect(self) -> None:
-        suspected, pause_s = "", _LOOK_S
+        suspected, pause_s = "", _PROBE_PAUSE_S
         while True:
-            # Asked once: it changes meanwhile, and nobody may wait for the end of a state he did not see.
+            # Read once: it may change meanwhile, and the wait below must be for the end of this state.
             state = self._channel.get_state(try_to_connect=True)
             if state in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.SHUTDOWN):
-                return  # of the latter the call tells
+                return  # after a shutdown the call itself raises
             if state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
                 await self._channel.wait_for_state_change(state)
                 continue
-            # Twice: a peer that is just ending hangs up as well.
+            # Twice: a peer that is shutting down closes connections too.
             why = await refusal(self._address, self._security)
             if why and why == suspected:
                 raise errors.Unavailable(f"{self._address}: {why}")
             suspected = why
-            # The state does not change while gRPC tries again and fails again.
+            # The state does not change while gRPC retries and fails again.
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LOOK_MAX_S)
 

@@ -1,13 +1,13 @@
 """The in-process carrier: a handle to a role that may be stopped and started again meanwhile.
 
 A call to a role that is down waits a little for its return, then fails with `Unavailable`; so a role
-can be restarted alone inside a process without its peers noticing more than a pause. Calls that run when
+can be restarted alone inside a process, and its peers notice only a pause. Calls that run when
 the role goes down end there, as they would if its process died: an instance that has been replaced must
-not go on writing beside the next one.
+not go on writing next to its successor.
 
-A call from another process to a node is meant for one session. The node that has joined again since, under
-another id, or was started anew at the same address, is not who was meant: it refuses the call. What the
-caller knows of the one it would believe of the other.
+A call from another process to a node is meant for one session. A node that has joined again since, under
+another id, or was restarted at the same address, refuses the call. Otherwise the caller would attribute the
+old instance's state to the new one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
 from elanus.rpc.calls import Calls
+from elanus.rpc.parts import method_of
 
 Api = TypeVar("Api")
 
@@ -27,7 +28,7 @@ RESTART_WAIT_S = 10.0
 
 
 class LocalRole:
-    """Where a role's current instance is found. One per role, shared by all who call it."""
+    """A reference to a role's current instance. One per role, shared by all its callers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -41,12 +42,12 @@ class LocalRole:
         return self._instance
 
     def up(self, instance: object, node_id: NodeID | None = None) -> None:
-        """``node_id``: of the session it lives by; None: it is whoever is called."""
+        """``node_id``: the instance's session; None: it answers calls meant for any session."""
         self._instance, self._node_id = instance, node_id
         self._up.set()
 
     def down(self) -> None:
-        """Whoever waits for an answer gets `Unavailable`; whether the call had its effect is not known."""
+        """Take the instance down: its callers get `Unavailable`. Whether a call had its effect is unknown."""
         self._instance = None
         self._up.clear()
         self._calls.end()
@@ -55,12 +56,12 @@ class LocalRole:
         """Raises `Unavailable`, and what the method raises."""
         instance = await self._current()
         self.check(meant_for)
-        return await self._calls.run(method, getattr(instance, method)(*args, **kwargs))
+        return await self._calls.run(method, method_of(instance, method)(*args, **kwargs))
 
     def check(self, meant_for: NodeID | None) -> None:
-        """Raises `Unavailable` for a call that is meant for another session than the current one's."""
+        """Raises `Unavailable` for a call that is meant for a session other than the current one."""
         if meant_for is not None and self._node_id not in (None, meant_for):
-            raise Unavailable(f"{self.name} {meant_for} is gone: {self._node_id} is in its place")
+            raise Unavailable(f"{self.name} {meant_for} is gone: {self._node_id} has replaced it")
 
     async def _current(self) -> object:
         try:

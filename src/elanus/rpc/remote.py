@@ -1,11 +1,11 @@
-"""Roles in other processes, as the sessions tell of them.
+"""Roles in other processes, as their sessions announce them.
 
-A `Peer` is a process behind one session. When the session ends, so do the calls to it that are under way:
-whoever waits for an answer hears of it then, and not at the end of a deadline.
+A `Peer` is a process behind one session. When the session ends, so do the running calls to it:
+their callers learn of it then, and not at the end of a deadline.
 
-A `RemoteRole` is a coordinator's role, whoever is the active one. A call waits for one to be there, and
-goes to it. If that goes away during the call, nobody knows what became of it: a call that may be sent again
-(`elanus.rpc.repeat`) is, to the one that follows; any other is its caller's to decide on.
+A `RemoteRole` is a coordinator's role, whichever instance is active. A call waits until there is an active
+one, and is sent to it. If that instance goes away during the call, the outcome is unknown: a repeatable call
+(`elanus.api.idempotency`) is sent again to the successor; for any other, the caller decides.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
+from elanus.api.idempotency import is_repeatable
 from elanus.core.errors import DeadlineExceeded, LeaseLost, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.calls import Calls
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.repeat import is_repeatable
 
 Api = TypeVar("Api")
 
 TAKEOVER_WAIT_S = 20.0
-"""How long a call waits for an active coordinator: a lease runs out, and another one starts."""
+"""How long a call waits for an active coordinator: a lease has to expire, and another instance to start."""
 _PAUSE_S = 0.1
 
 
 class Peer:
-    """A connection to a process that serves roles, until `end`. ``name`` says whose, in errors.
+    """A connection to a process that serves roles, until `end`. ``name`` identifies it in errors.
 
-    ``node_id``: of a node, for whose session the calls are meant; None: for whoever is there.
+    ``node_id``: the node whose session the calls are meant for; None: any session at the address.
     """
 
     def __init__(self, name: str, channel: RpcChannel, node_id: NodeID | None = None) -> None:
@@ -45,7 +45,7 @@ class Peer:
     def client(
         self, api: type[Api], timeout_s: float | None = None, *, issued_by: NodeID | None = None
     ) -> Api:
-        """As of the channel, with calls that end when the peer does."""
+        """A client as of the channel; its calls end when the peer does."""
         return cast(Api, _PeerClient(self, api, timeout_s, issued_by))
 
     async def call(
@@ -68,9 +68,9 @@ class Peer:
         return await self._calls.run(method, getattr(client, method)(*args, **named))
 
     async def connected(self, timeout_s: float) -> bool:
-        """Whether there is a connection now, or comes to be one in time. Ends with the peer.
+        """Whether there is a connection now, or there will be one in time. Ends with the peer.
 
-        Raises `Unavailable` for a peer that is there and will never be understood (`RpcChannel.reachable`).
+        Raises `Unavailable` for a peer that runs but can never be connected to (`RpcChannel.reachable`).
         """
         try:
             await self._calls.run("connecting", self._channel.ready(timeout_s))
@@ -104,8 +104,8 @@ class _PeerClient:
 
 
 class RemoteRole:
-    """``active``: the peer that is the role's active one, when there is one. ``wait_s``: how long a call
-    waits for that, and goes on to repeat itself."""
+    """``active``: contains the role's active peer, when there is one. ``wait_s``: how long a call
+    waits for that, and keeps being repeated."""
 
     def __init__(self, name: str, active: Nodes[Peer], *, wait_s: float = TAKEOVER_WAIT_S) -> None:
         self.name = name
@@ -115,13 +115,13 @@ class RemoteRole:
         active.on_change(self._changed.set)
 
     def client(self, api: type[Api], timeout_s: float | None = 30.0) -> Api:
-        """``timeout_s``: of a single call, once it is sent."""
+        """``timeout_s``: for each single call, once it is sent."""
         return cast(Api, _RoleClient(self, api, timeout_s))
 
     async def call(
         self, api: type[Any], method: str, timeout_s: float | None, *args: Any, **named: Any
     ) -> Any:
-        """Raises `Unavailable` when nobody is the active one for too long, and what the method raises."""
+        """Raises `Unavailable` when no instance is active for too long, and what the method raises."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._wait_s
         while True:

@@ -1,13 +1,13 @@
-"""TLS: mutual between the processes of a cluster, of the server alone towards clients.
+"""TLS: mutual between the processes of a cluster, server-only towards clients.
 
-Who has a certificate of the cluster's CA belongs to the cluster. Every process shows its own to those it
-calls and to those that call it, and checks theirs against one CA, which should sign nothing else. There are
-no users and no rights beyond that: a member of the cluster may call every interface. Certificates are read
-once; new ones are taken up by restarting a process at a time.
+A process with a certificate of the cluster's CA belongs to the cluster. Every process presents its own to the
+processes it calls and to those that call it, and checks theirs against one CA, which should sign nothing
+else. There are no users and no rights beyond that: a member of the cluster may call every interface.
+Certificates are read once; new ones take effect by restarting one process at a time.
 
 The files are tried out before anything is served (`RpcSecurity.check`), by a handshake of the certificate
-with itself in memory: so whatever would make all peers refuse it is told at the start, by the name of the
-file.
+with itself in memory: anything that would make all peers refuse it is reported at startup, with the name of
+the file.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _HANDSHAKE_FLIGHTS_MAX = 10
 
 
 class DialSecurity(Protocol):
-    """What a process that calls another checks it by. ``remedy``: what to do where the two do not agree."""
+    """How a process checks another one that it calls. ``remedy``: what to do where the two do not match."""
 
     @property
     def server_name(self) -> str:
-        """What the peer's certificate must be issued for; "": the host of its address."""
+        """The name that the peer's certificate must be issued for; "": the host of its address."""
         ...
 
     @property
@@ -40,11 +40,11 @@ class DialSecurity(Protocol):
     def channel_credentials(self) -> grpc.ChannelCredentials: ...
 
     def dialing(self) -> ssl.SSLContext:
-        """The same for Python's own TLS. Raises `InvalidParameter`."""
+        """The same as a context of Python's own TLS. Raises `InvalidParameter`."""
         ...
 
     def own_fault(self) -> str:
-        """Why a peer may hang up on this process when the handshake is over on its side."""
+        """Why a peer may close the connection when the handshake has completed on this process's side."""
         ...
 
 
@@ -52,8 +52,8 @@ class DialSecurity(Protocol):
 class RpcSecurity:
     """PEM files: this process's certificate (with intermediate ones, if any) and its key, and the CA.
 
-    They are read once, by `check` or when first needed: while they are being renewed a new peer is called
-    with the old ones, as all others are.
+    They are read once, by `check` or when first needed: while they are being renewed, a new peer is called
+    with the old ones, like all others.
 
     ``server_name``: what the certificates of peers must be issued for; "": the host of the peer's address.
     """
@@ -67,14 +67,14 @@ class RpcSecurity:
     )
 
     def check(self) -> None:
-        """Raises `InvalidParameter` naming the file that will not do, and why."""
+        """Raises `InvalidParameter` naming the file that is unusable, and why."""
         _readable(certificate=self.certificate, key=self.key, CA=self.ca)
         try:
             self._handshake()
             _ = self._pems
         except ssl.SSLCertVerificationError as error:
             raise InvalidParameter(
-                f"the certificate in {self.certificate} does not hold before the CA in {self.ca}: "
+                f"the certificate in {self.certificate} is not valid under the CA in {self.ca}: "
                 f"{error.verify_message}"
             ) from error
         except ssl.SSLError as error:
@@ -83,7 +83,7 @@ class RpcSecurity:
             ) from error
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Clients without a certificate of the CA are refused."""
+        """Credentials that refuse clients without a certificate of the CA."""
         key, certificate, ca = self._pems
         return grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
 
@@ -102,7 +102,7 @@ class RpcSecurity:
         return context
 
     def own_fault(self) -> str:
-        """gRPC's server hangs up without a word on a certificate that it does not like; its log has why."""
+        """gRPC's server closes the connection silently when it rejects a certificate; its log says why."""
         try:
             self.check()
         except InvalidParameter as error:
@@ -137,20 +137,20 @@ class RpcSecurity:
                     continue
             if not ends:
                 return
-        raise ssl.SSLError("the handshake does not end")
+        raise ssl.SSLError("the TLS handshake did not finish")
 
 
 @dataclass(frozen=True, slots=True)
 class FrontSecurity:
-    """PEM files of a server that shows a certificate to clients and asks for none."""
+    """PEM files of a server that presents a certificate to clients and requests none."""
 
     certificate: Path
     key: Path
 
     def check(self) -> None:
-        """Raises `InvalidParameter` naming the file that will not do, and why.
+        """Raises `InvalidParameter` naming the file that is unusable, and why.
 
-        Which CA clients trust, and when the certificate ends, is for them to see.
+        Which CA clients trust, and when the certificate expires, is for the clients to check.
         """
         _readable(certificate=self.certificate, key=self.key)
         _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.certificate, self.key)
@@ -161,7 +161,7 @@ class FrontSecurity:
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """A client that checks a server's certificate and shows none: the other side of `FrontSecurity`.
+    """A client that checks a server's certificate and presents none: the counterpart of `FrontSecurity`.
 
     ``ca``: a PEM file with the CA that signed it; None: the authorities that gRPC comes with.
     """
@@ -174,7 +174,7 @@ class ClientSecurity:
     )
 
     def check(self) -> None:
-        """Raises `InvalidParameter` naming the file that will not do, and why."""
+        """Raises `InvalidParameter` naming the file that is unusable, and why."""
         if self.ca is not None:
             _readable(CA=self.ca)
             self.dialing()

@@ -1,12 +1,12 @@
-"""One id for all that a client's request sets in motion, in every process.
+"""One id for all work that a client's request causes, in every process.
 
 A trace begins at the front. A client that traces its own requests sends a `traceparent` (W3C Trace Context),
-whose trace id is taken over; any other request gets a fresh one. Calls between roles carry the id in their
+whose trace id is adopted; any other request gets a fresh one. Calls between roles carry the id in their
 metadata, and each log line written while serving one of them has it as ``trace_id``. An error whose text does
-not explain itself names the id, so that the line in the log of whichever role failed can be found.
+not explain itself includes the id, so that the log line of the role that failed can be found.
 
-Work that nobody asked for (a coordinator's own rounds) has no trace, wherever it was begun. There are no
-spans: what took how long is in the metrics.
+Work that no request caused (a coordinator's own rounds) has no trace, wherever it was started. There are no
+spans: durations are in the metrics.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _TRACEPARENT = "traceparent"
 _TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _trace: ContextVar[str] = ContextVar("trace", default="")
-_random = random.Random()  # of its own: seeding the shared one must not repeat ids
+_random = random.Random()  # a private one: seeding the shared one must not repeat ids
 
 
 def trace_id() -> str:
-    """The id of what is being served, 32 hexadecimal digits, or ""."""
+    """The trace id of the request being served, 32 hexadecimal digits, or ""."""
     return _trace.get()
 
 
 def set_trace(trace: str) -> Token[str]:
-    """What runs in this context from now on belongs to the trace."""
+    """Make everything that runs in this context from now on part of the trace."""
     return _trace.set(trace)
 
 
@@ -59,18 +59,18 @@ def new_trace() -> str:
 
 
 def with_trace(text: str) -> str:
-    """An error's text, with the id to look for in the logs where there is one."""
+    """An error's text, with the id to look for in the logs if there is one."""
     trace = _trace.get()
     return f"{text} [trace_id={trace}]" if trace else text
 
 
 def untraced(work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-    """A task that goes on after the call that begins it, and belongs to nobody's trace."""
+    """Create a task that continues after the call that begins it, and belongs to no trace."""
     return asyncio.create_task(work, name=name, context=Context())
 
 
 def add_trace(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor of structlog: the line's ``trace_id``, where there is one."""
+    """A structlog processor: adds ``trace_id`` to the line, if there is one."""
     if trace := _trace.get():
         event["trace_id"] = trace
     return event

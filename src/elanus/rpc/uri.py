@@ -1,4 +1,4 @@
-"""Where a server is, as clients write it: a URI as for pymilvus, and how its certificate is checked."""
+"""A server's address as clients write it: a URI as for pymilvus, and how its certificate is checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_PORT = 19530
 
 
 def address_in(uri: str) -> str:
-    """host:port of ``http://host:port``, with https, tcp or nothing in front. Raises `InvalidParameter`."""
+    """Return host:port of ``http://host:port``, with https, tcp or no scheme. Raises `InvalidParameter`."""
     try:
         parts = urlsplit(uri if "://" in uri else f"http://{uri}")
         port = parts.port or DEFAULT_PORT
@@ -27,9 +27,10 @@ def address_in(uri: str) -> str:
 
 
 def security_for(uri: str, tls_ca: str, tls_server_name: str) -> ClientSecurity | None:
-    """TLS is asked for as in pymilvus, by ``https``; without a uri by naming the CA. None: no TLS.
+    """How to check the server. TLS is requested by ``https`` as in pymilvus; without a uri, by naming the CA.
+    None: no TLS.
 
-    Raises `InvalidParameter` where one is said and not the other.
+    Raises `InvalidParameter` where one is given and not the other.
     """
     wanted = uri.lower().startswith("https://") if uri else bool(tls_ca)
     if not wanted and (tls_ca or tls_server_name):

@@ -1,40 +1,31 @@
-"""Where the log and the objects are: below the data directory, or in services that settings name.
+"""Open the log, the query channels, the metadata and the object store that the settings name.
 
-Metadata holds positions in one log and paths in one store, so a data directory belongs to the first pair
-it was used with; with another it is refused. Hosts and credentials may change, a prefix or a bucket not.
+The scheme of a URL selects the backend, from the table of its room. Without a URL the log and the objects are
+in the data directory. Metadata holds positions in one log and paths in one store, so a data directory is
+bound to the first pair it is used with; any other pair is refused. Hosts and credentials may change, a prefix
+or a bucket may not.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
+from typing import Any
 
-from elanus.log.files import FileLog, FileLogOptions
-from elanus.log.follower import FileLogFollower
-from elanus.log.jetstream.source import NatsSource
-from elanus.log.port import Log, LogReader, Position
-from elanus.meta.etcd_source import EtcdSource
+from elanus.channels.backends import BACKENDS as CHANNELS
+from elanus.channels.port import OpenChannels
+from elanus.core.backends import Backends, scheme_of, without_user
+from elanus.log.backends import BACKENDS as LOGS
+from elanus.log.port import Log, LogFollower, LogOptions
+from elanus.meta.backends import BACKENDS as METAS
 from elanus.meta.port import MetaStore
 from elanus.server.data_dir import Paths
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
-from elanus.storage.objects import LocalStore, open_store
+from elanus.storage.backends import BACKENDS as STORES
 from elanus.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    from elanus.rpc.nats_channels import NatsChannels
 
 _MB = 1024 * 1024
 _BINDING = "BACKENDS"
-
-
-class LogFollower(Protocol):
-    """The reading half of a log."""
-
-    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
-
-    async def close(self) -> None: ...
 
 
 def log_url(settings: Settings, paths: Paths) -> str:
@@ -45,61 +36,90 @@ def store_url(settings: Settings, paths: Paths) -> str:
     return settings.storage.url or paths.local_store_url
 
 
+def channels_url(settings: Settings) -> str:
+    """Where the query channels of a cluster are: with the log, unless `channels.url` says otherwise."""
+    return settings.channels.url or settings.log.url
+
+
+def check_cluster(settings: Settings) -> None:
+    """Raise `CannotStart` if the settings name no backends that the processes of a cluster can share."""
+    _check_shared(METAS, settings.meta.url)
+    _check_shared(LOGS, settings.log.url)
+    _check_shared(STORES, settings.storage.url)
+    if not settings.channels.url and scheme_of(settings.log.url) not in CHANNELS.shared:
+        raise CannotStart(
+            f"a cluster needs the setting channels.url, such as {_example(CHANNELS)}: there are no query "
+            f"channels at log.url {without_user(settings.log.url)!r}"
+        )
+
+
+def _check_shared(backends: Backends[Any], url: str) -> None:
+    if not url:
+        raise CannotStart(f"a cluster needs the setting {backends.setting}, such as {_example(backends)}")
+    if scheme_of(url) not in backends.shared:
+        raise CannotStart(
+            f"the processes of a cluster cannot share the {backends.port} {url!r}: set {backends.setting}, "
+            f"for example to {_example(backends)}"
+        )
+
+
+def _example(backends: Backends[Any]) -> str:
+    form: str = next(iter(backends.shared.values())).form
+    return form
+
+
 def open_meta(settings: Settings, owner: str) -> MetaStore:
-    """The metadata of a cluster. ``owner``: a name that no other process has. Raises `ElanusError`."""
-    from elanus.meta.etcd import EtcdMeta  # a standalone server needs no etcd client
-
-    source = EtcdSource.parse(settings.meta.url)
-    credentials = source.credentials()
-    return EtcdMeta(source.endpoints, root=source.prefix, owner=owner, credentials=credentials)
+    """Open the metadata of a cluster. ``owner``: a name that no other process uses. Raises `ElanusError`."""
+    return METAS.of(settings.meta.url).open(settings.meta.url, owner)
 
 
-async def open_channels(settings: Settings) -> NatsChannels:
-    """Query channels, on the NATS that has the log. Raises `ElanusError`."""
-    from elanus.rpc.nats_channels import NatsChannels
-
-    return await NatsChannels.open(NatsSource.parse(settings.log.url))
+async def open_channels(settings: Settings) -> OpenChannels:
+    """Open the query channels of a cluster. Raises `ElanusError`."""
+    url = channels_url(settings)
+    return await CHANNELS.of(url).open(url)
 
 
 async def open_log(settings: Settings, paths: Paths) -> Log:
-    """For the process that writes. Raises `ElanusError` and what `FileLog` raises."""
-    if settings.log.url:
-        from elanus.log.jetstream.log import NatsLog  # a log in files needs no NATS client
-
-        source = NatsSource.parse(settings.log.url)
-        return await NatsLog.open(source, append_timeout_s=settings.log.append_timeout_s)
-    options = FileLogOptions(
+    """Open the log for the writing process. Raises `ElanusError` and `LogFault`."""
+    url = log_url(settings, paths)
+    options = LogOptions(
+        append_timeout_s=settings.log.append_timeout_s,
         fsync=settings.log.fsync,
         file_bytes_max=settings.log.file_size_mb * _MB,
         sync_delay_ms=settings.log.sync_delay_ms,
     )
-    return FileLog(paths.log, options)
+    return await LOGS.of(url).open(url, options)
 
 
 async def open_follower(settings: Settings, paths: Paths, *, poll_ms: float) -> LogFollower:
-    """For a process that only reads. ``poll_ms``: how often files are looked at. Raises `ElanusError`."""
-    if settings.log.url:
-        from elanus.log.jetstream.log import NatsLog
+    """Open the log for a process that only reads.
 
-        return await NatsLog.open(NatsSource.parse(settings.log.url), name="elanus pipeline")
-    return FileLogFollower(paths.log, poll_ms=poll_ms)
+    ``poll_ms``: how often files are checked. Raises `ElanusError`.
+    """
+    url = log_url(settings, paths)
+    return await LOGS.of(url).follow(url, poll_ms)
 
 
 def open_objects(settings: Settings, paths: Paths) -> ObjectStore:
-    """Opened, found usable, and free of what interrupted writes left. Raises `ElanusError`."""
-    store = open_store(store_url(settings, paths))
+    """Open and check the store, and remove the leftovers of interrupted writes. Raises `ElanusError`."""
+    url = store_url(settings, paths)
+    backend = STORES.of(url)
+    store = backend.open(url)
     store.check()
-    if isinstance(store, LocalStore):
-        store.discard_staged()
+    backend.clean(url)
     return store
 
 
 def bind(settings: Settings, paths: Paths) -> None:
-    """Raises `CannotStart` when the data directory has been used with another log or another store."""
-    chosen = {"log": _identity(settings.log.url), "storage": _identity(settings.storage.url)}
+    """Raise `CannotStart` if the data directory has been used with another log or another store."""
+    log, storage = settings.log.url, settings.storage.url
+    chosen = {
+        "log": LOGS.of(log).identity(log) if log else "",
+        "storage": STORES.of(storage).identity(storage) if storage else "",
+    }
     file = paths.root / _BINDING
     if not file.exists():
-        # one without the file was written before there was a choice
+        # a directory without the file predates the settings log.url and storage.url
         bound = {"log": "", "storage": ""} if paths.meta.exists() else chosen
         draft = file.with_suffix(".new")
         draft.write_text(json.dumps(bound) + "\n")
@@ -111,10 +131,3 @@ def bind(settings: Settings, paths: Paths) -> None:
                 f"the data directory {paths.root} belongs to the {name} {bound[name] or 'within it'}, the "
                 f"setting {name}.url names {here or 'none'}: what is stored there cannot be read from here"
             )
-
-
-def _identity(url: str) -> str:
-    """What of a URL may not change: not hosts, parameters and passwords."""
-    parts = urlsplit(url)
-    place = parts.netloc if parts.scheme in ("s3", "file") else ""
-    return f"{parts.scheme}:{place}/{parts.path.strip('/')}" if url else ""

@@ -1,7 +1,7 @@
-"""How each role is made: the one place that knows, for the standalone and for the processes of a cluster.
+"""How each role is built: the one place that knows, for the standalone server and for cluster processes.
 
-What a role is made of is the same in both; what differs is what lies under it (`Ground`): which log, which
-metadata, and whether its peers are reached in the process or over the network.
+A role has the same parts in both; its dependencies differ (`RoleDependencies`): which log, which
+metadata, and whether its peers are in the same process or reached over the network.
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elanus.api.datanode import DataNodeApi, DataNodePorts
+from elanus.api.gc import SweeperApi
+from elanus.api.imports import ImportNodeApi
+from elanus.api.indexnode import IndexNodeApi
+from elanus.api.pipeline import PipelineApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.query_channel import QueryChannels, ReadPayloads
+from elanus.core.clock import SystemClock
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.errors import NotReady
 from elanus.core.gc import GcPolicy
@@ -21,18 +29,14 @@ from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
-from elanus.core.world import SystemClock
 from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
-from elanus.datacoord.coord import DataCoord, DataPolicy
-from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
-from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.planner import PlanPolicy
-from elanus.datacoord.quota import QuotaPolicy
-from elanus.datacoord.state import DataState
+from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
 from elanus.log.port import Log
@@ -40,29 +44,22 @@ from elanus.meta.election import FencedMeta, elect
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
-from elanus.proxy.measures import Measures
-from elanus.proxy.pressure import Pressure, PressureLimits
-from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
-from elanus.proxy.reads import Nodes as ReadNodes
-from elanus.proxy.stamps import Stamps
+from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.proxy.role.read_path import ReadNodes
+from elanus.proxy.role.stamps import Stamps
+from elanus.proxy.verbs.pressure import Pressure, PressureLimits
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import Fleet
-from elanus.querycoord.loader import Peers
+from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
 from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.datanode import DataNodeApi, DataNodePorts
-from elanus.rpc.gc import SweeperApi
-from elanus.rpc.imports import ImportNodeApi
-from elanus.rpc.indexnode import IndexNodeApi
-from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querychannel import QueryChannels, ReadPayloads
 from elanus.rpc.remote import Peer
 from elanus.server.import_served import ServedImports
-from elanus.server.settings import Settings
+from elanus.server.settings import ProxySettings, Settings
 from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
@@ -70,20 +67,22 @@ _MB = 1024 * 1024
 _SYNC_BYTES = 256 * _MB
 _TRIM_INTERVAL_S = 10.0
 _GC_SETTLE_S = 5.0
+_IDLE_TICK_MAX_MS = 1000
 _SLOW_TO_MOVE = frozenset({"querynode", "datanode"})
-"""Roles whose nodes carry a share that others would have to load or make again. The leases of the others are
-renewed by their loops: nobody waits for a proxy or a coordinator longer than its lease."""
+"""Roles whose nodes hold a share of the data that others would have to reload or rebuild. In a cluster a
+`LeaseKeeper` renews their leases. The other roles renew theirs on their event loops: nobody waits for a lost
+proxy or coordinator longer than its lease."""
 _ORDER_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What the roles of a process stand on.
+class RoleDependencies:
+    """The stores and peers that the roles of a process share.
 
-    ``data_nodes`` and ``query_nodes`` make what a coordinator with that session commands: the data nodes that
-    have a session (`data_node_ports`), and the query nodes. ``dial`` connects to the address of an index
-    node, or of a process that runs jobs. ``job_ended`` hears of the end of every Spark job, for the metrics.
-    ``leases`` renews those of nodes whose share is slow to move.
+    ``data_nodes`` and ``query_nodes`` return the nodes that a coordinator with the given session commands:
+    the data nodes that have a session (`data_node_ports`), and the query nodes. ``dial`` connects to the
+    address of an index node, or of a process that runs jobs. ``job_ended`` is called at the end of every
+    Spark job, for the metrics. ``leases`` renews the leases of the roles in `_SLOW_TO_MOVE`.
     """
 
     settings: Settings
@@ -103,9 +102,16 @@ class Ground:
     leases: LeaseKeeper | None = None
 
 
+def _idle_tick_ms(settings: ProxySettings) -> int:
+    """Half of the staleness that a Bounded read tolerates, so that it hardly ever has to request a tick."""
+    return max(settings.time_tick_interval_ms, min(settings.graceful_time_ms // 2, _IDLE_TICK_MAX_MS))
+
+
 def data_node_ports(address: str, peer: RpcChannel | Peer, datacoord: NodeID) -> DataNodePorts:
-    """How the datacoord with that session reaches the data node at an address. Jobs that are waited for may
-    take their time."""
+    """Return the clients by which the datacoord with that session reaches the data node at an address.
+
+    Calls that wait for a job have no timeout.
+    """
     return DataNodePorts(
         address,
         peer.client(DataNodeApi, _ORDER_TIMEOUT_S, issued_by=datacoord),
@@ -115,14 +121,14 @@ def data_node_ports(address: str, peer: RpcChannel | Peer, datacoord: NodeID) ->
 
 
 class Builders:
-    """Every method makes a fresh instance of a role, which is to be started."""
+    """Builds roles. Every method that returns a role returns a new instance, not started yet."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, needs: RoleDependencies) -> None:
+        self._needs = needs
         self._oracle: TimestampOracle | None = None
 
     def stamp(self) -> Timestamp:
-        """A fresh timestamp of the root coordinator made here, from any thread. Raises `NotReady`."""
+        """Return a new timestamp of the root coordinator built here. Thread-safe. Raises `NotReady`."""
         oracle = self._oracle
         if oracle is None:
             raise NotReady("rootcoord is not running; retry when it is back")
@@ -131,89 +137,92 @@ class Builders:
     # how a role joins
 
     async def register(self, role: str, address: str) -> Session:
-        """Be one of the nodes of a role."""
-        ground = self._ground
+        """Register this process as a node of a role."""
+        needs = self._needs
         return await Session.register(
-            ground.meta,
+            needs.meta,
             role,
             address,
-            ttl_s=ground.settings.session.ttl_s,
-            monotonic_s=ground.clock.elapsed_s,
+            ttl_s=needs.settings.session.ttl_s,
+            monotonic_s=needs.clock.elapsed_s,
             keeper=self._keeper(role),
         )
 
     async def elect(self, role: str, address: str) -> Session:
-        """Stand by until this process is the active one of a coordinator's role."""
-        ground = self._ground
+        """Wait until this process is the active one of a coordinator role."""
+        needs = self._needs
         return await elect(
-            ground.meta,
+            needs.meta,
             role,
             address,
-            ttl_s=ground.settings.session.ttl_s,
-            monotonic_s=ground.clock.elapsed_s,
+            ttl_s=needs.settings.session.ttl_s,
+            monotonic_s=needs.clock.elapsed_s,
             keeper=self._keeper(role),
         )
 
     def _keeper(self, role: str) -> LeaseKeeper | None:
-        return self._ground.leases if role in _SLOW_TO_MOVE else None
+        return self._needs.leases if role in _SLOW_TO_MOVE else None
 
-    # how a role is made
+    # how a role is built
 
     def _orders_to(
         self, api: type[Api], session: Session, timeout_s: float | None = 30.0
     ) -> Callable[[str], Api]:
-        """Makes clients of nodes, by address, for a coordinator's orders (`elanus.rpc.fencing`)."""
-        dial = self._ground.dial
+        """Return a factory of node clients by address, for a coordinator's orders (`elanus.api.fencing`)."""
+        dial = self._needs.dial
         return lambda address: dial(address).client(api, timeout_s, issued_by=session.node_id)
 
     def rootcoord(self, session: Session) -> RootCoord:
-        ground, settings = self._ground, self._ground.settings.rootcoord
-        meta = FencedMeta(ground.meta, session)
+        needs, settings = self._needs, self._needs.settings.rootcoord
+        meta = FencedMeta(needs.meta, session)
         self._oracle = TimestampOracle(
-            meta, ground.clock, window_ms=settings.tso_window_ms, update_ms=settings.tso_update_ms
+            meta, needs.clock, window_ms=settings.tso_window_ms, update_ms=settings.tso_update_ms
         )
         return RootCoord(
             session,
             meta,
-            ground.log,
+            needs.log,
             self._oracle,
-            ground.coordinators.data,
-            ground.coordinators.index,
-            ground.coordinators.query,
-            ground.proxies,
+            needs.coordinators.data,
+            needs.coordinators.index,
+            needs.coordinators.query,
+            needs.proxies,
             pchannels_max=settings.dml_channel_num,
+            idle_tick_ms=_idle_tick_ms(needs.settings.proxy),
         )
 
     def datacoord(self, session: Session) -> DataCoord:
-        ground, settings = self._ground, self._ground.settings.datacoord
+        needs, settings = self._needs, self._needs.settings.datacoord
         policy = DataPolicy(
-            quota=QuotaPolicy(settings.segment_size_max_mb * _MB, settings.assignment_expiration_ms),
+            allocation=AllocationPolicy(
+                settings.segment_size_max_mb * _MB, settings.assignment_expiration_ms
+            ),
             flush=FlushPolicy(
                 SealPolicy(settings.seal_proportion, settings.seal_age_s, settings.seal_idle_s), _SYNC_BYTES
             ),
             compaction=self._compaction_policy(),
             trim_interval_s=_TRIM_INTERVAL_S,
             gc=self._gc_schedule(),
+            imports=self._import_policy(),
         )
-        meta = FencedMeta(ground.meta, session)
-        return DataCoord(
-            session,
-            DataState(meta),
-            Manifests(ground.store, ground.offload),
-            DeadRows(ground.store, ground.offload),
-            ground.log,
-            ground.clock,
-            ground.coordinators.root,
-            ground.proxies,
-            ground.data_nodes(session.node_id),
-            GcPorts(ground.coordinators.index, ground.coordinators.query, ground.offload),
-            policy,
-            self._imports(),
-            self._job_ledger(meta, session),
+        meta, peers = FencedMeta(needs.meta, session), needs.coordinators
+        dependencies = DataDependencies(
+            lease=session,
+            meta=meta,
+            store=needs.store,
+            log=needs.log,
+            clock=needs.clock,
+            rootcoord=peers.root,
+            proxies=needs.proxies,
+            data_nodes=needs.data_nodes(session.node_id),
+            gc=GcPorts(peers.index, peers.query, needs.offload),
+            ledger=self._job_ledger(meta, session),
+            import_served=ServedImports(peers.data, peers.index, peers.query).is_served,
         )
+        return DataCoord(dependencies, policy)
 
     def _compaction_policy(self) -> CompactionPolicy:
-        settings, retention_s = self._ground.settings.compaction, self._ground.settings.datacoord.retention_s
+        settings, retention_s = self._needs.settings.compaction, self._needs.settings.datacoord.retention_s
         thresholds = CompactionThresholds(
             settings.deleted_ratio, settings.deleted_mb * _MB, settings.merge_segments_min
         )
@@ -226,7 +235,7 @@ class Builders:
         )
 
     def _gc_schedule(self) -> GcSchedule:
-        settings = self._ground.settings.gc
+        settings = self._needs.settings.gc
         policy = GcPolicy(
             settings.drop_tolerance_s,
             settings.missing_tolerance_s,
@@ -235,43 +244,42 @@ class Builders:
         )
         return GcSchedule(policy, settings.enabled, settings.interval_s, _GC_SETTLE_S)
 
-    def _imports(self) -> ImportSetup:
-        settings, peers = self._ground.settings.imports, self._ground.coordinators
-        return ImportSetup(
-            ServedImports(peers.data, peers.index, peers.query).is_served,
-            ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000)),
-        )
+    def _import_policy(self) -> ImportPolicy:
+        settings = self._needs.settings.imports
+        return ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000))
 
     def _job_ledger(self, meta: MetaStore, session: Session) -> JobLedger:
-        ground, settings = self._ground, self._ground.settings.datacoord
+        needs, settings = self._needs, self._needs.settings.datacoord
         return JobLedger(
             meta,
-            ground.clock,
+            needs.clock,
             self._orders_to(PipelineApi, session),
             LedgerPolicy(settings.jobs_max, settings.jobs_age_max_s),
-            ground.job_ended,
+            needs.job_ended,
         )
 
     def indexcoord(self, session: Session) -> IndexCoord:
-        ground = self._ground
+        needs = self._needs
         return IndexCoord(
             session,
-            IndexState(FencedMeta(ground.meta, session)),
-            ground.clock,
-            ground.store,
-            ground.offload,
-            ground.coordinators.root,
-            ground.coordinators.data,
-            ground.proxies,
+            IndexState(FencedMeta(needs.meta, session)),
+            needs.clock,
+            needs.store,
+            needs.offload,
+            needs.coordinators.root,
+            needs.coordinators.data,
+            needs.proxies,
             self._orders_to(IndexNodeApi, session, timeout_s=None),
-            IndexPolicy(rows_min=ground.settings.indexcoord.index_rows_min, builds_max=1),
+            IndexPolicy(rows_min=needs.settings.indexcoord.index_rows_min, builds_max=1),
         )
 
     def querycoord(self, session: Session) -> QueryCoord:
-        ground, peers = self._ground, self._ground.coordinators
+        needs, peers = self._needs, self._needs.coordinators
         return QueryCoord(
-            LoadState(FencedMeta(ground.meta, session)),
-            Peers(peers.root, peers.data, peers.index, ground.query_nodes(session.node_id), ground.proxies),
+            LoadState(FencedMeta(needs.meta, session)),
+            QueryDependencies(
+                peers.root, peers.data, peers.index, needs.query_nodes(session.node_id), needs.proxies
+            ),
         )
 
     def querynode(
@@ -281,16 +289,16 @@ class Builders:
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
         offload_reads: Callable[..., Coroutine[Any, Any, Any]] | None = None,
     ) -> QueryNode:
-        """``channels``, ``proxies``, ``offload_reads``: for a node that is not in its proxies' process."""
-        ground = self._ground
+        """``channels``, ``proxies``, ``offload_reads``: for a node in another process than its proxies."""
+        needs = self._needs
         return QueryNode(
             node_id,
-            ground.log,
-            ground.store,
-            ground.offload,
-            scratch=ground.scratch / "querynode",
-            search_threads=ground.settings.querynode.search_threads or os.cpu_count() or 1,
-            capacity_bytes=ground.settings.querynode.memory_mb * _MB,
+            needs.log,
+            needs.store,
+            needs.offload,
+            scratch=needs.scratch / "querynode",
+            search_threads=needs.settings.querynode.search_threads or os.cpu_count() or 1,
+            capacity_bytes=needs.settings.querynode.memory_mb * _MB,
             channels=channels,
             proxies=proxies,
             offload_reads=offload_reads,
@@ -298,32 +306,32 @@ class Builders:
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
         """``nodes`` answers reads."""
-        ground, settings = self._ground, self._ground.settings.proxy
+        needs, settings = self._needs, self._needs.settings.proxy
         policy = ProxyPolicy(
             tick_interval_ms=settings.time_tick_interval_ms,
             tasks_max=settings.max_task_num,
             graceful_time_ms=settings.graceful_time_ms,
-            retention_s=ground.settings.datacoord.retention_s,
+            retention_s=needs.settings.datacoord.retention_s,
             read_timeout_s=settings.read_timeout_s,
             call_timeout_s=settings.read_timeout_s,
-            quota_rows=ground.settings.datacoord.allocation_rows_min,
+            allocation_rows_min=needs.settings.datacoord.allocation_rows_min,
         )
         return Proxy(
             session,
-            ground.coordinators,
+            needs.coordinators,
             nodes,
-            ground.log,
+            needs.log,
             stamps,
-            ground.offload,
+            needs.offload,
             policy,
-            ground.measures,
+            needs.measures,
         )
 
     def pressure(self, growing_bytes: Callable[[], int], disk_free_bytes: Callable[[], int]) -> Pressure:
-        backpressure = self._ground.settings.backpressure
+        backpressure = self._needs.settings.backpressure
         limits = PressureLimits(
             growing_soft_bytes=backpressure.growing_soft_mb * _MB,
             growing_hard_bytes=backpressure.growing_hard_mb * _MB,
             disk_reserve_bytes=backpressure.disk_reserve_mb * _MB,
         )
-        return Pressure(limits, growing_bytes, disk_free_bytes, time.sleep, self._ground.measures)
+        return Pressure(limits, growing_bytes, disk_free_bytes, time.sleep, self._needs.measures)

@@ -1,4 +1,4 @@
-"""The certificates that the settings name, read and tried out before anything is served with them."""
+"""The certificates that the settings name, loaded and checked before anything is served with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elanus.server.startup import CannotStart
 
 
 def cluster_security(settings: ClusterSettings) -> RpcSecurity | None:
-    """For calls between processes; None when no certificates are set. Raises `CannotStart`."""
+    """Certificates for calls between processes; None when none are set. Raises `CannotStart`."""
     if not settings.tls_cert:
         return None
     files = (Path(settings.tls_cert), Path(settings.tls_key), Path(settings.tls_ca))
@@ -24,7 +24,7 @@ def cluster_security(settings: ClusterSettings) -> RpcSecurity | None:
 
 
 def front_security(settings: ProxySettings) -> FrontSecurity | None:
-    """For clients; None when no certificate is set. Raises `CannotStart`."""
+    """Certificates for client connections; None when none are set. Raises `CannotStart`."""
     if not settings.tls_cert:
         return None
     security = FrontSecurity(Path(settings.tls_cert), Path(settings.tls_key))

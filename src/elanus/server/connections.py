@@ -1,4 +1,4 @@
-"""The connections of a process to the nodes that its coordinators give orders to."""
+"""A process's connections to the nodes that its coordinators command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elanus.rpc.carrier import RpcChannel
 
 
 class Connections:
-    """One per address, opened when it is first asked for, and kept until `close`."""
+    """One connection per address, opened on first use and kept until `close`."""
 
     def __init__(self, connect: Callable[[str], RpcChannel]) -> None:
         self._connect = connect

@@ -1,13 +1,13 @@
-"""The data directory: one server at a time, one format version, everything in its place.
+"""The data directory: its layout, its format version, and the lock that admits one server at a time.
 
 ::
 
-    VERSION     the format version, written when the directory is made
+    VERSION     the format version, written when the directory is created
     LOCK        held while a server uses the directory
     meta.db     metadata (SQLite)
     log/        the message log
     files/      segments, deletes, indexes, manifests: the object store
-    import/     where files to import lie, unless the settings say otherwise
+    import/     files to import, unless the settings name another place
     run/        sockets between the two processes
     scratch/    Spark's temporary files
 """
@@ -28,7 +28,7 @@ _SOCKET_PATH_MAX_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where things are in a data directory."""
+    """The paths within a data directory."""
 
     root: Path
 
@@ -53,7 +53,7 @@ class Paths:
         return (self.root / "files").as_uri()
 
     def import_url(self, configured: str) -> str:
-        """The store that files are imported from; ``configured``: the setting imports.root."""
+        """The URL of the store that files are imported from; ``configured``: the setting imports.root."""
         if "://" in configured:
             return configured
         return (self.root / configured).as_uri()
@@ -80,7 +80,7 @@ class DataDir:
         (self.root / "run").chmod(0o700)
 
     def socket(self, name: str) -> str:
-        """A gRPC address for a socket of this server, ``unix:PATH``. A stale socket is removed."""
+        """Return the gRPC address of a socket of this server, ``unix:PATH``. Removes a stale socket."""
         path = self.root / "run" / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX_BYTES:
             path = Path(tempfile.mkdtemp(prefix="elanus-")) / f"{name}.sock"

@@ -1,4 +1,4 @@
-"""The gauges among the metrics: looked up every few seconds, each by the process whose role knows it."""
+"""The gauges among the metrics: refreshed every few seconds, each by the process whose role has the value."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _SHOWN_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHIN
 
 
 class Gauges:
-    """What a role knows is shown by the process where it runs: of a coordinator, by the active one."""
+    """Sets the gauges of the roles that run in this process; a coordinator's only where it is active."""
 
     def __init__(self, subject: Subject, report: Report, metrics: Metrics) -> None:
         self._subject = subject
         self._report = report
         self._metrics = metrics
         self._owners: set[str] = set()
-        """The data nodes that are shown."""
+        """The data nodes whose gauges are exported."""
 
     async def keep(self) -> None:
-        """Refresh them until cancelled."""
+        """Refresh the gauges until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL_S)
             try:
                 await self._refresh()
             except ElanusError:
-                continue  # a role is restarting; the next round shows it again
+                continue  # a role is restarting; the next round refreshes it
 
     async def _refresh(self) -> None:
         if self._runs("rootcoord"):
@@ -71,12 +71,13 @@ class Gauges:
             if state.name.lower() in states or state in _SHOWN_STATES:
                 metrics.segments.labels(state.name.lower()).set(states[state.name.lower()])
         self.show_owners(Counter((await subject.data.channel_owners()).values()))
+        metrics.quarantined_entries.set(sum((await subject.data.quarantined()).values()))
         garbage = await subject.data.gc_status()
         metrics.gc_waiting_bytes.set(garbage.waiting_bytes)
         metrics.gc_reclaimed_bytes.set(garbage.reclaimed_bytes)
 
     def show_owners(self, owned: Counter[NodeID]) -> None:
-        """Those that own nothing any more are shown no longer: their ids do not come again."""
+        """Set the gauge of each owner. Nodes that own nothing are removed: their ids are never reused."""
         gauge = self._metrics.owned_vchannels
         for node_id, vchannels in owned.items():
             gauge.labels(str(node_id)).set(vchannels)

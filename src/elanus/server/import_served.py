@@ -1,19 +1,19 @@
-"""When an import is complete: its rows are not only committed, reads find them as fast as any others."""
+"""When an import is complete: its rows are committed and reads find them as fast as any others."""
 
 from __future__ import annotations
 
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentState
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.querycoord import QueryCoordApi
 
 
 class ServedImports:
     """Asks the coordinators. Segments that were dropped since the commit do not count.
 
-    None is compacted before its import is complete (`elanus.datacoord.planner`).
+    No segment is compacted before its import is complete (`elanus.datacoord.planner`).
     """
 
     def __init__(self, data: DataCoordApi, index: IndexCoordApi, query: QueryCoordApi) -> None:
@@ -24,7 +24,8 @@ class ServedImports:
     async def is_served(self, task: ImportTask) -> bool:
         """Whether a committed task's segments have their indexes and, if they are to be loaded, are served.
 
-        That is, by every replica that has nodes (one at least), to reads as of what those have reached.
+        Served means: by every replica that has nodes (at least one), to reads as of what those nodes have
+        reached.
 
         Raises `elanus.core.errors.Unavailable` while a coordinator restarts.
         """

@@ -1,4 +1,4 @@
-"""A job of the ledger as the HTTP port tells of it."""
+"""Convert a job of the ledger to the form that the HTTP port serves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elanus.server.status import JobStatus
 
 
 def job_status(entry: JobEntry, now_s: float) -> JobStatus:
-    """``now_s``: Unix time, up to which a running job has taken."""
+    """Return the status of a job. ``now_s``: Unix time; the end of a running job's duration so far."""
     progress = entry.progress
     return JobStatus(
         job_id=entry.job_id,

@@ -1,9 +1,9 @@
 """The server's own messages: structured, on standard error, quiet unless something is wrong.
 
-Both structlog's loggers and those of the standard library (grpc, py4j, warnings) go through one
-handler, so a process has one format and one level. A person gets a coloured line per message, a
-collector one JSON object per line: timestamp (UTC, ISO 8601), level, logger, event, the name of the
-process, the trace it belongs to where there is one (`elanus.rpc.tracing`), and what the call added.
+Both structlog's loggers and those of the standard library (grpc, py4j, warnings) use one
+handler, so a process has one format and one level. The text format has a coloured line per message,
+the JSON format one object per line: timestamp (UTC, ISO 8601), level, logger, event, the name of the
+process, its trace if there is one (`elanus.rpc.tracing`), and the fields that the call added.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from elanus.server.settings import LoggingSettings
 def configure_logging(settings: LoggingSettings, process: str, stream: TextIO | None = None) -> None:
     """Send all messages of this process to ``stream`` (standard error unless given).
 
-    ``process`` names it in each message: ``online`` or ``pipeline``. Replaces what was configured
-    before, for the whole process.
+    ``process`` names the process in each message, for example ``online`` or ``pipeline``. Replaces any
+    earlier configuration, for the whole process.
     """
     stream = stream or sys.stderr
     level = logging.getLevelNamesMapping()[settings.level.upper()]
@@ -70,7 +70,7 @@ def _wants_json(settings: LoggingSettings, stream: TextIO) -> bool:
 
 def _renderers(*, as_json: bool) -> list[Processor]:
     if as_json:
-        # default=str: a value that JSON lacks (a path, an error) is no reason to lose the message
+        # default=str: a value that JSON cannot represent (a path, an error) must not lose the message
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
 

@@ -1,9 +1,9 @@
-"""How the allocator gives memory back.
+"""How the allocator returns memory to the system.
 
 A vector database allocates and frees large blocks all the time: a request of megabytes, a growing segment
-of hundreds. glibc adapts its thresholds to that by keeping freed blocks for itself; then a handed-over
-segment's memory stays with the process, and large inserts take now 2, now 5 ms. Fixed thresholds make both
-even. Elsewhere than on glibc nothing is done.
+of hundreds. glibc adapts its thresholds to that by keeping freed blocks; as a result the memory of a segment
+stays with the process after its handoff, and large inserts take 2 ms at one time and 5 ms at another. Fixed
+thresholds make both steady. Does nothing on other C libraries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ARENAS_MAX = 4
 
 
 def fix_allocator() -> None:
-    """Call once, before anything large is allocated."""
+    """Set fixed thresholds. Call once, before anything large is allocated."""
     name = ctypes.util.find_library("c")
     library = ctypes.CDLL(name) if name else None
     if library is None or not hasattr(library, "mallopt"):

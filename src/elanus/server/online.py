@@ -1,7 +1,8 @@
 """The online process: proxy, coordinators and one query node on one event loop, and the Milvus front.
 
-This is the composition root of the standalone: what it stands on. How a role is made `elanus.server.builders`
-knows. Roles meet through `elanus.rpc.local` here, the pipeline process through `elanus.rpc.carrier`.
+This is the composition root of the standalone server: it builds what the roles depend on, while
+`elanus.server.builders` builds the roles. Roles call each other through `elanus.rpc.local` here, and the
+pipeline process through `elanus.rpc.carrier`.
 """
 
 from __future__ import annotations
@@ -14,37 +15,37 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from elanus.api.connector import SnapshotApi
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.datanode import DataNodePorts
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.ledger import JobLedgerApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.querynode import QueryNodeApi
+from elanus.api.rootcoord import RootCoordApi
+from elanus.core.clock import SystemClock
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes, NodesAs
-from elanus.core.world import SystemClock
 from elanus.log.port import Log
 from elanus.meta.directory import Directory
 from elanus.meta.session import Session
 from elanus.meta.sqlite import SqliteMeta
 from elanus.proxy.api import ComponentView
-from elanus.proxy.measures import Measures
-from elanus.proxy.pressure import Pressure
-from elanus.proxy.proxy import Coordinators, Proxy
-from elanus.proxy.stamps import OwnStamps
+from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.proxy import Coordinators, Proxy
+from elanus.proxy.role.stamps import OwnStamps
+from elanus.proxy.verbs.pressure import Pressure
 from elanus.querycoord.fleet import OneNode
 from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.connector import SnapshotApi
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.datanode import DataNodePorts
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.local import LocalRole, local_client
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import QueryNodeApi
-from elanus.rpc.rootcoord import RootCoordApi
-from elanus.server.builders import Builders, Ground, data_node_ports
+from elanus.server.builders import Builders, RoleDependencies, data_node_ports
 from elanus.server.connections import Connections
+from elanus.server.current_reads import CurrentReads
 from elanus.server.data_dir import DataDir
-from elanus.server.reads import CurrentReads
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
 from elanus.server.status import RoleStatus
@@ -52,19 +53,19 @@ from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
 _QUERY_NODE = NodeID(2)
-"""What the coordinators call the query node of this process, whichever instance serves: there is one."""
+"""The coordinators' id for the query node of this process, the same for every instance: there is only one."""
 DATA_NODE = "datanode"
-"""The role of a data node, as its session names it."""
+"""The data node's role name in its session."""
 _OFFLOAD_THREADS = 4
 _DISK_LOOK_S = 1.0
 
 
 class Online:
-    """Everything of the online process except its ports. Made and used on one event loop.
+    """Everything of the online process except its ports. Created and used on one event loop.
 
-    ``job_ended`` hears of the end of every Spark job, for the metrics.
+    ``job_ended`` is called at the end of every Spark job, for the metrics.
 
-    It closes the log when it stops. Raises what opening the metadata raises.
+    `stop` closes the log. Raises whatever opening the metadata raises.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Online:
         self.store = store
         self.roles = RoleHost()
         self.proxies = ("proxy", *(f"proxy-{n}" for n in range(2, settings.proxy.count + 1)))
-        """The proxies' names."""
+        """The names of the proxies."""
         coordinators = ("rootcoord", "datacoord", "indexcoord")
         names = (*coordinators, "querynode", "querycoord", *self.proxies)
         self._handles = {name: LocalRole(name) for name in names}
@@ -98,11 +99,11 @@ class Online:
         self.query = self._client("querycoord", QueryCoordApi)
         self.node = self._client("querynode", QueryNodeApi)
         self.connections = Connections(RpcChannel)
-        # In this process the address of a role is its name.
+        # In this process a role's address is its name.
         self._directory = Directory(self.meta, "proxy", lambda info: self._client(info.address, ProxyApi))
         self._data_nodes = Directory(self.meta, DATA_NODE, lambda info: self.connections.to(info.address))
         self._builders = Builders(
-            Ground(
+            RoleDependencies(
                 settings=settings,
                 clock=self.clock,
                 meta=self.meta,
@@ -143,14 +144,17 @@ class Online:
         self._threads.shutdown()
 
     async def register_data_node(self, address: str) -> Session:
-        """A session for a pipeline process, which cannot reach the metadata. Raises `Unavailable`."""
+        """Register a session for a pipeline process, which has no access to the metadata.
+
+        Raises `Unavailable`.
+        """
         return await self._builders.register(DATA_NODE, address)
 
     def _data_nodes_of(self, datacoord: NodeID) -> Nodes[DataNodePorts]:
         nodes = self._data_nodes
         return NodesAs(nodes, lambda n: data_node_ports(nodes.infos[n].address, nodes[n], datacoord))
 
-    # what roles need of the process
+    # what roles need from the process
 
     async def offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run blocking work off the event loop."""
@@ -178,14 +182,14 @@ class Online:
         ]
 
     def elsewhere(self) -> list[RoleStatus]:
-        """The pipeline process is told of apart."""
+        """Always empty: the pipeline process is reported separately."""
         return []
 
     def growing_bytes(self) -> int:
         node = self.current_node()
         return node.growing_bytes if node is not None else 0
 
-    # its roles
+    # roles of this process
 
     def _add_roles(self) -> None:
         make = self._builders
@@ -212,7 +216,7 @@ class Online:
 
 
 class _FreeDisk:
-    """Free bytes where a directory lies, looked up at most once in a while."""
+    """Free bytes of the file system of a directory, cached for `_DISK_LOOK_S`."""
 
     def __init__(self, directory: Any) -> None:
         self._directory = directory

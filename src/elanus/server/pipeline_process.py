@@ -1,7 +1,7 @@
-"""The pipeline process of a standalone server: the pipeline's role around one Spark session.
+"""The pipeline process of a standalone server: the pipeline role around one Spark session.
 
-It serves orders on its own socket and reaches the coordinators through the online process's. Killed at any
-moment, it is started again by its parent; it ends with it.
+It serves orders on its own socket and reaches the coordinators through the online process's socket. If it is
+killed at any moment, its parent starts it again; when the parent ends, it ends too.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import os
 import signal
 import sys
 import threading
+from typing import NoReturn
 
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.ledger import JobLedgerApi
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
+from elanus.log.port import LogFollower
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession
 from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.ledger import JobLedgerApi
-from elanus.rpc.rootcoord import RootCoordApi
-from elanus.server.backends import LogFollower, log_url, open_follower, store_url
+from elanus.server.backends import log_url, open_follower, store_url
 from elanus.server.data_dir import paths_of
+from elanus.server.ending import end_process
 from elanus.server.logs import configure_logging
 from elanus.server.pipeline_role import (
     INTERFACES,
-    PipelineGround,
+    PipelineDependencies,
     PipelineRole,
     start_spark,
     until_dead,
@@ -37,17 +40,17 @@ _ONLINE_WAIT_S = 30.0
 _LOG_POLL_MS = 50.0
 
 
-def run(settings_json: str, online: str, address: str, node_id: int) -> int:
-    """Run until the parent closes standard input, or Spark dies. Returns the exit code.
+def run(settings_json: str, online: str, address: str, node_id: int) -> NoReturn:
+    """Run until the parent closes standard input, or Spark dies. Ends the process with the exit code.
 
-    ``online``: the online process's address; ``address``: where this process is to be reached; ``node_id``:
-    that of its session, which its parent holds.
+    ``online``: the online process's address; ``address``: the address of this process; ``node_id``: the id
+    of its session, which its parent holds.
     """
     settings = Settings.model_validate_json(settings_json)
     configure_logging(settings.logging, "pipeline")
     os.nice(settings.pipeline.nice)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then ends us
-    return asyncio.run(_run(settings, online, address, NodeID(node_id)))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then stops us
+    end_process(asyncio.run(_run(settings, online, address, NodeID(node_id))))
 
 
 async def _run(settings: Settings, online: str, address: str, node_id: NodeID) -> int:
@@ -72,7 +75,7 @@ async def _run(settings: Settings, online: str, address: str, node_id: NodeID) -
         await asyncio.gather(serving, return_exceptions=True)
         await log.close()
         await channel.close()
-        await asyncio.to_thread(session.stop)
+        await asyncio.to_thread(session.stop_for_good)
 
 
 async def _serve(
@@ -83,10 +86,10 @@ async def _serve(
     address: str,
     node_id: NodeID,
 ) -> None:
-    """Returns when the role's work or Spark has ended by itself; raises what it ended with."""
+    """Serve until the role's work or Spark ends on its own; raises the error it ended with."""
     await channel.ready(_ONLINE_WAIT_S)
     paths = paths_of(settings.data_dir)
-    ground = PipelineGround(
+    needs = PipelineDependencies(
         settings=settings,
         session=session,
         runner=JobRunner(session),
@@ -100,7 +103,7 @@ async def _serve(
         index=channel.client(IndexCoordApi),
     )
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    role = PipelineRole(ground, node_id, address, lambda error: _settle(over, error))
+    role = PipelineRole(needs, node_id, address, lambda error: _settle(over, error))
     server = RpcServer(address, [(api, role.part(api)) for api in INTERFACES])
     await server.start()
     await role.start()

@@ -1,7 +1,7 @@
-"""Data node and index node around one Spark session, as one role: what it serves, and how long.
+"""Data node and index node around one Spark session, as one role: its interfaces and its lifetime.
 
-It holds nothing that must be kept: stopped at any moment and started again, it registers and is told where
-each vchannel stands.
+The role has no state that must survive: it may be stopped at any moment and started again. It then registers
+and receives the position of each vchannel.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from typing import Any
 
 import structlog
 
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.datanode import DataNodeApi
+from elanus.api.gc import SweeperApi
+from elanus.api.imports import ImportNodeApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.indexnode import IndexNodeApi
+from elanus.api.job_book import keep_reported
+from elanus.api.ledger import JobLedgerApi
+from elanus.api.pipeline import PipelineApi
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.datanode.compactions import SparkCompactions
 from elanus.datanode.flushes import SparkFlushes
 from elanus.datanode.imports import ImportSettings, SparkImports
-from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.datanode.node import DataNode
+from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.sweeps import SparkSweeps
 from elanus.indexnode.node import IndexNode
+from elanus.log.port import LogFollower
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession, SparkSettings
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.datanode import DataNodeApi
-from elanus.rpc.gc import SweeperApi
-from elanus.rpc.imports import ImportNodeApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.indexnode import IndexNodeApi
-from elanus.rpc.jobbook import keep_reported
-from elanus.rpc.ledger import JobLedgerApi
-from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.rootcoord import RootCoordApi
-from elanus.server.backends import LogFollower
 from elanus.server.settings import Settings
 
 INTERFACES: tuple[type[Any], ...] = (DataNodeApi, ImportNodeApi, IndexNodeApi, SweeperApi, PipelineApi)
-"""What the coordinators ask of it."""
+"""The interfaces that the coordinators call."""
 _HEARTBEAT_S = 2.0
 _ALIVE_LOOK_S = 1.0
 _MB = 1024 * 1024
@@ -55,8 +56,8 @@ _log = structlog.get_logger("pipeline")
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineGround:
-    """What it stands on. The URLs are those that Spark tasks open the log and the objects by."""
+class PipelineDependencies:
+    """The dependencies of `PipelineRole`. Spark tasks open the log and the objects by the URLs."""
 
     settings: Settings
     session: PipelineSession
@@ -87,45 +88,48 @@ def _spark_settings(settings: Settings) -> SparkSettings:
 
 
 def start_spark(settings: Settings, scratch: Path) -> PipelineSession:
-    """Takes seconds, and cannot be interrupted."""
+    """Start Spark and warm it up. Takes seconds, and cannot be interrupted."""
     session = PipelineSession.start(_spark_settings(settings), scratch)
     session.warm_up()
     return session
 
 
 async def until_dead(session: PipelineSession) -> None:
-    while await asyncio.to_thread(session.is_alive):  # noqa: ASYNC110 - Spark tells nobody when its JVM ends
+    while await asyncio.to_thread(session.is_alive):  # noqa: ASYNC110 - Spark does not report the end of its JVM
         await asyncio.sleep(_ALIVE_LOOK_S)
-    _log.error("Spark's JVM is gone; this process ends, to be started again")
+    _log.error("Spark JVM ended; process exits to be restarted")
 
 
 class PipelineRole:
-    """Implements the interfaces of `INTERFACES`, each by the part that does. ``address``: where those are
-    reached. ``ended`` is called when its work ends by itself, with what it ended with."""
+    """Implements the interfaces of `INTERFACES`, each by one of its parts.
+
+    ``address``: where those interfaces are reached. ``ended`` is called when the role's work ends on its own,
+    with the error or ``None``.
+    """
 
     def __init__(
         self,
-        ground: PipelineGround,
+        needs: PipelineDependencies,
         node_id: NodeID,
         address: str,
         ended: Callable[[BaseException | None], None],
     ) -> None:
-        self._ground = ground
+        self._needs = needs
         self._node_id = node_id
         self._address = address
         self._ended = ended
-        scratch = ground.session.task_scratch
+        scratch = needs.session.task_scratch
         self._datanode = DataNode(
             node_id,
-            ground.log,
-            ground.data,
-            SparkFlushes(ground.runner, ground.log_url, ground.store_url, scratch),
-            SparkCompactions(ground.runner, ground.store_url, scratch),
+            needs.log,
+            needs.data,
+            SparkFlushes(needs.runner, needs.log_url, needs.store_url, scratch),
+            SparkCompactions(needs.runner, needs.store_url, scratch),
             _DATANODE_POLICY,
         )
-        self._indexnode = IndexNode(ground.runner, ground.store_url, scratch, threads=os.cpu_count() or 1)
-        self._imports = SparkImports(ground.runner, ground.root, self._import_settings())
-        self._sweeps = SparkSweeps(ground.runner, ground.store_url)
+        self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads=os.cpu_count() or 1)
+        self._imports = SparkImports(needs.runner, needs.root, self._import_settings())
+        self._sweeps = SparkSweeps(needs.runner, needs.store_url)
         self._work: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -133,7 +137,7 @@ class PipelineRole:
             asyncio.create_task(self._datanode.run(), name="data node"),
             asyncio.create_task(self._heartbeat(), name="index node"),
             asyncio.create_task(
-                keep_reported(self._ground.runner.book, self._ground.ledger, self._address), name="job book"
+                keep_reported(self._needs.runner.book, self._needs.ledger, self._address), name="job book"
             ),
         ]
         for task in self._work:
@@ -146,7 +150,7 @@ class PipelineRole:
         await asyncio.gather(*self._work, return_exceptions=True)
 
     def part(self, api: type[Any]) -> Any:
-        """The object that implements an interface of `INTERFACES`."""
+        """Return the object that implements an interface of `INTERFACES`."""
         parts: dict[type[Any], Any] = {
             DataNodeApi: self._datanode,
             ImportNodeApi: self._imports,
@@ -157,28 +161,28 @@ class PipelineRole:
         return parts[api]
 
     async def ping(self) -> None:
-        """Nothing to say: that it is answered is what is asked."""
+        """Do nothing: an answer is all that the caller needs."""
 
     async def cancel_job(self, job_id: str) -> None:
-        await self._ground.runner.cancel(job_id)
+        await self._needs.runner.cancel(job_id)
 
     def _one_ended(self, task: asyncio.Task[None]) -> None:
         self._ended(None if task.cancelled() else task.exception())
 
     def _import_settings(self) -> ImportSettings:
-        ground = self._ground
+        needs = self._needs
         return ImportSettings(
-            ground.import_url,
-            ground.store_url,
-            str(ground.session.task_scratch),
-            ground.settings.imports.task_mb * _MB,
-            ground.session.slots,
+            needs.import_url,
+            needs.store_url,
+            str(needs.session.task_scratch),
+            needs.settings.imports.task_mb * _MB,
+            needs.session.slots,
         )
 
     async def _heartbeat(self) -> None:
         while True:
             try:
-                await self._ground.index.register_indexnode(self._node_id, self._address)
+                await self._needs.index.register_indexnode(self._node_id, self._address)
             except ElanusError as error:
                 _log.info("index coordinator not reached", error=error.message)
             await asyncio.sleep(_HEARTBEAT_S)

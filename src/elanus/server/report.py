@@ -1,7 +1,7 @@
-"""What a process says about itself and its system, gathered from the roles: health and status.
+"""The report of a process about itself and its system, gathered from the roles: health and status.
 
-Called from the observation port's threads; what lives on the event loop is asked there. A role that does
-not answer in time shows as such, and does not keep the rest from being shown.
+Called from the observation port's threads; state that belongs to the event loop is queried there. A role that
+does not answer in time is shown as abnormal, and does not keep the rest from being shown.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from elanus import __version__
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.gc import GcStatus
+from elanus.api.ledger import JobLedgerApi
+from elanus.api.pipeline import PipelineApi
+from elanus.api.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
+from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID, DatabaseID, NodeID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, lag_ms
-from elanus.core.world import SystemClock
 from elanus.log.port import Log
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.gc import GcStatus
-from elanus.rpc.ledger import JobLedgerApi
-from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.server.http_port import Health
 from elanus.server.job_status import job_status
-from elanus.server.observe import Health
 from elanus.server.roles import RoleHost
 from elanus.server.status import (
     ChannelStatus,
@@ -46,17 +46,17 @@ from elanus.server.supervise import PipelineSupervisor
 T = TypeVar("T")
 _ANSWER_S = 5.0
 _PATIENCE_S = 3.0
-"""With one role of several, when the status is asked for."""
+"""How long to wait for each role when gathering the status."""
 _ABNORMAL = "Abnormal"
 _PING_S = 1.0
 _RESTART_S = 60.0
 _CANCEL_S = 60.0
 _JOBS_SHOWN = 20
-"""Ended jobs in the status; the ledger knows more."""
+"""Ended jobs shown in the status; the ledger has more."""
 
 
 class Subject(Protocol):
-    """A process as the report sees it: its roles, and the coordinators wherever they are."""
+    """The process that a report describes: its roles, and the coordinators wherever they run."""
 
     roles: RoleHost
     clock: SystemClock
@@ -74,9 +74,9 @@ class Subject(Protocol):
 
 
 class Report:
-    """Implements `elanus.server.observe.Observed`.
+    """Implements `elanus.server.http_port.Observed`.
 
-    ``supervisor`` and ``pipeline``: of a standalone server.
+    ``supervisor`` and ``pipeline`` are those of a standalone server.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Report:
         self._loop = asyncio.get_running_loop()
         self._started_s = time.monotonic()
         self.addresses: Mapping[str, str] = {}
-        """Where clients reach the proxies, by role, once they are open."""
+        """The proxies' addresses for clients, by role, once their ports are open."""
 
     def health(self) -> Health:
         roles = self._roles()
@@ -132,12 +132,13 @@ class Report:
         return [RoleStatus(n, roles.state(n), self.addresses.get(n, "")) for n in roles.names()]
 
     async def _status(self) -> Status:
-        """Every coordinator is asked at the same time. What one does not answer in time is left out."""
+        """Ask every coordinator at the same time. Answers that do not arrive in time are left out."""
         subject, asked = self._subject, _Asked()
         async with asyncio.TaskGroup() as group:
             begin = group.create_task
             segments = begin(asked("datacoord", subject.data.segments(CollectionID(0)), ()))
             owners = begin(asked("datacoord", subject.data.channel_owners(), {}))
+            quarantined = begin(asked("datacoord", subject.data.quarantined(), {}))
             garbage = begin(asked("datacoord", subject.data.gc_status(), None))
             jobs = begin(asked("datacoord", self._jobs(), []))
             ticks = begin(asked("rootcoord", subject.root.ticks(), {}))
@@ -153,7 +154,7 @@ class Report:
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
-            channels=self._channels(ticks.result(), owners.result()),
+            channels=self._channels(ticks.result(), owners.result(), quarantined.result()),
             collections=_collections(collections.result(), names, percents, segments.result()),
             jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(answers=answers.result()),
@@ -178,7 +179,9 @@ class Report:
             return False
         return True
 
-    def _channels(self, ticks: Mapping[str, Timestamp], owners: Mapping[str, NodeID]) -> list[ChannelStatus]:
+    def _channels(
+        self, ticks: Mapping[str, Timestamp], owners: Mapping[str, NodeID], quarantined: Mapping[str, int]
+    ) -> list[ChannelStatus]:
         now_ms, log = self._subject.clock.wall_ms(), self._subject.log
         nodes: dict[str, list[NodeID]] = {}
         for vchannel, node_id in owners.items():
@@ -191,6 +194,7 @@ class Report:
                 log.size_bytes(pchannel),
                 len(nodes.get(pchannel, ())),
                 max(nodes.get(pchannel, ()), default=0),
+                sum(count for vchannel, count in quarantined.items() if pchannel_of(vchannel) == pchannel),
             )
             for pchannel, tick in ticks.items()
         ]
@@ -208,13 +212,13 @@ class Report:
 
 
 class _Asked:
-    """Questions to the roles, and who did not answer them."""
+    """Asks the roles, and records which of them did not answer."""
 
     def __init__(self) -> None:
         self._silent: dict[str, str] = {}
 
     async def __call__(self, role: str, question: Awaitable[T], otherwise: T) -> T:
-        """The answer; ``otherwise`` when the role refuses, or is silent for `_PATIENCE_S`."""
+        """The answer, or ``otherwise`` if the role refuses or does not answer within `_PATIENCE_S`."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await question
@@ -225,7 +229,7 @@ class _Asked:
         return otherwise
 
     def marked(self, roles: Sequence[RoleStatus]) -> list[RoleStatus]:
-        """The roles, those that did not answer as abnormal; one that is nowhere is added."""
+        """Mark the roles that did not answer as abnormal, and add those of them that are not in the list."""
         found = {role.role.partition(" ")[0] for role in roles}
         missing = [RoleStatus(r, _ABNORMAL, why) for r, why in self._silent.items() if r not in found]
         return [*(self._mark(role) for role in roles), *missing]
@@ -269,7 +273,7 @@ def _garbage(status: GcStatus | None) -> GarbageStatus:
 
 
 def _group(group: ResourceGroupStatus) -> ResourceGroup:
-    is_default = group.name == DEFAULT_RESOURCE_GROUP  # which has room for any number, and lacks none
+    is_default = group.name == DEFAULT_RESOURCE_GROUP  # has room for any number of nodes and never lacks any
     missing = 0 if is_default else max(0, group.capacity - len(group.nodes))
     return ResourceGroup(group.name, group.nodes, missing, sum(group.loaded.values()))
 

@@ -1,12 +1,12 @@
-"""The roles of a process: how each joins, is made, started, and restarted alone.
+"""The roles of a process: how each one joins, is built, started, and restarted on its own.
 
-A role lives by a session (`elanus.meta.session`): it registers, and a coordinator also waits for its turn to
-be the active one; then it is made anew. When the session is lost, others have gone on without the role: the
-instance is stopped, what it has under way gets no answer but an error, and it joins again under a new id. The
-process goes on.
+A role depends on a session (`elanus.meta.session`): it registers, and a coordinator also waits until it is
+elected the active one; then a new instance is built. When the session is lost, other processes have already
+continued without the role: the instance is stopped, its requests in progress end with an error, and the role
+joins again under a new id. The process continues.
 
 A role is reached through its `LocalRole`, never directly, so a new instance can take the old one's place
-while its peers wait for a moment. What a role knows it reads back from the metadata and the log.
+while its peers wait briefly. A new instance reads its state back from the metadata and the log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Role(Protocol):
 
 @dataclass(slots=True)
 class _Hosted:
-    """A role of this process. ``session`` and ``instance`` are there while it runs."""
+    """A role of this process. ``session`` and ``instance`` are set while it runs."""
 
     handle: LocalRole
     join: Callable[[], Awaitable[Session]]
@@ -47,7 +47,7 @@ class _Hosted:
 
 
 class RoleHost:
-    """Starts roles in order, stops them in the opposite one, restarts each alone."""
+    """Starts roles in order, stops them in reverse order, restarts each one on its own."""
 
     def __init__(self) -> None:
         self._hosted: dict[str, _Hosted] = {}
@@ -71,26 +71,28 @@ class RoleHost:
         return self._hosted[name].instance is not None
 
     def state(self, name: str) -> str:
-        """Healthy, Initializing, or Standby: ready to take the place of the active one."""
+        """Healthy, Initializing, or Standby: ready to take over from the active one."""
         hosted = self._hosted[name]
         if hosted.instance is not None:
             return "Healthy"
         return "Standby" if hosted.stands_by and hosted.session is None else "Initializing"
 
     def node_id(self, name: str) -> NodeID:
-        """0 while the role does not run."""
+        """The role's node id, 0 while it does not run."""
         session = self._hosted[name].session
         return session.node_id if session is not None else NodeID(0)
 
     async def start(self) -> None:
-        """Raises what starting a role raises."""
+        """Start all roles in order. Raises whatever starting a role raises."""
         for hosted in self._hosted.values():
             async with hosted.changing:
                 await self._start(hosted)
 
     async def start_when_possible(self) -> None:
-        """As `start`, for a process whose peers may come later, each role by itself: one that cannot start
-        tries again, one that stands by keeps none of the others from starting."""
+        """Start each role independently, for a process whose peers may start later.
+
+        A role that cannot start tries again; a role that stands by does not keep the others from starting.
+        """
         await asyncio.gather(*(self._come_back(hosted) for hosted in self._hosted.values()))
 
     async def stop(self) -> None:
@@ -101,17 +103,17 @@ class RoleHost:
             await self._stop(hosted)
 
     async def restart(self, name: str) -> None:
-        """Raises `InvalidParameter` for a role that is not hosted here."""
+        """Restart a role. Raises `InvalidParameter` for a role that is not hosted here."""
         if name not in self._hosted:
             raise InvalidParameter(f"no role {name!r} here: there are {', '.join(self._hosted)}")
         hosted = self._hosted[name]
         async with hosted.changing:
-            _log.warning("restarting a role", role=name)
+            _log.warning("role restarting", role=name)
             await self._stop(hosted)
             await self._start(hosted)
 
     async def _come_back(self, hosted: _Hosted) -> None:
-        """Stop what is left of the role, and start it as soon as that succeeds."""
+        """Stop what is left of the role, and retry starting it until that succeeds."""
         while True:
             try:
                 async with hosted.changing:
@@ -119,9 +121,9 @@ class RoleHost:
                     await self._start(hosted)
                 return
             except ElanusError as error:
-                _log.warning("role not started yet", role=hosted.handle.name, error=error.message)
+                _log.warning("role not started; trying again", role=hosted.handle.name, error=error.message)
             except Exception:  # noqa: BLE001 - whatever it is, a role that is gone is worse
-                _log.exception("role does not start", role=hosted.handle.name)
+                _log.exception("role failed to start; trying again", role=hosted.handle.name)
             await asyncio.sleep(_PAUSE_S)
 
     async def _when_lost(self, hosted: _Hosted, session: Session) -> None:
@@ -145,7 +147,7 @@ class RoleHost:
         hosted.handle.up(instance, session.node_id)
 
     async def _stop(self, hosted: _Hosted) -> None:
-        """The session ends last: until then others count on the role."""
+        """Stop a role. The session ends last: until then others rely on the role."""
         instance, session = hosted.instance, hosted.session
         hosted.instance = hosted.session = None
         hosted.handle.down()

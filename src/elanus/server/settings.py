@@ -12,9 +12,16 @@ the user to choose stand in `elanus.core.limits`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from elanus.channels.backends import BACKENDS as CHANNELS
+from elanus.core.backends import Backends
+from elanus.core.errors import InvalidParameter
+from elanus.log.backends import BACKENDS as LOGS
+from elanus.meta.backends import BACKENDS as METAS
+from elanus.storage.backends import BACKENDS as STORES
 
 Host = Annotated[str, Field(min_length=1)]
 PORT_MAX = 65_535
@@ -37,11 +44,23 @@ def _all_or_none(**files: str) -> None:
         )
 
 
+def _backend(backends: Backends[Any]) -> AfterValidator:
+    """A URL that selects one of the backends, or ``""``."""
+
+    def check(url: str) -> str:
+        try:
+            return backends.checked(url) if url else url
+        except InvalidParameter as error:
+            raise ValueError(error.message) from None
+
+    return AfterValidator(check)
+
+
 class ProxySettings(Section):
     """The gRPC front that Milvus clients connect to."""
 
     host: Host = "127.0.0.1"
-    """The address to listen on. Clients are not authenticated, so anything but loopback lets whoever
+    """The address to listen on. Clients are not authenticated, so anything but loopback lets anyone who
     reaches the address read and write all data."""
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
@@ -52,7 +71,8 @@ class ProxySettings(Section):
     """Threads that answer requests, which is how many are in work at once."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
     """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A
-    strong read does not wait for it: it asks for a report."""
+    strong read does not wait for it: it asks for a report. A pchannel without writes is ticked once a second,
+    or every half of `graceful_time_ms` where that is less."""
     max_task_num: int = Field(default=1024, ge=1, le=65_536)
     """Unfinished tasks that each of the three task queues holds before requests are refused."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
@@ -110,12 +130,12 @@ class DatacoordSettings(Section):
     seal_idle_s: float = Field(default=600, gt=0)
     """A segment with rows is sealed when it got no new ones for this long."""
     assignment_expiration_ms: int = Field(default=2000, ge=100, le=60_000)
-    """How long a proxy may use a segment quota it was given."""
+    """How long a proxy may use a segment allocation."""
     retention_s: float = Field(default=432_000, ge=0)
     """How long deleted rows are kept for reads of the past. A read pinned to an older moment (time travel,
     a page of an iterator) is refused; 0 refuses all but reads of the present."""
     allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
-    """Rows that a proxy is given at least when it asks for quota, so that small inserts seldom ask."""
+    """The minimum of rows that a proxy requests as a segment allocation, so that small inserts seldom do."""
     jobs_max: int = Field(default=1000, ge=1, le=100_000)
     """Ended Spark jobs that the job ledger keeps; the oldest are forgotten first."""
     jobs_age_max_s: float = Field(default=604_800, gt=0)
@@ -158,7 +178,7 @@ class CompactionSettings(Section):
     enabled: bool = True
     """Whether segments are compacted without anybody asking. A client's request is carried out anyway."""
     interval_s: float = Field(default=60, ge=1, le=86_400)
-    """How often all segments are looked at, besides after each flush."""
+    """How often all segments are looked at, in addition to the looks after each flush."""
     timeout_s: float = Field(default=300, ge=1, le=86_400)
     """How long one compaction may take from its order to its commit, waiting for a free slot of Spark
     included (the reference allows 60 s). One that takes longer is given up and planned again."""
@@ -178,7 +198,7 @@ class CompactionSettings(Section):
 class MetaSettings(Section):
     """Metadata: a file in the data directory of a standalone server, etcd in a cluster."""
 
-    url: str = Field(default="", pattern=r"^$|^etcds?://[^@]+$")
+    url: Annotated[str, _backend(METAS)] = ""
     """Where the processes of a cluster (`elanus run`) keep their metadata and find each other:
     `etcd://host:port[,host:port]/prefix`. `etcds://` is encrypted, with `?ca=/file` for a CA of your own and
     `&cert=/file&key=/file` where etcd asks its clients for certificates. `elanus serve` does not use it."""
@@ -201,7 +221,7 @@ class ClusterSettings(Section):
     tls_key: str = ""
     """The file with the certificate's key (PEM, without a password)."""
     tls_ca: str = ""
-    """The file with the certificate of the CA (PEM). Whoever has a certificate of this CA belongs to the
+    """The file with the certificate of the CA (PEM). A process with a certificate of this CA belongs to the
     cluster and may do everything, so it should sign nothing else."""
     tls_server_name: str = ""
     """The name that the certificates of all processes are issued for, when that is not each one's own
@@ -227,11 +247,12 @@ class ClusterSettings(Section):
 class LogSettings(Section):
     """The message log: files under `log/` in the data directory, or streams on NATS JetStream."""
 
-    url: str = Field(default="", pattern=r"^$|^(nats|tls)://[^@]*$")
+    url: Annotated[str, _backend(LOGS)] = ""
     """Where the log is kept on NATS JetStream: `nats://host:port[,host:port]/prefix`, optionally with
     `?credentials=/file&replicas=3`; `tls://` is encrypted. The file has NATS credentials or a line
     `user:password`. The servers need `sync_interval: always`, else an acknowledged write of the last two
-    minutes does not survive the machine. Empty: the log is in files, and the settings below are for those."""
+    minutes does not survive the machine. `file:///directory` keeps a standalone server's log in files
+    elsewhere. Empty: it is in files in the data directory. The last three settings below are for files."""
     append_timeout_s: float = Field(default=30, gt=0, le=600)
     """How long a write waits for NATS servers that do not answer before it fails."""
     fsync: bool = True
@@ -244,10 +265,20 @@ class LogSettings(Section):
     """Time ticks of an idle channel reach stable storage at the latest after this time."""
 
 
+class ChannelsSettings(Section):
+    """Query channels, on which the proxies of a cluster send reads to query nodes. A standalone server has
+    none."""
+
+    url: Annotated[str, _backend(CHANNELS)] = ""
+    """The NATS servers that carry the query channels: `nats://host:port[,host:port]/prefix`, with the
+    parameters of `log.url`. All processes of the cluster need the same ones. Nothing in them outlives a read.
+    Empty: the channels are where the log is."""
+
+
 class StorageSettings(Section):
     """Segments, indexes and manifests: objects under `files/` in the data directory, or in a bucket."""
 
-    url: str = Field(default="", pattern=r"^$|^s3://[^@]*$|^file:///.+$")
+    url: Annotated[str, _backend(STORES)] = ""
     """Where objects are kept on S3: `s3://bucket/prefix`, optionally with
     `?endpoint=https://host:port&region=name&credentials=/file`. Keys come from that file, which has the
     form of a shared credentials file, else from the usual places: the environment (`AWS_ACCESS_KEY_ID` and
@@ -287,7 +318,7 @@ class ImportsSettings(Section):
 
     root: str = Field(default="import", min_length=1)
     """The only directory that files are imported from: a path, relative to the data directory unless it is
-    absolute, or the URL of an object store. Clients name files relative to it, and whoever reaches the
+    absolute, or the URL of an object store. Clients name files relative to it, and anyone who reaches the
     server can have every file in it imported, those behind symbolic links included."""
     task_mb: int = Field(default=512, ge=1, le=65_536)
     """Rows that one task of an import holds in memory, and so the largest segments it writes, all shards
@@ -366,7 +397,7 @@ class PipelineSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _cores_for_flushes_beside_a_build(self) -> Self:
+    def _cores_for_flushes_next_to_a_build(self) -> Self:
         if self.cores_max == 1:
             raise ValueError(
                 "cores_max must be 0 or at least 2: an index build keeps a core to itself, and flushes must "
@@ -410,6 +441,7 @@ class Settings(Section):
     meta: MetaSettings = MetaSettings()
     cluster: ClusterSettings = ClusterSettings()
     log: LogSettings = LogSettings()
+    channels: ChannelsSettings = ChannelsSettings()
     storage: StorageSettings = StorageSettings()
     backpressure: BackpressureSettings = BackpressureSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()
@@ -421,11 +453,11 @@ class Settings(Section):
     logging: LoggingSettings = LoggingSettings()
 
     @model_validator(mode="after")
-    def _quota_expires_first(self) -> Self:
+    def _allocations_expire_first(self) -> Self:
         if self.datacoord.assignment_expiration_ms > self.session.ttl_s * 1000:
             raise ValueError(
                 f"datacoord.assignment_expiration_ms ({self.datacoord.assignment_expiration_ms}) is longer "
                 f"than session.ttl_s ({self.session.ttl_s} s): a proxy that was taken for dead could still "
-                "spend quota of a segment that is flushed without it"
+                "use its allocation in a segment that is flushed without it"
             )
         return self

@@ -1,13 +1,13 @@
-"""Where settings come from: the command line over the environment over a YAML file over the defaults.
+"""Load settings from, in order of precedence: command line, environment, YAML file, defaults.
 
 The layers are merged key by key, so a file may set `proxy.host` and the environment `proxy.port`.
 Every key of every layer must be one of `elanus.server.settings.Settings`: a misspelt setting that is
-silently ignored is found in production, so an unknown one is refused, with the name that was
-probably meant. All problems are collected before any is reported.
+silently ignored is discovered in production, so unknown keys are refused, with a suggestion of the
+setting that was probably meant. All problems are collected before any is reported.
 
-In the environment a setting is named by its path in capitals behind ``ELANUS_``, two underscores
-between section and name: ``ELANUS_PROXY__PORT``. The prefix belongs to Elanus; besides settings only
-``ELANUS_CONFIG`` (the YAML file) may carry it.
+In the environment a setting is named by its path in upper case after ``ELANUS_``, with two underscores
+between section and name: ``ELANUS_PROXY__PORT``. The prefix belongs to Elanus; the only other variable
+that may have it is ``ELANUS_CONFIG`` (the YAML file).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class InvalidSettings(Exception):
 
 
 def load(config: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
-    """The effective settings.
+    """Return the effective settings.
 
-    ``config`` is the YAML file (``ELANUS_CONFIG`` when ``None``). ``flags`` holds what the command
-    line says, by dotted name (``"proxy.port"``). Raises `InvalidSettings`.
+    ``config`` is the YAML file (``ELANUS_CONFIG`` when ``None``). ``flags`` holds the values from the
+    command line, by dotted name (``"proxy.port"``). Raises `InvalidSettings`.
     """
     flags = flags or {}
     path = config or _config_of_environment()
@@ -92,7 +92,7 @@ def _leaves(model: type[Section], prefix: str = "") -> Iterator[str]:
 
 
 def _layered_model(path: Path | None) -> type[Settings]:
-    """`Settings`, filled by pydantic-settings from its layers when it is created."""
+    """Return a `Settings` class that pydantic-settings fills from the layers when it is instantiated."""
 
     class Layered(Settings, BaseSettings):
         model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_DELIMITER)
@@ -119,7 +119,7 @@ def _config_of_environment() -> Path | None:
 
 
 def _keys_of_file(path: Path) -> dict[str, str]:
-    """Dotted name → the name as written, of every key in the file."""
+    """Map the dotted name of every key in the file to the name as written."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -143,7 +143,7 @@ def _dotted(content: Mapping[object, object], prefix: str = "") -> Iterator[str]
 
 
 def _keys_of_environment() -> dict[str, str]:
-    """Dotted name → variable, of every variable with our prefix."""
+    """Map the dotted name of every environment variable with the prefix to the variable."""
     ours = [name for name in os.environ if name.startswith(ENV_PREFIX) and name != CONFIG_VARIABLE]
     return {name[len(ENV_PREFIX) :].lower().replace(ENV_DELIMITER, "."): name for name in ours}
 
@@ -163,7 +163,7 @@ def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:
 
 
 def _hint(key: str, known: Iterable[str], in_environment: bool) -> str:
-    """The setting that was probably meant: one spelt alike, or one of that name elsewhere."""
+    """Suggest the setting that was probably meant: one spelt similarly, or the same name elsewhere."""
     names = tuple(known)
     close = get_close_matches(key, names, n=1, cutoff=0.75)
     if not close:
@@ -187,17 +187,17 @@ def _nested(flags: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _explain(error: ErrorDetails, sources: Iterable[tuple[Mapping[str, object], str]]) -> str:
-    """One line: where the value came from, which setting it is, what is wrong with it."""
+    """Describe an error in one line: the source of the value, the setting, what is wrong with it."""
     name = ".".join(str(part) for part in error["loc"])
     message = error["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if not name:
-        return f"settings: {message}"  # of several sections, which may come from several places
+        return f"settings: {message}"  # concerns several sections, which may have several sources
     origin = next((label for keys, label in sources if _sets(keys, name)), "settings")
     shown = f": {message}" if error["type"] == "value_error" else f" is {error['input']!r}: {message}"
     return f"{origin}: {name}{shown}"
 
 
 def _sets(keys: Iterable[str], name: str) -> bool:
-    """Whether a layer sets the named setting or, where the error is one of a whole section, part of it."""
+    """Whether a layer sets the named setting or, for an error of a whole section, any part of it."""
     return any(key == name or key.startswith(name + ".") for key in keys)

@@ -1,7 +1,7 @@
-"""The configuration page and the effective settings, both printed from the model of the settings.
+"""The configuration page and the effective settings, both generated from the settings model.
 
-`markdown` is what stands in ``docs/configuration.md``; a test compares the two, so the page is never
-behind the code. `as_yaml` is a file that ``elanus serve --config`` takes back.
+`markdown` returns the text of ``docs/configuration.md``; a test compares the two, so the page is never
+out of date. `as_yaml` returns a file that ``elanus serve --config`` accepts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _setting(name: str, field: FieldInfo) -> Iterator[str]:
 
 
 def _domain(field: FieldInfo) -> Iterator[str]:
-    """What values are allowed, where the default does not say it."""
+    """The allowed values of a setting, where the default does not show them."""
     choices = getattr(field.annotation, "__args__", ())
     if choices:
         yield "one of " + ", ".join(f"`{choice}`" for choice in choices)

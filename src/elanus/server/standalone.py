@@ -1,7 +1,7 @@
 """`elanus serve`: the standalone server, from its start to its clean stop.
 
-The online process answers clients as soon as its roles are up; the pipeline process is started in the
-background and may come up, die and come back without anybody waiting for it but what needs Spark.
+The online process answers clients as soon as its roles are running. The pipeline process is started in the
+background; it may start, die and restart, and only work that needs Spark waits for it.
 """
 
 from __future__ import annotations
@@ -14,44 +14,36 @@ import sys
 from contextlib import AsyncExitStack
 
 from elanus import __version__
-from elanus.core.errors import ElanusError, Unavailable
-from elanus.log.files import LogInUse
-from elanus.log.frames import UnknownLogFormat
-from elanus.log.port import CorruptLog
-from elanus.meta.sqlite import MetaInUse, UnknownMetaFormat
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.ledger import JobLedgerApi
+from elanus.api.pipeline import PipelineApi
+from elanus.api.rootcoord import RootCoordApi
+from elanus.core.errors import ElanusError
+from elanus.core.faults import Fault
 from elanus.metrics import Metrics
-from elanus.proxy.connector import Connector
-from elanus.proxy.front import ProxyFront
-from elanus.proxy.wire.server import MilvusServer
-from elanus.rpc.carrier import RpcServer, ThreadedHandler
-from elanus.rpc.connector import ConnectorApi
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.ledger import JobLedgerApi
-from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.rootcoord import RootCoordApi
-from elanus.rpc.security import FrontSecurity
+from elanus.rpc.carrier import RpcServer
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
+from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
+from elanus.server.fronts import start_front
 from elanus.server.logs import configure_logging
-from elanus.server.measures import JobMeasures, MetricMeasures, RequestMeasures
 from elanus.server.memory import fix_allocator
-from elanus.server.observing import start_observing
+from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
 from elanus.server.report import Report
 from elanus.server.settings import Settings
-from elanus.server.startup import CannotStart, PortTaken
+from elanus.server.startup import CannotStart
 from elanus.server.supervise import PipelineSupervisor
 
-_STOP_GRACE_S = 2.0
 _SWITCH_INTERVAL_S = 0.0005
-"""How long a busy thread keeps the interpreter from another one. The default, 5 ms, is many searches."""
+"""How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
 
 
 def serve(settings: Settings) -> int:
-    """Run until SIGINT or SIGTERM; the exit code. Raises `CannotStart`."""
+    """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
     fix_allocator()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     configure_logging(settings.logging, "online")
@@ -75,8 +67,19 @@ async def _serve(settings: Settings) -> int:
         pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
-        ports = await _start_fronts(stack, settings, security, online, metrics)
-        addresses = [f"{settings.proxy.host}:{port}" for port in ports]
+        addresses = [
+            start_front(
+                stack,
+                settings.proxy,
+                port,
+                online,
+                functools.partial(online.current_proxy, name),
+                metrics,
+                "STANDALONE",
+                security,
+            )
+            for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
+        ]
         report.addresses = dict(zip(online.proxies, addresses, strict=True))
         announce(
             data_dir.root,
@@ -105,7 +108,7 @@ async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Onli
         except BaseException:
             await log.close()
             raise
-    except (ElanusError, LogInUse, MetaInUse, UnknownLogFormat, UnknownMetaFormat, CorruptLog) as error:
+    except (ElanusError, Fault) as error:
         raise CannotStart(str(error)) from error
 
 
@@ -117,7 +120,7 @@ async def _start_pipeline(
     address: str,
     metrics: Metrics,
 ) -> PipelineSupervisor | None:
-    """The coordinators' socket, and the process that uses it."""
+    """Open the coordinators' socket, and start the process that uses it."""
     if not settings.pipeline.enabled:
         return None
     online_address = data_dir.socket("online")
@@ -145,35 +148,3 @@ async def _start_pipeline(
     supervisor.start()
     stack.push_async_callback(supervisor.stop)
     return supervisor
-
-
-async def _start_fronts(
-    stack: AsyncExitStack,
-    settings: Settings,
-    security: FrontSecurity | None,
-    online: Online,
-    metrics: Metrics,
-) -> list[int]:
-    """A front for each proxy. The ports they listen on."""
-    observe = RequestMeasures(metrics).observe
-    loop = asyncio.get_running_loop()
-    ports = []
-    for name, port in zip(online.proxies, settings.proxy.ports, strict=True):
-        current = functools.partial(online.current_proxy, name)
-        connector = Connector(current, online.snapshots, online.import_url)
-        server = MilvusServer(
-            ProxyFront(current, online.pressure(), online.components),
-            settings.proxy.host,
-            port,
-            max_workers=settings.proxy.workers,
-            observe=observe,
-            others=[ThreadedHandler(ConnectorApi, connector, loop)],
-            security=security,
-        )
-        try:
-            ports.append(server.start())
-        except Unavailable as error:
-            raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
-        # In a thread: requests under way may still need the event loop.
-        stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
-    return ports

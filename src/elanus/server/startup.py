@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CannotStart(Exception):
-    """A reason that lies outside the program. The text says what to do about it."""
+    """Starting fails for a reason outside the program. The text says what to do about it."""
 
 
 class PortTaken(CannotStart):

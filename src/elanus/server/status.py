@@ -1,8 +1,8 @@
-"""What a server says about itself: the answer of ``/status``, as values.
+"""The report of a server about itself: the answer of ``/status``, as values.
 
-The server fills these in, `elanus.server.observe` sends them as JSON under the same names, and
-`elanus.cli.status` shows them. They are a snapshot for people and scripts; nothing inside the server
-is decided by them.
+The server fills these in, `elanus.server.http_port` sends them as JSON under the same names, and
+`elanus.cli.status` shows them. They are a snapshot for people and scripts; the server itself never
+bases a decision on them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 REQUEST_HEADER = "X-Elanus-Request"
-"""The header without which the server does not take a request that changes something."""
+"""The header that every request that changes the server must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class RoleStatus:
 class ChannelStatus:
     """A pchannel. ``tick``: its last time tick as a hybrid timestamp; ``lag_ms``: its age.
 
-    ``data_node``: the id of the data node that owns its ``vchannels``, 0 where none does.
+    ``data_node``: the id of the data node that owns its ``vchannels``, 0 if no node does. ``quarantined``:
+    how many of its entries readers skip because they do not fit their collection's schema.
     """
 
     pchannel: str
@@ -36,11 +37,12 @@ class ChannelStatus:
     log_bytes: int
     vchannels: int = 0
     data_node: int = 0
+    quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """``loaded_percent``: ``None`` when not loaded. ``segments``: how many are in each state."""
+    """``loaded_percent``: ``None`` when not loaded. ``segments``: the number of segments by state."""
 
     database: str
     name: str
@@ -51,8 +53,8 @@ class CollectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """``nodes``: ids of the query nodes in it that are alive. ``missing_nodes``: how many it lacks for its
-    capacity. ``replicas``: how many loaded replicas belong to it."""
+    """``nodes``: ids of its live query nodes. ``missing_nodes``: how many nodes it lacks for its capacity.
+    ``replicas``: how many loaded replicas belong to it."""
 
     name: str
     nodes: Sequence[int]
@@ -62,11 +64,11 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job of the ledger. Times are ISO 8601 in UTC, "" for what has not come.
+    """A job of the ledger. Times are ISO 8601 in UTC, "" for an event that has not happened.
 
     ``cause``: why it was ordered; ``waiting``: who waits for its end. ``inputs`` and ``outputs`` are the
-    first of ``input_count`` and ``output_count``. While it runs, ``rows`` and ``bytes`` are what its tasks
-    have told of; ``percent`` and ``tasks_done`` of ``tasks`` say how far it is.
+    first of ``input_count`` and ``output_count``. While the job runs, ``rows`` and ``bytes`` are the amounts
+    its tasks have reported; ``percent`` and ``tasks_done`` of ``tasks`` show its progress.
     """
 
     job_id: str
@@ -94,7 +96,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """The pipeline process. ``pid`` is ``None`` while it does not run."""
+    """The pipeline process. ``pid`` is ``None`` when it is not running."""
 
     state: str
     pid: int | None
@@ -103,8 +105,8 @@ class PipelineStatus:
 
 @dataclass(frozen=True, slots=True)
 class GarbageStatus:
-    """Garbage collection. ``waiting_bytes`` belong to dropped segments whose files are still there;
-    ``reclaimed_bytes`` since the data coordinator started. ``error``: why the last round was cut off."""
+    """Garbage collection. ``waiting_bytes``: of dropped segments whose files still exist;
+    ``reclaimed_bytes``: since the data coordinator started. ``error``: why the last round was aborted."""
 
     state: str = "idle"
     waiting_bytes: int = 0
@@ -114,7 +116,7 @@ class GarbageStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Everything ``/status`` answers."""
+    """The complete answer of ``/status``."""
 
     version: str
     uptime_s: float

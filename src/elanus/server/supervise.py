@@ -1,8 +1,8 @@
-"""Keeping the pipeline process running: started in the background, restarted when it dies.
+"""Keep the pipeline process running: start it in the background, restart it when it dies.
 
-The child ends with its parent: its standard input is a pipe that only the parent holds open. Its session in
-the metadata, which it cannot reach, the parent holds for it: from its start to its end, so that datacoord
-learns of its end at once.
+The child ends with its parent: its standard input is a pipe that only the parent holds open. The child cannot
+reach the metadata, so the parent holds its session there, from the child's start to its end; datacoord
+therefore learns of its end at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from elanus.meta.session import Session
 
 _STOP_GRACE_S = 10.0
 _STEADY_S = 60.0
-"""A process that ran this long starts the back-off anew."""
+"""A process that ran this long resets the back-off."""
 _log = structlog.get_logger("supervisor")
 
 
 class PipelineSupervisor:
-    """``join`` registers the process that is about to start; ``restarted`` is called at each restart, for
-    the metrics."""
+    """Starts the pipeline process and restarts it when it ends.
+
+    ``join`` registers the process that is about to start; ``restarted`` is called at each restart, for
+    the metrics.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class PipelineSupervisor:
             async with asyncio.timeout(_STOP_GRACE_S):
                 await process.wait()
         except TimeoutError:
-            _log.warning("the pipeline process did not end in time; killing it", pid=process.pid)
+            _log.warning("pipeline process killed: it did not end in time", pid=process.pid)
             process.kill()
             await process.wait()
 
@@ -79,7 +82,7 @@ class PipelineSupervisor:
             try:
                 session = await self._join()
             except ElanusError as error:
-                _log.warning("the pipeline process waits for its session", error=error.message)
+                _log.warning("pipeline process waits for its session", error=error.message)
                 await asyncio.sleep(wait_s)
                 continue
             try:
@@ -90,12 +93,12 @@ class PipelineSupervisor:
                 wait_s = self._backoff_s
             self.restarts += 1
             self._restarted()
-            _log.warning("the pipeline process ended; starting it again", code=code, wait_s=wait_s)
+            _log.warning("pipeline process ended; restarting it", code=code, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, self._backoff_max_s)
 
     async def _run(self, session: Session) -> int | None:
-        """One process, to its end or that of its session: without one nobody lets it do anything."""
+        """Run one process until it or its session ends: without a session it may not do anything."""
         arguments = (*self._arguments, f"--node-id={session.node_id}")
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "elanus", "pipeline", *arguments, stdin=asyncio.subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Waiting for work, or for the word to stop."""
+"""Wait for work, or for a stop request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def first_of(event: asyncio.Event, work: Awaitable[Any]) -> bool:
-    """Whether the event happened before the work was done, or failed. What is left of the work goes on."""
+    """Whether the event happened before the work finished or failed. Work that is left keeps running."""
     happening, working = asyncio.ensure_future(event.wait()), asyncio.ensure_future(work)
     try:
         await asyncio.wait((happening, working), return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,6 @@
-"""How each role of a run is made: its own code, on the simulated network, log, stores and channels.
+"""How each role of a run is built: the role's own code, on the simulated network, log, stores and channels.
 
-`elanus.server.builders` does it for real.
+`elanus.server.builders` is the counterpart for real processes.
 """
 
 from __future__ import annotations
@@ -9,45 +9,44 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.indexnode import IndexNodeApi
+from elanus.api.pipeline import PipelineApi
+from elanus.api.query_channel import ReadPayloads
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.querynode import QueryNodeApi
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
 from elanus.core.invariants import InvariantBroken
+from elanus.core.offload import Offload
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.collecting import GcPorts
-from elanus.datacoord.coord import DataCoord
-from elanus.datacoord.dead_rows import DeadRows
-from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.coord import DataCoord, DataDependencies
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
-from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
 from elanus.meta.session import Session
-from elanus.proxy.fanout import FanOut
-from elanus.proxy.measures import NoMeasures
-from elanus.proxy.proxy import Coordinators, Proxy
-from elanus.proxy.stamps import OwnStamps
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.proxy import Coordinators, Proxy
+from elanus.proxy.role.stamps import OwnStamps
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet, OneNode
-from elanus.querycoord.loader import Peers
+from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
-from elanus.querynode.node import Offload, QueryNode
+from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.indexnode import IndexNodeApi
-from elanus.rpc.pipeline import PipelineApi
-from elanus.rpc.querychannel import ReadPayloads
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import QueryNodeApi
-from elanus.rpc.rootcoord import RootCoordApi
 from elanus.server.import_served import ServedImports
+from elanus.server.roles import Role
 from elanus.sim.chance import Chance
 from elanus.sim.channels import SimChannels
+from elanus.sim.client_verbs import READ_TIMEOUT_S, ClientVerbs
+from elanus.sim.coop_threads import Turns
 from elanus.sim.directories import Directories
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.net import Handle, client
@@ -60,36 +59,33 @@ from elanus.sim.policies import (
     datanode_policy,
     proxy_policy,
 )
-from elanus.sim.reads import ReadsInTurns
+from elanus.sim.reads_in_turns import ReadsInTurns
 from elanus.sim.stores import MemoryStore, SimMeta
-from elanus.sim.turns import Turns
-from elanus.sim.verbs import READ_TIMEOUT_S, Verbs
 
 QUERY_NODE = NodeID(3)
 PCHANNELS_MAX = 2
 
 
-class Role(Protocol):
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-
-
 class Unending:
-    """The lease of a role that nobody else can take the place of while it lives."""
+    """The lease of a role that nobody can replace while it lives."""
 
     node_id = NodeID(0)
 
     async def confirm(self) -> None:
-        """It holds."""
+        """Return at once: the lease always holds."""
 
     def give_up(self, why: str) -> None:
         raise AssertionError(f"nobody ends it: {why}")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What all roles of a run stand on. ``compacts``: without being asked. ``stamp``: of the oracle there is,
-    ``query_node``: of one that is in its proxies' process; ``fail`` is told of what the run has found."""
+class SimDependencies:
+    """The stores and peers that all roles of a run share.
+
+    ``compacts``: whether compaction starts without being requested. ``stamp``: takes a timestamp from the
+    current oracle. ``query_node``: the query node that runs in the proxies' process, if there is one.
+    ``fail``: called with what the run has found.
+    """
 
     chance: Chance
     scratch: Path
@@ -109,7 +105,7 @@ class Ground:
     fail: Callable[[BaseException], None]
 
     def coordinators(self, life: Life) -> Coordinators:
-        """As one life calls them."""
+        """The clients that one life calls the coordinators with."""
         return Coordinators(
             client(life, self.handles["rootcoord"], RootCoordApi),
             client(life, self.handles["datacoord"], DataCoordApi),
@@ -120,7 +116,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Berth:
-    """The life that a role is made for, and whom it knows of. ``session``: of a role that has one."""
+    """The life that a role is built for, and the peers it can find. ``session``: None if it has none."""
 
     life: Life
     directories: Directories
@@ -132,13 +128,13 @@ class Berth:
         return self.session
 
 
-class Builders:
-    """``oracle``: the latest. ``verbs``: of the latest life of each proxy."""
+class SimBuilders:
+    """Builds the roles of a run. ``oracle``: the latest. ``verbs``: those of each proxy's latest life."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, needs: SimDependencies) -> None:
+        self._needs = needs
         self.oracle: TimestampOracle | None = None
-        self.verbs: dict[str, Verbs] = {}
+        self.verbs: dict[str, ClientVerbs] = {}
 
     def build(self, berth: Berth) -> Role:
         if berth.life.role in PROXIES:
@@ -156,88 +152,85 @@ class Builders:
         return build[berth.life.role](berth)
 
     def _rootcoord(self, berth: Berth) -> RootCoord:
-        ground, life = self._ground, berth.life
-        meta, peers = ground.meta.handle(life), ground.coordinators(life)
-        self.oracle = TimestampOracle(meta, ground.clocks["rootcoord"], window_ms=3000, update_ms=250)
+        needs, life = self._needs, berth.life
+        meta, peers = needs.meta.handle(life), needs.coordinators(life)
+        self.oracle = TimestampOracle(meta, needs.clocks["rootcoord"], window_ms=3000, update_ms=250)
         return RootCoord(
             Unending(),
             meta,
-            ground.log.handle(life),
+            needs.log.handle(life),
             self.oracle,
             peers.data,
             peers.index,
             peers.query,
             berth.directories.proxies,
             pchannels_max=PCHANNELS_MAX,
+            idle_tick_ms=needs.density.idle_tick_ms,
         )
 
     def _datacoord(self, berth: Berth) -> DataCoord:
-        ground, life = self._ground, berth.life
-        meta, peers = ground.meta.handle(life), ground.coordinators(life)
-        return DataCoord(
-            Unending(),
-            DataState(meta),
-            Manifests(ground.store, ground.offload),
-            DeadRows(ground.store, ground.offload),
-            ground.log.handle(life),
-            ground.clocks["datacoord"],
-            peers.root,
-            berth.directories.proxies,
-            berth.directories.data_nodes,
-            GcPorts(peers.index, peers.query, ground.offload),
-            data_policy(ground.density, compacts=ground.compacts),
-            ImportSetup(
-                ServedImports(peers.data, peers.index, peers.query).is_served,
-                ImportPolicy(tasks_max=0, retention_ms=0),
-            ),
-            JobLedger(
+        needs, life = self._needs, berth.life
+        meta, peers = needs.meta.handle(life), needs.coordinators(life)
+        dependencies = DataDependencies(
+            lease=Unending(),
+            meta=meta,
+            store=needs.store,
+            log=needs.log.handle(life),
+            clock=needs.clocks["datacoord"],
+            rootcoord=peers.root,
+            proxies=berth.directories.proxies,
+            data_nodes=berth.directories.data_nodes,
+            gc=GcPorts(peers.index, peers.query, needs.offload),
+            ledger=JobLedger(
                 meta,
-                ground.clocks["datacoord"],
-                lambda address: client(life, ground.handles[address], PipelineApi),
+                needs.clocks["datacoord"],
+                lambda address: client(life, needs.handles[address], PipelineApi),
                 LedgerPolicy(jobs_max=100, age_max_s=3600),
             ),
+            import_served=ServedImports(peers.data, peers.index, peers.query).is_served,
         )
+        return DataCoord(dependencies, data_policy(needs.density, compacts=needs.compacts))
 
     def _indexcoord(self, berth: Berth) -> IndexCoord:
-        ground, life = self._ground, berth.life
-        peers = ground.coordinators(life)
+        needs, life = self._needs, berth.life
+        peers = needs.coordinators(life)
         return IndexCoord(
             Unending(),
-            IndexState(ground.meta.handle(life)),
-            ground.clocks["indexcoord"],
-            ground.store,
-            ground.offload,
+            IndexState(needs.meta.handle(life)),
+            needs.clocks["indexcoord"],
+            needs.store,
+            needs.offload,
             peers.root,
             peers.data,
             berth.directories.proxies,
-            lambda address: client(life, ground.handles[address], IndexNodeApi),
-            IndexPolicy(rows_min=ground.density.index_rows_min, builds_max=1),
+            lambda address: client(life, needs.handles[address], IndexNodeApi),
+            IndexPolicy(rows_min=needs.density.index_rows_min, builds_max=1),
         )
 
     def _querynode(self, berth: Berth) -> QueryNode:
-        ground, log = self._ground, self._ground.log.handle(berth.life)
-        if not ground.reading.is_cluster:
+        needs, log = self._needs, self._needs.log.handle(berth.life)
+        if not needs.reading.is_cluster:
             return QueryNode(
-                QUERY_NODE, log, ground.store, ground.offload, scratch=ground.scratch, fetches_max=1
+                QUERY_NODE, log, needs.store, needs.offload, scratch=needs.scratch, fetches_max=1
             )
         return QueryNode(
             berth.joined.node_id,
             log,
-            ground.store,
-            ground.offload,
-            scratch=ground.scratch / berth.life.role,
-            channels=ground.channels.handle(berth.life),
+            needs.store,
+            needs.offload,
+            scratch=needs.scratch / berth.life.role,
+            channels=needs.channels.handle(berth.life),
             proxies=_no_payloads,
             fetches_max=1,
         )
 
     def _querycoord(self, berth: Berth) -> QueryCoord:
-        ground, life = self._ground, berth.life
-        peers = ground.coordinators(life)
-        is_cluster = ground.reading.is_cluster
+        needs, life = self._needs, berth.life
+        peers = needs.coordinators(life)
+        is_cluster = needs.reading.is_cluster
         return QueryCoord(
-            LoadState(ground.meta.handle(life)),
-            Peers(
+            LoadState(needs.meta.handle(life)),
+            QueryDependencies(
                 peers.root,
                 peers.data,
                 peers.index,
@@ -248,11 +241,11 @@ class Builders:
         )
 
     def _one_node(self, life: Life) -> OneNode:
-        return OneNode(QUERY_NODE, client(life, self._ground.handles["querynode"], QueryNodeApi))
+        return OneNode(QUERY_NODE, client(life, self._needs.handles["querynode"], QueryNodeApi))
 
     def _fleet(self, berth: Berth) -> ChannelFleet:
-        """Whose sessions are those of this run: each life of querycoord has a higher number than the last."""
-        channels, numbers = self._ground.channels.handle(berth.life), itertools.count(1)
+        """The fleet of one querycoord life. Each life acts under a higher number than the last."""
+        channels, numbers = self._needs.channels.handle(berth.life), itertools.count(1)
         return ChannelFleet(
             lambda: berth.directories.query_nodes,
             channels,
@@ -261,44 +254,44 @@ class Builders:
         )
 
     def _proxy(self, berth: Berth) -> Proxy:
-        ground = self._ground
+        needs = self._needs
         proxy = Proxy(
             berth.joined,
-            ground.coordinators(berth.life),
-            self._fan_out(berth) if ground.reading.is_cluster else self._reads_in_process(),
-            ground.log.handle(berth.life),
-            OwnStamps(ground.stamp),
-            ground.offload,
-            proxy_policy(ground.density),
+            needs.coordinators(berth.life),
+            self._fan_out(berth) if needs.reading.is_cluster else self._reads_in_process(),
+            needs.log.handle(berth.life),
+            OwnStamps(needs.stamp),
+            needs.offload,
+            proxy_policy(needs.density),
             NoMeasures(),
-            ground.turns.now_s,
+            needs.turns.now_s,
         )
-        self.verbs[berth.life.role] = Verbs(proxy, ground.turns)
+        self.verbs[berth.life.role] = ClientVerbs(proxy, needs.turns)
         return proxy
 
     def _reads_in_process(self) -> ReadsInTurns:
-        return ReadsInTurns(self._ground.query_node, self._ground.turns)
+        return ReadsInTurns(self._needs.query_node, self._needs.turns)
 
     def _fan_out(self, berth: Berth) -> FanOut:
-        ground, peers = self._ground, self._ground.coordinators(berth.life)
+        needs, peers = self._needs, self._needs.coordinators(berth.life)
         return FanOut(
             berth.joined.node_id,
             f"results-{berth.life.name}",
-            ground.channels.handle(berth.life),
+            needs.channels.handle(berth.life),
             peers.query,
             peers.root,
             READ_TIMEOUT_S,
             berth.directories.query_nodes,
-            ground.turns,
+            needs.turns,
         )
 
     def _pipeline(self, berth: Berth) -> PipelineProcess:
-        ground, life, session = self._ground, berth.life, berth.joined
-        log, peers = ground.log.handle(life), ground.coordinators(life)
+        needs, life, session = self._needs, berth.life, berth.joined
+        log, peers = needs.log.handle(life), needs.coordinators(life)
 
         def ended(error: BaseException | None) -> None:
             if error is not None:
-                ground.fail(InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}"))
+                needs.fail(InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}"))
             session.give_up("another has taken its place")
 
         return PipelineProcess(
@@ -307,9 +300,9 @@ class Builders:
             log,
             peers.data,
             peers.index,
-            Jobs(life, log, ground.store, ground.scratch, ground.chance),
-            Sweeps(life, ground.store, ground.chance),
-            datanode_policy(ground.density),
+            Jobs(life, log, needs.store, needs.scratch, needs.chance),
+            Sweeps(life, needs.store, needs.chance),
+            datanode_policy(needs.density),
             ended,
         )
 

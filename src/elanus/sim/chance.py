@@ -1,7 +1,7 @@
-"""What a run meets by chance: how long things take, and the faults that lie in wait for it.
+"""Everything random in a run: how long things take, and the armed faults that calls and jobs can meet.
 
-Chance is streams of random numbers, one per purpose, all from the seed, so that leaving a fault out
-disturbs the rest as little as can be. A stream is seeded by a string through SHA-512, never by ``hash``.
+There is one stream of random numbers per purpose, all derived from the seed, so that leaving a fault out
+disturbs the rest as little as possible. A stream is seeded by a string through SHA-512, never by ``hash``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from elanus.sim.scenario import AT_ONCE, OF_CALLS, Fault, FaultKind, Scenario
 
 
 class Delays:
-    """How long things take, when nothing holds them up: anything up to ``usual_s``."""
+    """How long things take without a fault: anything up to ``usual_s``."""
 
     def __init__(self, random_: random.Random, usual_s: float) -> None:
         self._draw = random_.random
@@ -26,12 +26,13 @@ class Delays:
 
 
 class Chance:
-    """One per run. ``tell`` hears of every fault that is met; ``now_s`` gives virtual time."""
+    """The randomness of one run. ``note`` is called with each fault that strikes; ``now_s`` is virtual
+    time."""
 
-    def __init__(self, scenario: Scenario, now_s: Callable[[], float], tell: Callable[[Fault], None]) -> None:
+    def __init__(self, scenario: Scenario, now_s: Callable[[], float], note: Callable[[Fault], None]) -> None:
         self._seed = scenario.seed
         self._now_s = now_s
-        self._tell = tell
+        self._note = note
         self._waiting: dict[FaultKind, dict[str, deque[Fault]]] = {}
         self._next_s: dict[FaultKind, float] = {}
         self._next_of_calls_s: dict[str, float] = {}
@@ -40,7 +41,7 @@ class Chance:
                 self.arm(fault)
 
     def arm(self, fault: Fault) -> None:
-        """One more, later than those of its kind and target."""
+        """Add a fault. It must be later than those of the same kind and target."""
         self._waiting.setdefault(fault.kind, {}).setdefault(fault.target, deque()).append(fault)
         self._next_s[fault.kind] = min(fault.at_s, self._next_s.get(fault.kind, math.inf))
         if fault.kind in OF_CALLS:
@@ -54,17 +55,18 @@ class Chance:
         return Delays(self.stream(purpose), usual_s)
 
     def quiet(self) -> None:
-        """From now on nothing lies in wait."""
+        """Disarm all faults."""
         self._next_s.clear()
         self._next_of_calls_s.clear()
 
     def lies_in_wait(self, method: str) -> bool:
-        """Whether `meets` can find anything of `OF_CALLS` for that call: many ask, and few meet something."""
+        """Whether `meets` could find a fault of `OF_CALLS` for this call. A cheap check; most calls meet
+        none."""
         now_s, next_s = self._now_s(), self._next_of_calls_s
         return next_s.get("", math.inf) <= now_s or next_s.get(method, math.inf) <= now_s
 
     def meets(self, kind: FaultKind, target: str = "") -> Fault | None:
-        """The fault of that kind whose moment has come, for any target or for this one. It strikes once."""
+        """Return the fault of this kind that is due, for any target or for this one. A fault strikes once."""
         if self._now_s() < self._next_s.get(kind, math.inf):
             return None
         waiting = self._waiting[kind]
@@ -74,7 +76,7 @@ class Chance:
                 self._next_s[kind] = min((q[0].at_s for q in waiting.values() if q), default=math.inf)
                 if kind in OF_CALLS:
                     self._next_of_calls_s[fault.target] = self._next_of_calls(fault.target)
-                self._tell(fault)
+                self._note(fault)
                 return fault
         return None
 

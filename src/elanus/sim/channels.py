@@ -1,25 +1,24 @@
-"""The broker of query channels under simulation: kept in memory, reached through the gate of a life.
+"""The broker of query channels under simulation: in memory, reached through the gate of a life.
 
-What a life hands over stands in the channel in the order it was handed over. Each reader gets it at its own
-pace, now and then late. The broker may lose all its channels, as one that keeps them in memory does when it
-is restarted.
+A channel holds messages in the order in which they were handed over. Each reader receives them at its own
+pace, sometimes late. The broker can lose all its channels, as an in-memory broker does when it restarts.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from elanus.rpc.memory_channels import MemoryChannels
-from elanus.rpc.querychannel import ChannelReader, Handed
+from elanus.api.query_channel import ChannelReader, Handed
+from elanus.channels.memory import MemoryChannels
 from elanus.sim.chance import Chance
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.scenario import FaultKind
 
 _USUAL_S = 0.001
 
 
 class SimChannels:
-    """One per run; roles get a `handle`."""
+    """The simulated broker, one per run; each life uses it through a `handle`."""
 
     def __init__(self, chance: Chance) -> None:
         self.broker = MemoryChannels()
@@ -30,7 +29,7 @@ class SimChannels:
         return ChannelsHandle(self, life)
 
     def lose(self) -> None:
-        """All channels, with all that is in them."""
+        """Lose all channels, with all their messages."""
         self.broker.lose()
 
     def delay_s(self) -> float:
@@ -39,7 +38,7 @@ class SimChannels:
 
 
 class ChannelsHandle:
-    """`elanus.rpc.querychannel.QueryChannels` for one life."""
+    """`elanus.api.query_channel.QueryChannels` for one life."""
 
     def __init__(self, channels: SimChannels, life: Life) -> None:
         self._channels = channels

@@ -1,4 +1,4 @@
-"""Whom a life knows of by sessions: the proxies, data nodes, query nodes. The address of each is its name."""
+"""The peers that a life finds by their sessions: proxies, data nodes, query nodes. An address is a name."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from elanus.api.datanode import DataNodeApi, DataNodePorts
+from elanus.api.gc import SweeperApi
+from elanus.api.imports import ImportNodeApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.querynode import QueryNodeApi
 from elanus.meta.directory import Directory
 from elanus.meta.session import SessionInfo
-from elanus.rpc.datanode import DataNodeApi, DataNodePorts
-from elanus.rpc.gc import SweeperApi
-from elanus.rpc.imports import ImportNodeApi
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querynode import QueryNodeApi
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.net import Handle, client
 from elanus.sim.stores import MetaHandle
 
 
 class Directories:
-    """``handles``: where each is reached. ``is_cluster``: query nodes have sessions too."""
+    """The directories of one life.
+
+    ``handles``: where each address is reached. ``is_cluster``: query nodes have sessions too.
+    """
 
     def __init__(
         self, meta: MetaHandle, life: Life, handles: Mapping[str, Handle], *, is_cluster: bool

@@ -1,4 +1,4 @@
-"""What goes wrong at large, at its moment: roles die, stall, are cut off; the power goes; clocks jump."""
+"""Faults that strike at a set moment: roles crash, stall or are cut off, power is lost, clocks jump."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What lies in binlogs, compared with the truth: every row up to the checkpoints, once, and every delete.
+"""Compares binlogs with the truth: every row up to the checkpoints exactly once, and every delete.
 
-Less what compaction has to remove: rows whose delete is folded into their segment, and may remove: deletes
-that concern no row in a file.
+Two kinds of entries may be missing. Compaction must remove rows whose delete is folded into their segment,
+and it may remove deletes that concern no row in a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from elanus.storage.port import ObjectStore
 
 
 def check_files(records: Records, truth: Truth, store: ObjectStore) -> None:
-    """Raises `InvariantBroken`."""
+    """Check all files against the truth. Raises `InvariantBroken`."""
     for vchannel in records.vchannels.values():
         if not vchannel.dropping:
             _check_rows(vchannel, records, truth, store)
@@ -99,7 +99,7 @@ def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: 
 
 
 def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:
-    """Every delete is in a file, or concerns no row that is: compaction has seen to it."""
+    """Check that every delete is in a file, unless it concerns no row in a file: compaction removes those."""
     contents = truth.contents(vchannel.collection_id)
     there: Counter[tuple[int, ...]] = Counter()
     if vchannel.deltas:

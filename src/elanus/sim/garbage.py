@@ -1,7 +1,7 @@
-"""Garbage collection judged: no object goes that is referred to, or before its time; and none stays for ever.
+"""Judges garbage collection: it deletes no referenced object, none too early, and leaves no garbage forever.
 
-Fed by the object store (what is deleted) and by the metadata store (what is referred to). What it knows of
-references it reads from the records itself.
+The object store reports what is deleted, the metadata store what is referenced. The judge derives references
+from the records themselves.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class GarbageJudge:
         self._store = store
         self._stamp = stamp
         self._named: dict[str, frozenset[str]] = {}
-        """Per manifest, what it names and itself: manifests never change."""
+        """Per manifest, the files it names and the manifest itself. Manifests never change."""
 
     def deleted(self, path: str) -> None:
-        """An object is about to go. Raises `InvariantBroken`."""
+        """Check an object that is about to be deleted. Raises `InvariantBroken`."""
         for user in self._in_force():
             if path in self._files_of(user):
                 raise InvariantBroken("GC1", f"{path} is deleted, {_manifest(user)} is in force")
@@ -53,15 +53,16 @@ class GarbageJudge:
             raise InvariantBroken("GC2", f"{path} is deleted, its owner was dropped at {owner.dropped}")
 
     def recorded(self, owner: SegmentInfo | Vchannel | None) -> None:
-        """A record was written: what it refers to is there. Raises `InvariantBroken`.
+        """Check that everything a newly written record refers to exists. Raises `InvariantBroken`.
 
-        Later nothing can go from it unseen: `deleted` looks at every object that goes.
+        Once this has been checked, nothing it refers to can disappear unnoticed: `deleted` checks every
+        deletion.
         """
         if owner is not None and _is_in_force(owner):
             self._check_present(owner)
 
     def check_present(self) -> None:
-        """Everything that is referred to is there. Raises `InvariantBroken`."""
+        """Check that every referenced object exists. Raises `InvariantBroken`."""
         for owner in self._in_force():
             self._check_present(owner)
 
@@ -71,13 +72,13 @@ class GarbageJudge:
             raise InvariantBroken("GC1", f"{_manifest(owner)} is in force, and names {sorted(missing)}")
 
     def garbage(self, now_ms: float) -> list[str]:
-        """Objects that nothing refers to any more, without those that seem to come from the future."""
+        """The objects that nothing refers to any more, except those modified later than ``now_ms``."""
         wanted = {path for user in self._in_force() for path in self._files_of(user)}
         left = []
         for info in self._store.list(""):
             name = parse(info.path)
             if name is not None and name.build_id:
-                continue  # what is in use of these indexcoord knows
+                continue  # indexcoord knows which index files are in use
             if info.path in wanted or info.modified.timestamp() * 1000 >= now_ms:
                 continue
             if name is None or self._dropped(name.owner) is None:
@@ -85,7 +86,7 @@ class GarbageJudge:
         return left
 
     def _dropped(self, owner: str) -> SegmentInfo | Vchannel | None:
-        """What was dropped and still has its files recorded."""
+        """The owner, if it was dropped and its files are still recorded."""
         vchannel = self._records.vchannels.get(owner)
         if vchannel is not None:
             return vchannel if vchannel.dropped and vchannel.deltas else None
@@ -119,14 +120,14 @@ def _manifest(owner: SegmentInfo | Vchannel) -> str:
 
 
 def _is_in_force(owner: SegmentInfo | Vchannel) -> bool:
-    """Whether its manifest is one that says what exists."""
+    """Whether the owner's manifest currently says which files exist."""
     if isinstance(owner, Vchannel):
         return bool(owner.deltas) and not owner.dropped
     return bool(owner.manifest) and owner.state is not SegmentState.DROPPED
 
 
 class _Peeking:
-    """The part of a store that reading a manifest needs, undisturbed by faults."""
+    """The part of a store that reading a manifest needs, without faults."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.get = store.peek

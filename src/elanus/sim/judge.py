@@ -1,4 +1,4 @@
-"""The judge: compares what clients were told with the truth, and names the invariant that is broken."""
+"""The judge: compares the answers that clients received with the truth, and names the broken invariant."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, before, minus_ms
-from elanus.proxy.cache import CachedCollection
+from elanus.proxy.role.cache import CachedCollection
+from elanus.sim.aliases import AliasMeanings
 from elanus.sim.policies import GRACEFUL_MS
 from elanus.sim.truth import Contents, Row, Truth
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A write that a client was told of. ``values``: of the keys written; empty: the keys were deleted."""
+    """An acknowledged write. ``values``: one per key written; empty when the keys were deleted."""
 
     collection_id: CollectionID
     vchannels: tuple[str, ...]
@@ -29,7 +30,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What was so when a read began: the newest write acknowledged, per collection; what was dropped."""
+    """The state when a read began: the newest acknowledged write per collection, the dropped collections."""
 
     newest: Mapping[CollectionID, Timestamp]
     dropped: frozenset[CollectionID]
@@ -38,7 +39,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query was told: (key, value) of each row; ``bound``: values below it were asked for."""
+    """The answer to a query: (key, value) of each row. ``bound``: the query selected values below it."""
 
     collection_id: CollectionID
     ts: Timestamp
@@ -49,6 +50,7 @@ class Answer:
 class Judge:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
+        self.aliases = AliasMeanings()
         self._writes: list[Acknowledged] = []
         self._stamps: set[Timestamp] = set()
         self._newest: dict[CollectionID, Timestamp] = {}
@@ -60,22 +62,22 @@ class Judge:
         return Since(dict(self._newest), frozenset(self._dropped), now)
 
     def dropped(self, collection_id: CollectionID) -> None:
-        """A client was told that the collection is gone."""
+        """Record that a drop of the collection was acknowledged to a client."""
         self._dropped.add(collection_id)
 
     def partition_leaves(self, partition_id: PartitionID) -> None:
-        """A client asks for its drop: from now on nobody can say whether a read still finds its rows."""
+        """Record that a drop is requested: from now on a read may or may not find the partition's rows."""
         self._leaving.add(partition_id)
 
     def _may_be_gone(self, contents: Contents, row: Row) -> bool:
         return row.partition_id in self._leaving or contents.may_be_gone(row)
 
     def partition_dropped(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
-        """A client was told that the partition is gone; its rows are so when things have come to rest."""
+        """Record an acknowledged drop: the partition's rows must be gone once the system is at rest."""
         self._dropped_partitions.append((collection_id, partition_id))
 
     def check_dropped_partitions(self) -> None:
-        """Raises `InvariantBroken`."""
+        """Check that dropped partitions hold no rows. Raises `InvariantBroken`."""
         for collection_id, partition_id in self._dropped_partitions:
             contents = self._truth.contents(collection_id)
             alive = contents.alive(before(MAX_TIMESTAMP))
@@ -86,7 +88,7 @@ class Judge:
     # writes
 
     def acknowledged(self, write: Acknowledged) -> None:
-        """Raises `InvariantBroken`."""
+        """Record an acknowledged write and check it. Raises `InvariantBroken`."""
         if write.ts in self._stamps:
             raise InvariantBroken("TT4", f"timestamp {write.ts} was given to two writes", write.keys)
         self._stamps.add(write.ts)
@@ -96,7 +98,7 @@ class Judge:
         self._check_kept(write)
 
     def check_all_kept(self) -> None:
-        """Raises `InvariantBroken`."""
+        """Check that no acknowledged write was lost. Raises `InvariantBroken`."""
         for write in self._writes:
             self._check_kept(write)
 
@@ -123,8 +125,10 @@ class Judge:
     # reads
 
     def ticked(self, cached: CachedCollection) -> Timestamp:
-        """Up to where all pchannels of the collection have ticked, now; at least up to its creation, which
-        nothing of it can be older than."""
+        """The timestamp up to which all pchannels of the collection have ticked now.
+
+        It is at least the collection's creation, since nothing in the collection can be older.
+        """
         return max(cached.view.created, min(map(self._truth.tick, cached.view.pchannels)))
 
     def check_moment(
@@ -136,9 +140,9 @@ class Judge:
         since: Since,
         ticked: Timestamp,
     ) -> None:
-        """Raises `InvariantBroken` for a read at a timestamp it should not have been answered at.
+        """Check the timestamp that a read was answered at. Raises `InvariantBroken`.
 
-        ``ticked``: what `ticked` gave when the read was answered.
+        ``ticked``: the result of `ticked` when the read was answered.
         """
         if cached.collection_id in since.dropped:
             raise InvariantBroken("DDL1", f"collection {cached.collection_id} was dropped, and answers")
@@ -170,7 +174,7 @@ class Judge:
         values: Sequence[int] | None,
         value_below: int | None = None,
     ) -> None:
-        """An answer that holds each key once. ``values`` None: it holds the keys alone."""
+        """Check an answer that holds each key once. ``values``: None when the answer holds only keys."""
         contents = self._truth.contents(cached.collection_id)
         wanted: dict[int, list[Row]] = {}
         for row in contents.alive(read_ts):
@@ -201,7 +205,8 @@ class Judge:
         return self._may_be_gone(contents, newest) and any(row.value == value for row in rows)
 
     def check_repeated(self, before: Answer, read_ts: Timestamp, rows: Sequence[tuple[int, int]]) -> None:
-        """The same read at the same moment: the same rows, but for partitions dropped in between."""
+        """Check that the same read at the same moment gives the same rows, apart from partitions dropped
+        since."""
         if read_ts != before.ts:
             raise InvariantBroken("VIS3", f"a read pinned to {before.ts} was answered at {read_ts}")
         contents = self._truth.contents(before.collection_id)

@@ -1,19 +1,19 @@
-"""Was a recorded history of registers linearizable? A checker for what real clients saw.
+"""Was a recorded history of registers linearizable? A checker for the observations of real clients.
 
 Each key is a register: it holds a value or nothing (None). A history is *linearizable* when every operation
 can be given a moment between its beginning and its end such that, in the order of those moments, each read
 finds what was written last (Herlihy and Wing, 1990). Registers are checked key by key, which is enough:
 linearizability is a local property.
 
-The search goes through the history in order of time and keeps every *configuration* that explains it so
-far: the register's value, and which of the operations under way have taken effect already (Wing and Gong,
-1993; the form with memoised configurations is Lowe's, 2017). When none is left, the operation that just
-ended is the one that nothing explains.
+The search goes through the history in order of time and keeps every *configuration* that explains it so far:
+the register's value, and which of the pending operations have taken effect already (Wing and Gong, 1993; the
+form with memoised configurations is Lowe's, 2017). When none is left, nothing explains the operation that
+just ended.
 
-A client that got no answer does not know whether its write took effect. Such a write may do so at any moment
-after its beginning, or never. What keeps the search small is that written values are unique: a write without
-an answer whose value nobody read may be left out, and one that was read must have taken effect by the end of
-the first such read. Deletes without an answer are all alike, so the oldest may stand for any of them.
+A client that got no answer does not know whether its write took effect. Such a write may take effect at any
+moment after its beginning, or never. The search stays small because written values are unique: a write
+without an answer whose value nobody read may be left out, and one that was read must have taken effect by the
+end of the first such read. Deletes without an answer are all alike, so the oldest may stand for any of them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Value = int | None
 class Operation:
     """A write of ``value`` to a key (None: a delete), or a read that found it.
 
-    Times are of one clock, in any unit. ``ended`` None: no answer came. A read without an answer says nothing
-    and has no place in a history.
+    Times are from one clock, in any unit. ``ended`` is None when no answer arrived. A read without an answer
+    carries no information and is left out of a history.
     """
 
     key: int
@@ -41,16 +41,16 @@ class Operation:
 
 
 class _Configuration(NamedTuple):
-    """``done``: operations under way, by number (their order of beginning), that have taken effect."""
+    """``done``: pending operations that have taken effect, by number (their order of beginning)."""
 
     value: Value
     done: frozenset[int]
 
 
 def unexplained(history: Iterable[Operation]) -> Operation | None:
-    """The first operation of some key that no order explains; None when the history is linearizable.
+    """Return the first operation of some key that no order explains; None when the history is linearizable.
 
-    Raises `ValueError` for a value that was written twice: then nothing can be told.
+    Raises `ValueError` for a value that was written twice: the check is not possible then.
     """
     by_key: dict[int, list[Operation]] = {}
     for operation in history:
@@ -79,7 +79,7 @@ def _unexplained(operations: Sequence[Operation]) -> Operation | None:
 def _with_effect(
     configurations: set[_Configuration], number: int, under_way: set[int], operations: Sequence[Operation]
 ) -> Iterator[_Configuration]:
-    """Every configuration to be had from these in which that operation has taken effect."""
+    """Yield every configuration reachable from these in which that operation has taken effect."""
     waiting, seen = list(configurations), set(configurations)
     while waiting:
         configuration = waiting.pop()
@@ -97,7 +97,7 @@ def _with_effect(
 
 
 def _candidates(waiting: set[int], operations: Sequence[Operation]) -> Iterator[int]:
-    """Those that may take effect next; of the deletes without an answer only the oldest."""
+    """The operations that may take effect next; of the deletes without an answer only the oldest."""
     unanswered = [number for number in waiting if operations[number].ended is None]
     yield from (number for number in waiting if operations[number].ended is not None)
     if unanswered:
@@ -105,7 +105,7 @@ def _candidates(waiting: set[int], operations: Sequence[Operation]) -> Iterator[
 
 
 def _events(operations: Sequence[Operation]) -> Iterator[tuple[int, bool]]:
-    """Beginnings and ends by number, in order of time; of those at one time, beginnings first."""
+    """Beginnings and ends by number, in order of time; at equal times, beginnings first."""
     moments = []
     for number, operation in enumerate(operations):
         moments.append((operation.began, False, number))
@@ -115,7 +115,7 @@ def _events(operations: Sequence[Operation]) -> Iterator[tuple[int, bool]]:
 
 
 def _settled(operations: Sequence[Operation]) -> Iterator[Operation]:
-    """The operations of one key, with an end for every write whose value was read, without those not read."""
+    """The operations of one key. Unanswered writes get an end if their value was read, else are left out."""
     first_read: dict[Value, int] = {}
     written: set[Value] = set()
     for operation in operations:

@@ -1,9 +1,9 @@
-"""The log under simulation: `elanus.log.memory` behind a disk that takes its time, fills up, and loses power.
+"""The log under simulation: `elanus.log.memory` behind a disk that is slow, fills up, and loses power.
 
-Appends to a pchannel become visible in the order they were made, each after a while, whether or not
-somebody still waits for them. What was not asked to be durable is lost when the power goes, as is
-everything that was on its way. Every entry that becomes visible is shown to an observer: the truth about
-the run is what stands in the log, read by rules of its own (`elanus.sim.truth`).
+Appends to a pchannel become visible in the order they were made, each after a while, whether or not somebody
+still waits for them. A power loss destroys whatever was not required to be durable and everything in flight.
+Every entry that becomes visible is shown to an observer: the truth about the run is the content of the log,
+read by separate rules (`elanus.sim.truth`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elanus.core.errors import DiskFull
 from elanus.log.memory import MemoryLog
 from elanus.log.port import LogEntry, LogReader, NewEntry, Position
 from elanus.sim.chance import Chance
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.scenario import FaultKind
 
 _ARRIVES, _STRAGGLES = 0.3, 0.8
@@ -26,13 +26,13 @@ Observer = Callable[[str, LogEntry], None]
 
 
 class _Tape(MemoryLog):
-    """A log whose end can be torn off."""
+    """A log whose tail can be cut off."""
 
     def last(self, pchannel: str) -> LogEntry:
         return self._stream(pchannel).entries[-1]
 
     def cut(self, pchannel: str, end: Position) -> None:
-        """Remove everything from the position on."""
+        """Remove everything from this position on."""
         self._stream(pchannel).cut(end)
 
 
@@ -46,11 +46,11 @@ class _Append:
 
 
 class SimLog:
-    """One per run; roles get a `handle`."""
+    """The simulated log, one per run; each life uses it through a `handle`."""
 
-    def __init__(self, chance: Chance, observe: Observer, tell: Callable[[str], None]) -> None:
+    def __init__(self, chance: Chance, observe: Observer, note: Callable[[str], None]) -> None:
         self._chance = chance
-        self._tell = tell
+        self._note = note
         self._random = chance.stream("log")
         self._delays = chance.delays("log delays", _USUAL_S)
         self._observe = observe
@@ -65,11 +65,11 @@ class SimLog:
         return LogHandle(self, life)
 
     def hold(self, life: Life) -> None:
-        """From now on nothing that this life appends arrives (for scripts that say what happens when)."""
+        """Hold back this life's appends from now on, until `let_go` (for scripts that control the timing)."""
         self._held[life] = []
 
     def let_go(self, role: str) -> None:
-        """What was held of the role arrives, in its order, its writer dead or not."""
+        """Deliver the role's held appends in order, whether or not their writer is still alive."""
         for life in [life for life in self._held if life.role == role]:
             for pchannel, append in self._held.pop(life):
                 append.straggles = True
@@ -79,7 +79,7 @@ class SimLog:
         return self._durable.get(pchannel, Position(0))
 
     def lose_power(self) -> dict[str, Position]:
-        """Everything not durable is gone. Returns where each pchannel ends now."""
+        """Lose everything that is not durable. Returns where each pchannel ends now."""
         for writer in self._writers.values():
             writer.cancel()
         self._writers.clear()
@@ -101,7 +101,7 @@ class SimLog:
         else:
             self._enqueue(pchannel, append, self._outages)
         if durable and self._chance.meets(FaultKind.CRASH_APPENDING):
-            self._tell(f"CRASH of {life.name} while it appends")
+            self._note(f"CRASH of {life.name} while it appends")
             life.kill()
         return await asyncio.shield(append.done)
 
@@ -113,7 +113,7 @@ class SimLog:
             if append.life.is_stopped and not append.straggles and self._leaves_late(pchannel, append):
                 continue
             positions: list[Position] = []
-            for entry in append.entries:  # one by one: each is the last when it is looked at
+            for entry in append.entries:  # one by one: the observer looks at the last entry
                 positions += await self._tape.append(pchannel, [entry])
                 self._observe(pchannel, self._tape.last(pchannel))
             if append.durable:
@@ -127,7 +127,10 @@ class SimLog:
         return self._delays.next_s() + (slow.amount if slow else 0.0)
 
     def _leaves_late(self, pchannel: str, append: _Append) -> bool:
-        """Its writer is dead. Some of what was on its way died too, some arrives, and some arrives late."""
+        """Decide what happens to an append whose writer is dead: it is lost, arrives, or arrives late.
+
+        Returns whether the append is not to be written now.
+        """
         fate = self._random.random()
         if fate < _ARRIVES:
             return False
@@ -139,7 +142,7 @@ class SimLog:
 
     def _enqueue(self, pchannel: str, append: _Append, outages: int) -> None:
         if outages != self._outages:
-            return  # the power has gone since
+            return  # power was lost in between
         self._queues.setdefault(pchannel, []).append(append)
         if pchannel not in self._writers:
             self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
@@ -200,7 +203,7 @@ class LogHandle:
         return self._log.tape.size_bytes(pchannel)
 
     async def close(self) -> None:
-        """The log outlives the roles that use it."""
+        """Do nothing: the log outlives the roles that use it."""
 
 
 class _Reader:

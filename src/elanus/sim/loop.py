@@ -1,13 +1,13 @@
 """An event loop in virtual time: no selector, no threads, and the same run every time.
 
-Time stands still while anything can run and jumps to the next timer when nothing can, so that a minute of
-a whole system takes the time its computing takes. The order in which asyncio promises to run callbacks is
-kept: those that are ready in the order they became so, timers in the order of their times, and those of
-one time in the order they were set. What varies from seed to seed is how long messages, writes and jobs
-take. A wait that nothing would ever end is an error at once.
+Time stands still while anything can run and jumps to the next timer when nothing can, so a minute of the
+whole system takes only as long as its computation. The callback order that asyncio promises is kept: ready
+callbacks run in the order they became ready, timers in the order of their times, and timers with equal times
+in the order they were set. Seeds differ in how long messages, writes and jobs take. A wait that nothing can
+ever end is an error at once.
 
-A run is some 35,000 callbacks, so the loop is as lean as it can be: `asyncio.Task` and `asyncio.Future` are
-C, and what they call here is these few methods.
+A run has some 35,000 callbacks, so the loop is as lean as possible: `asyncio.Task` and `asyncio.Future` are
+implemented in C, and they call only these few methods.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WHEN, _CALLBACK, _ARGUMENTS = 0, 2, 3
 
 
 class NothingWillHappen(Exception):
-    """Everything waits, and no timer is set that could end it."""
+    """Everything waits, and no timer is set that could end a wait."""
 
 
 class _Call(list[Any]):
-    """What asyncio calls a handle: a callback that can be called off.
+    """A handle in asyncio's sense: a callback that can be cancelled.
 
-    It is a list, so that C makes it and compares it: [when_s, number, callback, arguments, context]. Only
-    those of timers have a time and a number, and are compared. Callback None: it was called off.
+    It is a list, so that C code creates and compares it: [when_s, number, callback, arguments, context]. Only
+    timers have a time and a number, and only they are compared. Callback None means cancelled.
     """
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class _Call(list[Any]):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """``time()`` is seconds since the run began."""
+    """The loop. ``time()`` is seconds since the run began. ``made`` is called with every new task."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> _Call:
-        """There is one thread."""
+        """Same as `call_soon`: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -103,7 +103,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """All that is ever ready, until somebody asks for a stop (for `BaseEventLoop.run_forever`)."""
+        """Run all callbacks that become ready, until a stop is requested (for
+        `BaseEventLoop.run_forever`)."""
         calls = self._calls
         while not self._is_to_stop:
             if not calls:
@@ -115,7 +116,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 context.run(callback, *arguments)
             except (SystemExit, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # noqa: BLE001 - as asyncio's own loop: told, and gone on
+            except BaseException as error:  # noqa: BLE001 - as in asyncio's own loop: report it and continue
                 happened = {"message": f"Exception in callback {callback!r}", "exception": error}
                 self.call_exception_handler(happened)
         self._is_to_stop = False
@@ -125,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._is_to_stop = True
 
     def _move_on(self) -> None:
-        """To the next timer that is still wanted, and all of the same moment."""
+        """Jump to the next timer that is not cancelled, and make all timers of that moment ready."""
         timers = self._timers
         while timers and timers[0][_CALLBACK] is None:
             heapq.heappop(timers)
@@ -142,20 +143,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        """As always, and ``made`` hears of it."""
+        """Create the task as usual, and pass it to ``made``."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self.made(task)
         return task
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: no sockets."""
+        """Do nothing: without sockets there are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken: there is one thread."""
+        """Do nothing: with one thread, nobody has to be woken."""
 
 
 class VirtualClock:
-    """`elanus.core.world.Clock` on a virtual loop. The wall clock can be made to jump, either way."""
+    """`elanus.core.clock.Clock` on a virtual loop. The wall clock can be made to jump, either way."""
 
     def __init__(self) -> None:
         self._steps_ms = 0

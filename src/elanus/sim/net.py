@@ -1,9 +1,9 @@
-"""Calls between roles: as `elanus.rpc.local` carries them, over a network that delays, loses and doubles.
+"""Calls between roles, as `elanus.rpc.local` makes them, over a network that delays, loses and duplicates.
 
-A call travels, is executed in its callee's life, and travels back. It may be lost on either way (the
-caller gets `Unavailable` and cannot tell which), it may be overtaken by later ones, and a call that may be
-repeated may be executed twice, the second time late. A callee that dies ends the call for the caller, and
-for nobody else. Two roles may be parted for a while: no call between them arrives, and no answer.
+A call travels, is executed in its callee's life, and its answer travels back. It may be lost on either way
+(the caller gets `Unavailable` and cannot know which), later calls may overtake it, and a call that may be
+repeated may be executed twice, the second time late. When the callee dies, the call ends for the caller but
+for nobody else. Two roles may be partitioned for a while: no call or answer between them arrives.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from operator import methodcaller
 from typing import Any, TypeVar, cast
 
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import NodeID
+from elanus.rpc.parts import method_of
 from elanus.sim.chance import Chance
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.scenario import FaultKind
 from elanus.sim.trace import Trace
 from elanus.storage.port import CorruptObject, ObjectMissing
@@ -32,7 +32,7 @@ REPEATABLE = frozenset(
     {
         "update_channel_time_tick",
         "invalidate_collection",
-        "give_back_quota",
+        "return_allocations",
         "report_tick",
         "watch_channels",
         "drop_collection",
@@ -49,10 +49,10 @@ REPEATABLE = frozenset(
         "recovery_info",
         "sweep",
         "alloc_timestamp",
-        "assign_quota",
+        "allocate",
     }
 )
-"""Calls that may arrive twice: they only tell, or ask for what may be had twice."""
+"""Calls that may arrive twice: they only report something, or request something that may be granted twice."""
 
 
 _COUNTED = {"announce": "versions announced", "commit_range": "ranges committed"}
@@ -67,23 +67,23 @@ class Network:
         self._parted: dict[frozenset[str], float] = {}
 
     def part(self, roles: frozenset[str], seconds: float) -> None:
-        """No call between the two arrives for so long."""
+        """Partition the two roles: no call between them arrives for this many seconds."""
         until_s = asyncio.get_running_loop().time() + seconds
         self._parted[roles] = max(until_s, self._parted.get(roles, 0.0))
 
     def heal(self) -> None:
-        """Everybody reaches everybody again."""
+        """End all partitions."""
         self._parted.clear()
 
     def parts(self, one: str, other: str) -> bool:
-        """Whether the two cannot reach one another now."""
+        """Whether the two roles cannot reach each other now."""
         if not self._parted:
             return False
         until_s = self._parted.get(frozenset((one, other)))
         return until_s is not None and asyncio.get_running_loop().time() < until_s
 
     def disturbs(self, method: str, caller: str, callee: str) -> bool:
-        """Whether anything can happen to such a call now. Mostly nothing can, and no more need be asked."""
+        """Whether any fault can affect such a call now. Usually none can, and other checks are skipped."""
         return self._lies_in_wait(method) or bool(self._parted and self.parts(caller, callee))
 
     def call_delay_s(self, method: str) -> float:
@@ -93,7 +93,7 @@ class Network:
         return self._delays.next_s() + (late.amount if late else 0.0)
 
     def answer_delay_s(self, method: str) -> float:
-        """Mostly none: that calls differ is enough."""
+        """Return the delay of an answer, usually 0: varying the delays of calls is enough."""
         late = self._meets(FaultKind.DELAY_ANSWER, method)
         return late.amount if late else 0.0
 
@@ -104,21 +104,20 @@ class Network:
         return self._meets(FaultKind.LOSE_ANSWER, method) is not None
 
     def doubles_after_s(self, method: str) -> float | None:
-        """When the call arrives a second time; None: it does not."""
+        """When the call arrives a second time; None if it does not."""
         if method not in REPEATABLE:
             return None
         doubled = self._meets(FaultKind.DOUBLE_CALL, method)
         return None if doubled is None else doubled.amount
 
     def may_strike(self, method: str, caller: Life, callee: Life) -> None:
-        """Kill one of the two, soon: before the call is there, within it, or on its way back."""
+        """Kill one of the two soon: before the call arrives, during it, or while the answer travels back."""
         for kind, life in ((FaultKind.CRASH_CALLER, caller), (FaultKind.CRASH_CALLEE, callee)):
             if not life.is_outside and (fault := self._meets(kind, method)) is not None:
                 asyncio.get_running_loop().call_later(fault.amount, self._kill, life, method)
 
     def may_pause(self, method: str, callee: Life) -> None:
-        """Have the callee stand still from the first step on that others could see, perhaps until after its
-        lease is over."""
+        """Pause the callee at its first observable step, perhaps until after its lease has expired."""
         if method == "write" and (fault := self._meets(FaultKind.PAUSE_CALLEE, method)) is not None:
             self._trace.note(f"PAUSE of {callee.name}")
             callee.pause()
@@ -138,9 +137,9 @@ class Network:
 
 
 class _Call:
-    """One call under way. ``answer`` is what its caller waits for; ``running`` carries it out.
+    """One pending call. Its caller waits for ``answer``; ``running`` carries it out.
 
-    ``life``: of the callee, once there is one; ``meant_for``: the session that it must have.
+    ``life``: the callee's, once there is one; ``meant_for``: the session that the callee must have.
     """
 
     __slots__ = ("answer", "life", "meant_for", "method", "running", "work")
@@ -168,7 +167,7 @@ class _Call:
             self.answer.set_result(result)
 
     def call_off(self) -> None:
-        """The caller has given it up, and says so: for a callee that is there that is an end."""
+        """Cancel the call because the caller gave up; a callee that is still alive stops its work."""
         if self.running is not None and not (self.life is not None and self.life.is_over):
             self.running.cancel()
 
@@ -193,13 +192,13 @@ class Handle:
         return self._instance
 
     def up(self, instance: object, life: Life, node_id: NodeID | None = None) -> None:
-        """``node_id``: of a role with a session."""
+        """Register a running instance. ``node_id``: for a role with a session."""
         self._instance, self._life, self._node_id = instance, life, node_id
         life.ended.add_done_callback(functools.partial(self._life_ended, life))
         self._up.set()
 
     def down(self) -> None:
-        """The instance is gone, or going: calls that run are ended, as `LocalRole.down` ends them."""
+        """Mark the instance as gone or stopping: running calls are cancelled, as in `LocalRole.down`."""
         self._instance = None
         self._up.clear()
         if self._life is not None and not self._life.is_over:
@@ -214,8 +213,8 @@ class Handle:
     def call(
         self, caller: Life, meant_for: NodeID | None, method: str, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
-        """Raises `Unavailable`, and what the method raises."""
-        return self.perform(caller, method, methodcaller(method, *args, **kwargs), meant_for)
+        """Call a method of the role. Raises `Unavailable`, and what the method raises."""
+        return self.perform(caller, method, lambda role: method_of(role, method)(*args, **kwargs), meant_for)
 
     async def perform(
         self,
@@ -224,7 +223,7 @@ class Handle:
         work: Callable[[Any], Awaitable[T]],
         meant_for: NodeID | None = None,
     ) -> T:
-        """As `call`: ``work`` gets the instance, and runs in its life."""
+        """Like `call`, but ``work`` receives the instance, and runs in its life."""
         if caller.is_held:
             await caller.gate()
         network = self._network
@@ -254,7 +253,7 @@ class Handle:
 
     def _arrive(self, call: _Call, caller: Life) -> None:
         if call.answer.done():
-            return  # given up while it was on its way
+            return  # the caller gave up while the call travelled
         network, what = self._network, call.method
         is_disturbed = network.disturbs(what, caller.role, self.role)
         if is_disturbed:
@@ -267,13 +266,16 @@ class Handle:
         call.running = self._loop.create_task(self._carry_out(call, caller if is_disturbed else None))
 
     async def _carry_out(self, call: _Call, struck_caller: Life | None) -> None:
-        """``struck_caller``: who may be struck while the call runs; None: nobody."""
+        """Run the call in the callee's life.
+
+        ``struck_caller``: the caller, if a fault may kill it or the callee meanwhile; None: no such fault.
+        """
         try:
             instance, life = self._instance, self._life
             if instance is None or life is None or life.is_over:
                 instance, life = await self._current()
             if call.meant_for is not None and self._node_id != call.meant_for:
-                raise Unavailable(f"{self.name} {call.meant_for} is gone: {self._node_id} is in its place")
+                raise Unavailable(f"{self.name} {call.meant_for} is gone: {self._node_id} has replaced it")
             call.life = life
             self._calls[call] = None
             if struck_caller is not None:
@@ -302,7 +304,7 @@ class Handle:
         try:
             await call.answer
         except (ElanusError, ObjectMissing, CorruptObject):
-            return  # nobody waits for the answer; what it asks for may be long gone
+            return  # nobody waits for the answer; the request may be long outdated
 
     async def _current(self) -> tuple[object, Life]:
         try:
@@ -331,5 +333,6 @@ class _Client:
 
 
 def client(caller: Life, handle: Handle, api: type[Api], meant_for: NodeID | None = None) -> Api:
-    """A client of the role, for one caller. ``api`` is only the type; ``meant_for`` as between processes."""
+    """A client of the role for one caller. ``api`` only gives the type; ``meant_for``: as between
+    processes."""
     return cast(Api, _Client(caller, handle, meant_for))

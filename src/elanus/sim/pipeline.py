@@ -1,8 +1,8 @@
-"""The pipeline process under simulation: a data node and an index node whose jobs run here and now.
+"""The pipeline process under simulation: a data node and an index node whose jobs run in this process.
 
-What a job does is the job's own code (`elanus.pipeline.ranges`, `elanus.pipeline.range_files`,
-`elanus.pipeline.index_build`), without Spark; how long it takes is drawn, and whether it fails, or is done
-twice (as Spark does with tasks it thinks lost), is up to the scenario.
+A job runs its own code (`elanus.pipeline.ranges`, `elanus.pipeline.range_files`,
+`elanus.pipeline.index_build`), without Spark. Its duration is drawn at random. The scenario decides whether
+it fails or runs twice, as Spark does with tasks it considers lost.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from elanus.api.datacoord import DataCoordApi, SegmentOutput
+from elanus.api.datanode import CompactionOrder, FlushReason
+from elanus.api.gc import SweepOrder, SweepOutcome
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.indexnode import BuildIndex
 from elanus.core.attempts import stamped
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError, Internal
 from elanus.core.ids import NodeID
 from elanus.core.segments import IndexFile
-from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.datanode.node import DataNode
+from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
@@ -26,13 +32,8 @@ from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.sweep import SweptStore, sweep
-from elanus.rpc.datacoord import DataCoordApi, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder, FlushReason
-from elanus.rpc.gc import SweepOrder, SweepOutcome
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.indexnode import BuildIndex
 from elanus.sim.chance import Chance
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.log import LogHandle
 from elanus.sim.scenario import FaultKind
 from elanus.storage.port import ObjectStore
@@ -73,13 +74,13 @@ class Jobs:
         )
 
     async def run(self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int) -> list[RangeOutcome]:
-        """Raises `JobFailed`, and what the tasks raise."""
+        """Write the ranges. Raises `JobFailed`, and what the tasks raise."""
         return await self._run(
             reason.cause, lambda again: [self._write(plan, plan.attempt + again) for plan in plans]
         )
 
     async def build_index(self, request: BuildIndex) -> IndexFile:
-        """As `elanus.indexnode.node.IndexNode` does it. Raises `Internal`, and what the build raises."""
+        """Build as `elanus.indexnode.node.IndexNode` does. Raises `Internal`, and what the build raises."""
         plan = IndexBuildPlan(
             attempt=self._attempt(),
             build_id=request.build_id,
@@ -98,14 +99,15 @@ class Jobs:
             raise Internal(f"the build failed: {error}") from error
 
     async def compact(self, order: CompactionOrder) -> SegmentOutput:
-        """Raises `JobFailed`, and what the task raises."""
+        """Compact segments into one. Raises `JobFailed`, and what the task raises."""
         name = stamped(order.attempt, self._attempt())
         return await self._run(
             "compaction", lambda again: merge_segments(order, self._store, self._scratch, name + again)
         )
 
     async def _run(self, cause: str, work: Callable[[str], T]) -> T:
-        """``work`` gets what to add to the names of its files. A job that is done twice leaves both."""
+        """Run a job. ``work`` receives a suffix for its file names. A job that runs twice leaves both
+        sets."""
         slow = self._chance.meets(FaultKind.JOB_SLOW)
         await self._pass(self._delays.next_s() + (slow.amount if slow else 0.0))
         if self._chance.meets(FaultKind.JOB_FAILED):
@@ -133,7 +135,7 @@ class Jobs:
 
 
 class Sweeps:
-    """Implements `elanus.rpc.gc.SweeperApi` for one life."""
+    """Implements `elanus.api.gc.SweeperApi` for one life."""
 
     def __init__(self, life: Life, store: ObjectStore, chance: Chance) -> None:
         self._life = life
@@ -142,7 +144,7 @@ class Sweeps:
         self._delays = chance.delays(f"sweeps of {life.name}", _USUAL_S / 2)
 
     async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
-        """Raises `Internal`, half-way."""
+        """Sweep the store. Raises `Internal` half-way if the job fails."""
         slow = self._chance.meets(FaultKind.JOB_SLOW)
         await self._pass(self._delays.next_s() + (slow.amount if slow else 0.0))
         store: SweptStore = self._store
@@ -158,7 +160,7 @@ class Sweeps:
 
 
 class _Dying:
-    """The part of a store that a sweep uses; after some deletions it fails."""
+    """The part of a store that a sweep uses. It fails after some deletions."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.list = store.list
@@ -173,9 +175,9 @@ class _Dying:
 
 
 class PipelineProcess(DataNode):
-    """What coordinators reach at the pipeline's address: a data node that is an index node too.
+    """The process that coordinators reach at the pipeline's address: a data node that is also an index node.
 
-    ``ended`` is called when its work ends by itself, with what it ended with.
+    ``ended`` is called when its work ends by itself, with the error that ended it or None.
     """
 
     def __init__(
@@ -225,5 +227,5 @@ class PipelineProcess(DataNode):
             try:
                 await self._indexcoord.register_indexnode(self.node_id, self._address)
             except ElanusError:
-                pass  # not reached: the next beat says it again
+                pass  # not reached: the next heartbeat registers it again
             await asyncio.sleep(_HEARTBEAT_S)

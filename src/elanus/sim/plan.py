@@ -1,8 +1,8 @@
-"""From a seed to a scenario.
+"""Draws the scenario of a seed.
 
-Everything is drawn here, and from the seed alone. How often each kind of fault occurs differs from seed to
-seed (some kinds not at all, some twice as often): a bug that shows only while one part is undisturbed and
-another is not would never be met by an even rain of everything.
+Everything is drawn here, from the seed alone. How often each kind of fault occurs differs from seed to seed
+(some kinds not at all, some twice as often): an even mix of all faults would never find a bug that shows only
+while one part is undisturbed and another is not.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from elanus.sim.aliases import ALIAS
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
 COLLECTIONS = {"alpha": 2, "beta": 1}
-"""The collections, and how many shards each has."""
+"""The collections, with the number of shards of each."""
 PROXIES = ("proxy-1", "proxy-2")
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
 PIPELINES = ("pipeline", "pipeline-2")
-"""Processes that are data node and index node. One is a standalone's, two are a cluster's."""
+"""Processes that are both data node and index node. A standalone has one, a cluster has two."""
 QUERY_NODES = ("querynode", "querynode-2", "querynode-3")
-"""One is in its proxies' process, several are a cluster's, behind query channels."""
+"""A single node runs in its proxies' process; several form a cluster behind query channels."""
 
 STRUCK = (
     "announce",
@@ -34,7 +35,7 @@ STRUCK = (
     "drop_collection",
     "drop_partition",
     "flush",
-    "give_back_quota",
+    "return_allocations",
     "load",
     "load_segment",
     "register_datanode",
@@ -44,7 +45,7 @@ STRUCK = (
     "watch_vchannel",
     "write",
 )
-"""Calls that change something for good: the moments at which a fault is worth most."""
+"""Calls with permanent effects: the moments at which a fault is most valuable."""
 
 OPERATIONS: Mapping[str, float] = {
     "insert": 30,
@@ -62,7 +63,20 @@ OPERATIONS: Mapping[str, float] = {
     "renew_collection": 0.5,
     "reload": 0.7,
 }
-"""What clients do, and how often."""
+"""The operations of clients, weighted by frequency."""
+_BY_ALIAS: Mapping[str, float] = {
+    "insert": 30,
+    "upsert": 10,
+    "delete": 6,
+    "delete_where": 2,
+    "count": 8,
+    "query": 8,
+    "query_again": 3,
+    "search": 5,
+}
+"""The operations of clients that name the collection by its alias, weighted by frequency."""
+OPERATIONS_OF_ALIASES: Mapping[str, float] = {"switch_alias": 14, "write_misfit": 2}
+"""The operations of these clients in addition to the collections that the alias means in turn."""
 
 _K = FaultKind
 FAULTS: Mapping[FaultKind, float] = {
@@ -97,13 +111,13 @@ FAULTS: Mapping[FaultKind, float] = {
     _K.JOB_TWICE: 4,
     _K.JOB_SLOW: 2,
 }
-"""How many of each a run has in the mean."""
+"""The mean number of each kind of fault per run."""
 _INTENSITIES = (0.0, 0.5, 1.0, 1.0, 2.0)
 _FIRST_FAULT_S = 3.0
 _STEPS_MS = (-86_400_000, -5_000, -200, 200, 2_000, 86_400_000)
 _SKEWS_MS = (-3_000, -100, 100, 3_000)
 _PICKY = 0.3
-"""The share of faults of calls that wait for one of `STRUCK`."""
+"""The share of call faults that wait for one of `STRUCK`."""
 _ALWAYS_PICKY = frozenset({_K.CRASH_CALLER, _K.CRASH_CALLEE})
 _OF_CALLS = frozenset({_K.LOSE_CALL, _K.LOSE_ANSWER, _K.DOUBLE_CALL, _K.DELAY_CALL, _K.DELAY_ANSWER})
 _SECONDS_MAX: Mapping[FaultKind, float] = {
@@ -128,34 +142,39 @@ _OF_PIPELINES = frozenset({_K.CRASH_PIPELINE, _K.STALL_PIPELINE, _K.PAUSE_PIPELI
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What scenarios are like. ``pause_s``: the mean between two operations of a client."""
+    """The kind of scenarios to draw.
+
+    ``pause_s``: the mean time between two operations of a client. ``alias_clients``: additional clients that
+    use the alias and switch it.
+    """
 
     clients: int = 4
+    alias_clients: int = 2
     work_s: float = 54.0
     pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
 
 CALM = Profile(faults={})
-"""Nothing goes wrong."""
+"""A profile without faults."""
 _USUAL = Profile()
 
 
 def draw(seed: int, profile: Profile = _USUAL) -> Scenario:
-    """The scenario of a seed: the same one, always and everywhere."""
+    """Draw the scenario of a seed. The result is always the same, on every machine."""
     operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
     faults = sorted(_faults(seed, profile), key=lambda f: (f.at_s, f.kind, f.target))
     return Scenario(seed, profile.work_s, tuple(operations), tuple(faults))
 
 
 def draw_pipelines(seed: int) -> tuple[str, ...]:
-    """The pipeline processes of a seed: the same, always and everywhere."""
+    """Draw the pipeline processes of a seed. The result is always the same, on every machine."""
     return PIPELINES[: random.Random(f"{seed}/pipelines").choice((1, 2))]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Who serves reads. ``replicas``: of every collection."""
+    """The query nodes that serve reads. ``replicas``: of every collection."""
 
     query_nodes: tuple[str, ...] = QUERY_NODES[:1]
     replicas: int = 1
@@ -176,7 +195,7 @@ _READINGS = (
 
 
 def draw_reading(seed: int) -> Reading:
-    """The query nodes of a seed: the same, always and everywhere. Three quarters of the seeds have one."""
+    """Draw the query nodes of a seed: the same on every machine. Three quarters of the seeds have one."""
     return random.Random(f"{seed}/query nodes").choice(_READINGS)
 
 
@@ -193,6 +212,15 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
             number += 1
             (kind,) = chance.choices(tuple(OPERATIONS), tuple(OPERATIONS.values()))
             yield Operation(at_s, client, kind, chance.choice(tuple(COLLECTIONS)), number)
+    for client in range(profile.clients, profile.clients + profile.alias_clients):
+        chance = random.Random(f"{seed}/client {client}")
+        weights = {**_BY_ALIAS, **OPERATIONS_OF_ALIASES}
+        at_s = 0.0
+        while (at_s := at_s + chance.uniform(0, 4 * profile.pause_s)) < profile.work_s:
+            number += 1
+            (kind,) = chance.choices(tuple(weights), tuple(weights.values()))
+            name = ALIAS if kind in _BY_ALIAS else chance.choice(tuple(COLLECTIONS))
+            yield Operation(at_s, client, kind, name, number)
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

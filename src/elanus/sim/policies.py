@@ -1,14 +1,15 @@
-"""The settings of a simulated system: small segments, short terms, so that much happens in a run.
+"""The settings of a simulated system: small segments and short periods, so that much happens in a run.
 
-How dense a run is differs from seed to seed, as its faults do: how much fits into a segment, how often
-ticks come, ranges are written and compactions are looked for. What needs many small segments is met in
-some runs, what needs rows that stay in the log for long in others; half of the runs are as dense as can be.
+The density of a run differs from seed to seed, as its faults do: how much fits into a segment, how often
+ticks arrive, ranges are written and compactions are looked for. Bugs that need many small segments are found
+in some runs, bugs that need rows to stay in the log for long in others. Half of the runs are as dense as
+possible.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.gc import GcPolicy
@@ -17,11 +18,12 @@ from elanus.datacoord.collecting import GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
+from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.planner import PlanPolicy
-from elanus.datacoord.quota import QuotaPolicy
-from elanus.datanode.node import DataNodePolicy
-from elanus.proxy.proxy import ProxyPolicy
-from elanus.sim.verbs import READ_TIMEOUT_S
+from elanus.datacoord.segment_allocator import AllocationPolicy
+from elanus.datanode.policy import DataNodePolicy
+from elanus.proxy.role.proxy import ProxyPolicy
+from elanus.sim.client_verbs import READ_TIMEOUT_S
 
 GRACEFUL_MS = 2000
 RETENTION_S = 20.0
@@ -33,14 +35,19 @@ GC_POLICY = GcPolicy(
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """What differs between seeds. ``segment_size_max_bytes``: a row counts as 40. ``index_rows_min``: smaller
-    segments go without an index, and the others are exchanged for an indexed copy."""
+    """The settings that differ between seeds.
+
+    ``segment_size_max_bytes``: a row counts as 40. ``index_rows_min``: smaller segments get no index, and the
+    others are exchanged for an indexed copy. ``idle_tick_ms``: how far the tick of a pchannel without writes
+    may fall behind; 0: no further than any other's.
+    """
 
     segment_size_max_bytes: int = 3200
     sync_age_ms: int = 9000
     tick_interval_ms: int = 500
     compaction_interval_s: float = 5.0
     index_rows_min: int = 8
+    idle_tick_ms: int = 0
 
 
 USUAL = Density()
@@ -49,19 +56,25 @@ _SYNC_AGES_MS = (6000, 15_000, 30_000)
 _TICK_INTERVALS_MS = (400, 800, 1200)
 _COMPACTION_INTERVALS_S = (5.0, 10.0)
 _INDEX_ROWS_MIN = (8, 24)
+_IDLE_TICKS_MS = (0, 0, 0, 4000)
 
 
 def draw_density(seed: int) -> Density:
-    """That of a seed: the same, always and everywhere. Half of the seeds are of the usual one."""
+    """Draw the density of a seed: the same on every machine.
+
+    Half of the seeds have the usual one, apart from their idle ticks.
+    """
     chance = random.Random(f"{seed}/density")
+    idle_tick_ms = random.Random(f"{seed}/idle").choice(_IDLE_TICKS_MS)
     if chance.random() < 0.5:
-        return USUAL
+        return replace(USUAL, idle_tick_ms=idle_tick_ms)
     return Density(
         chance.choice(_SEGMENT_BYTES),
         chance.choice(_SYNC_AGES_MS),
         chance.choice(_TICK_INTERVALS_MS),
         chance.choice(_COMPACTION_INTERVALS_S),
         chance.choice(_INDEX_ROWS_MIN),
+        idle_tick_ms,
     )
 
 
@@ -73,12 +86,12 @@ def proxy_policy(density: Density) -> ProxyPolicy:
         retention_s=RETENTION_S,
         read_timeout_s=READ_TIMEOUT_S,
         call_timeout_s=READ_TIMEOUT_S,
-        quota_rows=10,
+        allocation_rows_min=10,
     )
 
 
 def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
-    """``compacts``: without being asked."""
+    """``compacts``: whether compaction starts without being requested."""
     compaction = CompactionPolicy(
         automatic=compacts,
         plan=PlanPolicy(CompactionThresholds(0.2, 1_000_000, 3), RETENTION_S, plans_max=20),
@@ -87,11 +100,14 @@ def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
         orders_max=2,
     )
     return DataPolicy(
-        quota=QuotaPolicy(segment_size_max_bytes=density.segment_size_max_bytes, expiration_ms=2000),
+        allocation=AllocationPolicy(
+            segment_size_max_bytes=density.segment_size_max_bytes, expiration_ms=2000
+        ),
         flush=FlushPolicy(SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0), 12_000),
         trim_interval_s=5.0,
         gc=GcSchedule(GC_POLICY, enabled=True, interval_s=4.0, settle_s=2.0),
         compaction=compaction,
+        imports=ImportPolicy(tasks_max=0, retention_ms=0),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the coordinators persist, watched: the steps of segments, the course of checkpoints, compactions."""
+"""Watches what the coordinators persist: segment states, the progress of checkpoints, compactions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.ids import SegmentID
+from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState, may_become
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -21,11 +22,15 @@ from elanus.sim.trace import Trace
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
 _BUILDS = "indexcoord/build/"
+_COLLECTIONS = "rootcoord/collection/"
 _PLANS = "datacoord/compaction/"
 
 
 class Records:
-    """Fed by the metadata store. ``durable_end`` tells how far a pchannel is on stable storage."""
+    """The persisted records, reported by the metadata store.
+
+    ``durable_end``: up to which position a pchannel is on stable storage.
+    """
 
     def __init__(self, durable_end: Callable[[str], Position], trace: Trace) -> None:
         self._durable_end = durable_end
@@ -33,22 +38,27 @@ class Records:
         self.segments: dict[SegmentID, SegmentInfo] = {}
         self.vchannels: dict[str, Vchannel] = {}
         self.plans: dict[int, CompactionPlan] = {}
+        self.columns: dict[CollectionID, list[str]] = {}
+        """The columns of every collection that ever existed."""
         self._made_into: dict[SegmentID, SegmentID] = {}
 
     def owner(self, key: str) -> SegmentInfo | Vchannel | None:
-        """The segment or vchannel whose record that is, as it stands."""
+        """The segment or vchannel that the record describes, in its current state."""
         if key.startswith(_SEGMENTS):
             return self.segments.get(SegmentID(int(key.removeprefix(_SEGMENTS))))
         return self.vchannels.get(key.removeprefix(_VCHANNELS))
 
     def observe(self, operation: Put | Delete) -> None:
-        """Raises `InvariantBroken`."""
+        """Apply a change to the records and check it. Raises `InvariantBroken`."""
         if isinstance(operation, Delete):
             self.vchannels.pop(operation.key.removeprefix(_VCHANNELS), None)
             if operation.key.startswith(_SEGMENTS):
                 del self.segments[SegmentID(int(operation.key.removeprefix(_SEGMENTS)))]
         elif operation.key.startswith(_SEGMENTS):
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
+        elif operation.key.startswith(_COLLECTIONS):
+            collection = msgspec.json.decode(operation.value, type=Collection)
+            self.columns[collection.collection_id] = [f.name for f in collection.schema.fields]
         elif operation.key.startswith(_PLANS):
             self._plan(msgspec.json.decode(operation.value, type=CompactionPlan))
         elif operation.key.startswith(_VCHANNELS):
@@ -64,18 +74,18 @@ class Records:
         self.plans[plan.plan_id] = plan
 
     def home_of(self, segment_id: SegmentID) -> SegmentInfo | None:
-        """The segment that holds the rows of this one today: itself, or what it was compacted into."""
+        """The segment that holds the rows of this one now: itself, or the one it was compacted into."""
         info = self.segments.get(self._course(segment_id)[-1])
         return None if info is None or info.state is SegmentState.DROPPED else info
 
     def emptied_until(self, segment_id: SegmentID) -> Timestamp:
-        """Up to where deletes were folded in by a compaction that left nothing of the segment; else 0."""
+        """Up to where deletes were folded in by a compaction that left no row of the segment; else 0."""
         last = self._course(segment_id)[-1]
         emptied = [p for p in self.plans.values() if p.state is CompactionState.COMPLETED and not p.output]
         return max((plan.fold_until for plan in emptied if last in plan.inputs), default=NO_TIMESTAMP)
 
     def _course(self, segment_id: SegmentID) -> list[SegmentID]:
-        """The segment, what it was compacted into, and so on."""
+        """The segment, the one it was compacted into, and so on."""
         course = [segment_id]
         while course[-1] in self._made_into:
             course.append(self._made_into[course[-1]])

@@ -1,8 +1,8 @@
-"""`elanus sim`: many seeds, on every processor, and what came of them.
+"""`elanus sim`: runs many seeds on all processors, and reports the results.
 
-Seeds are independent, so each processor takes the next one. What is found is told as it is found: the
-first of each invariant is shrunk, written to a file, and told with its story. Whoever interrupts gets the
-summary so far.
+Seeds are independent, so each processor takes the next one. Findings are reported as they occur: the first of
+each invariant is shrunk, written to a file, and reported with its story. An interrupt ends with the summary
+so far.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from itertools import islice
 from pathlib import Path
 
 from elanus.core.invariants import INVARIANTS
-from elanus.sim.plan import OPERATIONS, draw
+from elanus.sim.plan import OPERATIONS, OPERATIONS_OF_ALIASES, draw
 from elanus.sim.run import Outcome, run_seed
 from elanus.sim.scenario import Scenario, save
 from elanus.sim.shrink import Shrunk, shrink
 
 Say = Callable[[str], None]
 _AHEAD = 2
-"""Seeds handed out per process: enough that none waits for the next."""
+"""Seeds submitted per process: enough that no process waits for the next."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """What all runs came to. ``counts`` and ``faults`` as in `Outcome`; ``broken``: runs per invariant.
+    """The totals of all runs. ``counts`` and ``faults`` as in `Outcome`; ``broken``: runs per invariant.
 
     ``cpu_s``: processor time of all runs; ``elapsed_s``: how long ``processes`` took for them.
     """
@@ -58,8 +58,9 @@ class Summary:
             self.broken[outcome.broken] += 1
 
     def lines(self) -> list[str]:
-        operations = {kind: self.counts[kind] for kind in OPERATIONS if self.counts[kind]}
-        events = {kind: count for kind, count in sorted(self.counts.items()) if kind not in OPERATIONS}
+        kinds = (*OPERATIONS, *OPERATIONS_OF_ALIASES)
+        operations = {kind: self.counts[kind] for kind in kinds if self.counts[kind]}
+        events = {kind: count for kind, count in sorted(self.counts.items()) if kind not in kinds}
         runs = max(1, self.runs)
         lines = [
             f"{self.runs:,} runs of {self.virtual_s / runs:.0f} s of virtual time each",
@@ -91,10 +92,10 @@ def run_seeds(
     findings: Path | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Summary:
-    """Run the seeds; ``say`` gets each line about a finding, ``progress`` is called after each seed.
+    """Run the seeds. ``say`` receives each line about a finding; ``progress`` is called after each seed.
 
-    ``findings``: where shrunk scenarios are written; None: nothing is shrunk. ``processes``: as many as
-    there are processors, unless said. Ctrl-C ends it early, with the summary so far.
+    ``findings``: where shrunk scenarios are written; None: nothing is shrunk. ``processes``: the number of
+    processors by default. Ctrl-C ends the runs early, with the summary so far.
     """
     processes = processes or os.cpu_count() or 1
     summary, began_s = Summary(processes=processes), time.perf_counter()
@@ -116,21 +117,21 @@ def run_seeds(
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    """Fresh processes: Arrow's threads do not outlive a fork."""
+    """A pool of freshly started processes: Arrow's threads do not survive a fork."""
     return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_prepare)
 
 
 def _prepare() -> None:
-    """In a new process: what was imported stays, Ctrl-C is the parent's affair, its end ours as well."""
+    """Set up a new process: it never collects imported objects, ignores Ctrl-C, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    gc.disable()  # each run is followed by a collection, and needs no other
+    gc.disable()  # each run is followed by a collection and needs no other
     gc.collect()
     gc.freeze()
 
 
 def _end_with_parent() -> None:
-    """A parent that was killed tells its workers nothing."""
+    """Exit when the parent has ended: a killed parent does not notify its workers."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -144,7 +145,7 @@ def _run_one(seed: int) -> Outcome:
 
 
 def _outcomes(pool: Executor, seeds: range, ahead: int) -> Iterator[Outcome]:
-    """In the order they end."""
+    """Yield outcomes in the order in which runs end."""
     running: set[Future[Outcome]] = set()
     waiting = iter(seeds)
     while True:
@@ -161,17 +162,17 @@ def _shrink_one(seed: int, outcome: Outcome) -> Shrunk:
 
 
 def _explain(pool: Executor, outcome: Outcome, findings: Path, say: Say) -> None:
-    """Shrink a finding, keep it in a file, and tell its story."""
+    """Shrink a finding, save it to a file, and report its story."""
     say(f"shrinking the scenario of seed {outcome.seed} …")
     shrunk = pool.submit(_shrink_one, outcome.seed, outcome).result()
     file = findings / f"{outcome.broken}-{outcome.seed}.json"
     save(shrunk.scenario, file)
-    tell(shrunk.scenario, shrunk.outcome, say)
+    print_outcome(shrunk.scenario, shrunk.outcome, say)
     say(f"after {shrunk.runs} runs; again: elanus sim --replay {file}")
 
 
-def tell(scenario: Scenario, outcome: Outcome, say: Say) -> None:
-    """One finding: what is broken, the scenario, and the story of the rows concerned."""
+def print_outcome(scenario: Scenario, outcome: Outcome, say: Say) -> None:
+    """Report one finding: the broken invariant, the scenario, and the story of the rows concerned."""
     say(f"seed {outcome.seed}: {outcome.message or 'every invariant was kept'}")
     say(f"  the scenario: {len(scenario.operations)} operations, {len(scenario.faults)} faults")
     for line in scenario.describe():

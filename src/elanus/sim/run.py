@@ -1,8 +1,8 @@
-"""One run: a scenario goes in, what happened comes out.
+"""One run: takes a scenario and returns what happened.
 
-A run has three parts. First clients work while things go wrong. Then nothing goes wrong any more, and
-everything must come to rest: reads, a flush, the handoff. At last the power goes once more, and what
-comes back must be the same.
+A run has three parts. First clients work while faults strike. Then the faults end and everything must come to
+rest: reads, a flush, the handoff. Finally the power is lost once more, and the system must come back with the
+same contents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from elanus.sim.loop import VirtualLoop
 from elanus.sim.net import Handle
 from elanus.sim.plan import COLLECTIONS, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
-from elanus.sim.rest import Rest
+from elanus.sim.quiescence import Rest
 from elanus.sim.scenario import Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
@@ -42,9 +42,10 @@ _TASKS_KEPT = 500
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``broken``: the invariant that did not hold, "" when all did. ``story``: what led to it.
+    """The result of a run. ``broken``: the invariant that failed, "" for none. ``story``: what led to it.
 
-    ``counts``: what happened how often; ``faults``: which of them struck. ``cpu_s``: processor time.
+    ``counts``: how often each kind of event happened; ``faults``: which faults struck. ``cpu_s``: processor
+    time.
     """
 
     seed: int
@@ -64,7 +65,7 @@ def run_seed(seed: int) -> Outcome:
 
 
 def run(scenario: Scenario) -> Outcome:
-    """Run a scenario to its end. The same scenario is the same run, bit for bit."""
+    """Run a scenario to its end. Running the same scenario again gives the same run, bit for bit."""
     began_s = time.process_time()
     with _undisturbed(), tempfile.TemporaryDirectory(prefix="elanus-sim-", dir=_scratch_parent()) as scratch:
         course = _Run(scenario, Path(scratch))
@@ -87,14 +88,17 @@ def run(scenario: Scenario) -> Outcome:
 
 
 def _scratch_parent() -> Path | None:
-    """Files on their way are small and many: in memory, where the machine has a place for that."""
+    """A memory-backed directory, if the machine has one: temporary files are small and many."""
     return _MEMORY_DIR if os.access(_MEMORY_DIR, os.W_OK) else None
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """The roles' logs say nothing: a run has its trace. And nothing is freed, and runs its ``finally``, at a
-    moment that memory decides."""
+    """Silence the roles' logs and disable garbage collection.
+
+    A run has its trace instead of logs. Garbage collection would run ``finally`` blocks at moments that
+    depend on memory use.
+    """
     before, collecting = structlog.get_config(), gc.isenabled()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     gc.disable()
@@ -117,7 +121,7 @@ class _Run:
         self._tasks_max = _TASKS_KEPT
 
     async def whole(self) -> BaseException | None:
-        """What was found, or None. Ends with everything cancelled."""
+        """Carry out the run. Returns the error that was found, or None. Cancels all tasks at the end."""
         self.loop.made = self._keep
         self.loop.set_exception_handler(lambda loop, context: None)
         seed = self._scenario.seed
@@ -168,7 +172,7 @@ class _Run:
         self._tasks.append(task)
 
     def _lost_task(self) -> BaseException | None:
-        """An error that some task died of, and that nobody has asked for."""
+        """Return the error of a task that failed without anyone retrieving its exception."""
         for task in self._tasks:
             if task.done() and _is_lost(task):
                 error = task.exception()
@@ -176,7 +180,8 @@ class _Run:
         return None
 
     async def _cancel_all(self) -> None:
-        """Killed roles too: what they would still like to do in their ``finally`` comes to nothing."""
+        """Cancel all tasks, those of killed roles included: what their ``finally`` blocks do has no
+        effect."""
         this = asyncio.current_task()
         for _ in range(_CANCEL_ROUNDS):
             left = [task for task in self._tasks if not task.done() and task is not this]
@@ -188,10 +193,10 @@ class _Run:
 
 
 def _is_lost(task: asyncio.Task[Any]) -> bool:
-    """Whether a task that is done ended with an error that nobody has looked at.
+    """Whether a finished task ended with an error that nobody has retrieved.
 
-    A failed call is none: one that is made beside others is looked at when all of them have ended, which
-    those of a life that is over never do.
+    A failed call does not count: the results of concurrent calls are retrieved once all of them have ended,
+    which never happens in a life that is over.
     """
     if task.cancelled() or not getattr(task, "_log_traceback", False):
         return False

@@ -1,12 +1,12 @@
-"""A scenario: everything that clients do and everything that goes wrong in a run, written down beforehand.
+"""A scenario: all client operations and all faults of a run, written down beforehand.
 
-A seed is drawn out into a scenario (`elanus.sim.plan`), and the scenario is what runs. So a run that finds
-something can be cut down: leave operations and faults out, run what is left, keep what still fails
+A seed is expanded into a scenario (`elanus.sim.plan`), and the scenario is run. So a run that finds something
+can be cut down: leave out operations and faults, run what is left, keep what still fails
 (`elanus.sim.shrink`). Each operation draws its details from its own number, so leaving one out does not
-change the others. A scenario is a file of JSON: `elanus sim --replay FILE` runs it.
+change the others. A scenario is a JSON file: `elanus sim --replay FILE` runs it.
 
-Faults stand at moments of virtual time. Some happen then; the others lie in wait for the next call, append,
-job or object that is of their kind.
+Faults have a moment in virtual time. Some strike at that moment; the others wait from then on for the next
+call, append, job or object of their kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elanus.core.errors import InvalidParameter
 
 
 class FaultKind(StrEnum):
-    """What can go wrong. The value says it to people, and stands in scenario files."""
+    """The kinds of faults. The values are readable names, used in reports and scenario files."""
 
     CRASH = "crash"
     CRASH_SOON = "crash after some steps"
@@ -72,7 +72,7 @@ AT_ONCE = frozenset(
         FaultKind.CHANNELS_LOST,
     }
 )
-"""Those that happen at their moment; the others wait for somebody to meet them."""
+"""Faults that strike at their moment; all others wait for a call, append, job or object."""
 
 OF_CALLS = frozenset(
     {
@@ -85,15 +85,13 @@ OF_CALLS = frozenset(
         FaultKind.CRASH_CALLEE,
     }
 )
-"""Those that any call meets, or any of one method."""
+"""Faults that wait for a call, of any method or of a given one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``target``: the role it strikes, two of them with ``|`` between, or the call it waits for ("": any).
-
-    ``amount``: seconds, or milliseconds of a clock, or steps; what the kind needs.
-    """
+    """A fault. ``target``: the role it strikes, two roles joined by ``|``, or the call it waits for ("":
+    any)."""
 
     at_s: float
     kind: FaultKind
@@ -107,7 +105,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``number`` is its name, and what its details are drawn from."""
+    """A client operation. ``number`` identifies it and seeds its details."""
 
     at_s: float
     client: int
@@ -123,10 +121,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``seed``: of what is not written down, how long everything takes.
+    """``seed``: determines what is not written down, such as how long everything takes.
 
-    ``work_s``: when clients stop and faults end. ``power_cut``: whether, when all has come to rest, the
-    power goes once more. Operations and faults stand in the order of their times.
+    ``work_s``: when clients stop and faults end. ``power_cut``: whether power is lost once more when
+    everything has come to rest. Operations and faults are in order of time.
     """
 
     seed: int
@@ -136,14 +134,14 @@ class Scenario:
     power_cut: bool = True
 
     def describe(self) -> list[str]:
-        """For people: everything that is to happen, in order."""
+        """Describe everything that is to happen, in order, for people to read."""
         items: list[Operation | Fault] = [*self.operations, *self.faults]
         lines = sorted(items, key=lambda item: item.at_s)
         end = "then rest, a power cut, and rest again" if self.power_cut else "then rest"
         return [*map(str, lines), f"{self.work_s:9.4f} s  {end}"]
 
     def without(self, operations: Collection[Operation] = (), faults: Collection[Fault] = ()) -> Scenario:
-        """The scenario without these."""
+        """The scenario without these operations and faults."""
         gone_operations, gone_faults = frozenset(operations), frozenset(faults)
         return Scenario(
             self.seed,
@@ -160,7 +158,7 @@ def save(scenario: Scenario, file: Path) -> None:
 
 
 def load(file: Path) -> Scenario:
-    """Raises `InvalidParameter` for a file that is not there, or holds no scenario."""
+    """Read a scenario. Raises `InvalidParameter` for a file that is missing or holds no scenario."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Scenario)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""From a scenario that fails to the least that still fails.
+"""Reduces a failing scenario to a small one that still fails.
 
 Delta debugging (A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE
-28(2), 2002) over what a scenario is made of: leave a part out, run what is left, and keep it when the same
-invariant is still broken. Large parts first (everything after the finding, whole clients, all faults of a
-kind), then halves, quarters and so on, down to single operations and faults. The result is small, not
-smallest: it ends when nothing alone can be left out, or when its runs are used up.
+28(2), 2002) over the parts of a scenario: leave a part out, run the rest, and keep it when the same invariant
+is still broken. Large parts come first (everything after the finding, whole clients, all faults of a kind),
+then halves, quarters and so on, down to single operations and faults. The result is small but not minimal: it
+ends when no single part can be left out, or when its runs are used up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUNS_MAX = 400
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """``outcome``: of the smallest scenario found; ``runs``: how many it took."""
+    """``outcome``: that of the smallest scenario found; ``runs``: how many runs it took."""
 
     scenario: Scenario
     outcome: Outcome
@@ -31,7 +31,7 @@ class Shrunk:
 
 
 def shrink(scenario: Scenario, outcome: Outcome, runs_max: int = RUNS_MAX) -> Shrunk:
-    """``outcome``: what running the scenario gave, which must have broken something."""
+    """Shrink a scenario. ``outcome``: the result of running it, which must have broken something."""
     return _Shrinking(scenario, outcome, runs_max).done()
 
 
@@ -57,7 +57,7 @@ class _Shrinking:
         return self._runs >= self._runs_max
 
     def _try(self, candidate: Scenario) -> bool:
-        """Whether it still fails under the same invariant; then it is the best so far."""
+        """Whether the candidate still breaks the same invariant; if so, it becomes the best so far."""
         if self._is_spent():
             return False
         self._runs += 1
@@ -68,7 +68,7 @@ class _Shrinking:
         return True
 
     def _cut_the_end(self) -> None:
-        """Leave out what was to come after the finding, and the time it would have taken."""
+        """Leave out what was planned after the finding, and the time it would have taken."""
         best, found_s = self._best, self._outcome.virtual_s
         later_operations = [o for o in best.operations if o.at_s > found_s]
         later_faults = [f for f in best.faults if f.at_s > found_s]

@@ -1,7 +1,7 @@
-"""Metadata and objects under simulation: kept in memory, reached through the gate of a life.
+"""Metadata and objects under simulation: in memory, reached through the gate of a life.
 
-A metadata transaction is applied at one moment and answered at a later one; who dies between the two
-never hears whether it counted. What a transaction writes is shown to an observer, which checks the records
+A metadata transaction is applied at one moment and answered later. A role that dies in between never learns
+whether it was applied. Every write of a transaction is shown to an observer, which checks the records
 (`elanus.sim.records`).
 """
 
@@ -19,7 +19,7 @@ from elanus.core.errors import DiskFull, Unavailable
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import Change, Compare, Delete, LeaseID, Listing, Put, Versioned
 from elanus.sim.chance import Chance
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.scenario import FaultKind
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
 
@@ -28,7 +28,7 @@ _USUAL_S = 0.002
 
 
 class SimMeta:
-    """One per run; roles get a `handle`."""
+    """The simulated metadata store, one per run; each life uses it through a `handle`."""
 
     def __init__(self, chance: Chance, observe: MetaObserver) -> None:
         self.store = MemoryMeta(asyncio.get_running_loop().time)
@@ -95,7 +95,7 @@ class MetaHandle:
                 yield changes
 
     async def close(self) -> None:
-        """The store outlives the roles that use it."""
+        """Do nothing: the store outlives the roles that use it."""
 
     async def _pause(self) -> None:
         if self._life.is_held:
@@ -106,7 +106,7 @@ class MetaHandle:
 
 
 class MemoryStore:
-    """`elanus.storage.port.ObjectStore` in memory; now and then it is full, or does not answer."""
+    """`elanus.storage.port.ObjectStore` in memory; sometimes it is full or does not answer."""
 
     url = "memory:"
 
@@ -119,11 +119,11 @@ class MemoryStore:
         self._objects: dict[str, tuple[pa.Buffer, datetime]] = {}
 
     def __contains__(self, path: str) -> bool:
-        """As `peek`: nothing goes wrong."""
+        """Like `peek`, without faults."""
         return path in self._objects
 
     def check(self) -> None:
-        """Memory can always be used."""
+        """Do nothing: memory can always be used."""
 
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         if path in self._objects:
@@ -143,7 +143,7 @@ class MemoryStore:
         return self.peek(path)
 
     def peek(self, path: str) -> pa.Buffer:
-        """As `get`, for who judges: nothing goes wrong."""
+        """Like `get`, for the judges: without faults."""
         try:
             return self._objects[path][0]
         except KeyError:

@@ -1,11 +1,12 @@
 """The whole system in one process: every role's own code, joined by simulated network, log and stores.
 
-What `elanus.server.online` and `elanus.server.pipeline_process` do for real is done here for a run: roles
-are built, supervised, and built anew after they died. Two proxies take part, so that ticks are a minimum.
+This is the counterpart of `elanus.server.online` and `elanus.server.pipeline_process` for a run: roles are
+built, supervised, and rebuilt after they died. Two proxies take part, so that ticks are a minimum.
 
-A single pipeline process is the child of a standalone's online process, which holds its session and is told
-at once when it ends. Several are a cluster's: each has a lease of its own, which outlives it for a while.
-So it is with query nodes: one is in its proxies' process, several have leases, and query channels.
+A single pipeline process is the child of a standalone's online process, which holds its session and is
+notified at once when it ends. Several belong to a cluster: each has its own lease, which outlives it for a
+while. The same holds for query nodes: a single one runs in its proxies' process, several have leases and
+query channels.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from elanus.core.timestamps import Timestamp
 from elanus.meta.port import Delete, Put
 from elanus.meta.session import Session
 from elanus.querynode.node import QueryNode
-from elanus.sim.builders import Berth, Builders, Ground, Role
+from elanus.server.roles import Role
+from elanus.sim.builders import Berth, SimBuilders, SimDependencies
 from elanus.sim.chance import Chance
 from elanus.sim.channels import SimChannels
+from elanus.sim.client_verbs import ClientVerbs
+from elanus.sim.coop_threads import Turns
 from elanus.sim.directories import Directories
 from elanus.sim.garbage import GarbageJudge
-from elanus.sim.life import Life
+from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.net import Handle, Network
@@ -41,8 +45,6 @@ from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
 from elanus.sim.truth import Truth
-from elanus.sim.turns import Turns
-from elanus.sim.verbs import Verbs
 
 T = TypeVar("T")
 
@@ -51,7 +53,7 @@ _START_AGAIN_S = 0.3
 
 
 class System:
-    """Made and used on one virtual loop. ``scratch``: a directory for files on their way."""
+    """The simulated system, on one virtual loop. ``scratch``: a directory for temporary files."""
 
     compacts_without_being_asked = True
 
@@ -69,7 +71,7 @@ class System:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._random = chance.stream("system")
         self.network = Network(chance, trace)
-        self.truth = Truth(trace.note)
+        self.truth = Truth(trace.note, lambda collection_id: self.records.columns[collection_id])
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
         self.records = Records(self.log.durable_end, trace)
         self.meta = SimMeta(chance, self._guarded(self._observe_records))
@@ -83,7 +85,7 @@ class System:
         self._roles = roles_of(reading)
         self.handles = {name: Handle(name, self.network) for name in (*self._roles, *pipelines)}
         self.outside = Life("clients", is_outside=True)
-        ground = Ground(
+        needs = SimDependencies(
             chance,
             scratch,
             density,
@@ -101,8 +103,8 @@ class System:
             lambda: self._running_node("querynode"),
             self.fail,
         )
-        self.roles_of_clients = ground.coordinators(self.outside)
-        self._builders = Builders(ground)
+        self.roles_of_clients = needs.coordinators(self.outside)
+        self._builders = SimBuilders(needs)
         self._lives: dict[str, Life] = {}
         self._running: dict[str, Role] = {}
         self._sessions: dict[str, Session] = {}
@@ -117,7 +119,7 @@ class System:
             self._supervisors.append(asyncio.create_task(self._supervise(name)))
 
     def fail(self, error: BaseException) -> None:
-        """The run has found something; the first finding is what it tells."""
+        """Record what the run has found; only the first finding is reported."""
         if not self.failure.done():
             self.failure.set_exception(error)
 
@@ -136,13 +138,13 @@ class System:
 
     # what clients do
 
-    async def ask(self, proxy: str, what: str, work: Callable[[Verbs], Awaitable[T]]) -> T:
+    async def ask(self, proxy: str, what: str, work: Callable[[ClientVerbs], Awaitable[T]]) -> T:
         """Have a proxy carry out a verb. Raises `ElanusError`."""
         verbs = self._builders.verbs
         return await self.handles[proxy].perform(self.outside, what, lambda _: work(verbs[proxy]))
 
     def check_nodes(self) -> None:
-        """Raises `InvariantBroken` where a query node's state contradicts itself."""
+        """Check the state of the query nodes. Raises `InvariantBroken` where it contradicts itself."""
         for node in self.query_nodes():
             try:
                 node.invariants()
@@ -150,7 +152,7 @@ class System:
                 raise InvariantBroken(str(error).partition(":")[0], str(error)) from error
 
     def query_nodes(self) -> list[QueryNode]:
-        """Those that are up."""
+        """The query nodes that are up."""
         nodes = (self._running_node(name) for name in self.reading.query_nodes)
         return [node for node in nodes if node is not None]
 
@@ -161,7 +163,7 @@ class System:
         return cast(QueryNode | None, self.handles[name].instance)
 
     def stamp(self) -> Timestamp:
-        """Raises `NotReady`, `Unavailable`."""
+        """Allocate a timestamp. Raises `NotReady`, `Unavailable`."""
         life = self._lives.get("rootcoord")
         oracle = self._builders.oracle
         if oracle is None or life is None or life.is_stopped:
@@ -174,22 +176,22 @@ class System:
         self._lives[name].kill()
 
     def waylay(self, name: str, passages: int) -> None:
-        """Crash a role when it has touched the world that often: between any two of its steps."""
+        """Crash a role after it has passed its gate this many times: between any two of its steps."""
         self._lives[name].waylay(passages)
 
     def hold_appends(self, name: str) -> None:
-        """What the role that runs now appends does not arrive in the log until `SimLog.let_go`."""
+        """Hold back what the current instance of the role appends to the log until `SimLog.let_go`."""
         self.log.hold(self._lives[name])
 
     def step_clocks(self, milliseconds: int) -> None:
-        """All wall clocks jump, as those of one machine do."""
+        """Make all wall clocks jump, as on a single machine."""
         for clock in self.clocks.values():
             clock.step_ms(milliseconds)
 
     async def restart(self, name: str) -> None:
         """Stop a role in an orderly way, as `elanus restart-role` does; its supervisor starts the next.
 
-        One that stands still does not hear of it.
+        A role that is stopped already (killed, stalled or paused) is not restarted.
         """
         life = self._lives[name]
         if life.is_over or life.is_stopped:
@@ -213,7 +215,7 @@ class System:
         self.truth.cut(self.log.lose_power())
 
     def stall(self, name: str, seconds: float) -> None:
-        """It is taken for dead and replaced; later it goes on where it was."""
+        """Stall a life: it is considered dead and replaced; later it continues where it was."""
         life = self._lives[name]
         if life.is_over:
             return
@@ -222,7 +224,7 @@ class System:
         asyncio.get_running_loop().call_later(seconds, self._wake, life)
 
     def pause(self, name: str, seconds: float) -> None:
-        """It stands still, and nobody is told: a lease of its own may end over it."""
+        """Pause a life without notifying anybody: its lease may expire meanwhile."""
         life = self._lives[name]
         if life.is_over or life.is_stopped:
             return
@@ -257,7 +259,7 @@ class System:
                     await self._served(name, role, life)
             session = self._sessions.pop(name, None)
             if session is not None and (self._is_child(name) or not life.is_stopped):
-                # Who is killed amid this leaves the lease to run out.
+                # A role that is killed meanwhile leaves the lease to run out.
                 await asyncio.wait([asyncio.ensure_future(session.close())], timeout=LEASE_TTL_S)
             life.retire()
             await self._directories[name].stop()
@@ -265,7 +267,7 @@ class System:
             await asyncio.sleep(_START_AGAIN_S * (1 + steps * self._random.random()))
 
     async def _joined(self, name: str, life: Life) -> None:
-        """Coordinators of a run have no successors, and need no session."""
+        """Join the cluster. Coordinators of a run have no successors, and need no session."""
         await self._directories[name].start()
         role = self._role_with_lease(name)
         if role is None:
@@ -290,11 +292,11 @@ class System:
         return "querynode" if self.reading.is_cluster and name in self.reading.query_nodes else None
 
     def _is_child(self, name: str) -> bool:
-        """Whether a parent holds its session, whom no fault strikes."""
+        """Whether a parent holds its session; no fault strikes the parent."""
         return self._pipelines == (name,)
 
     async def _served(self, name: str, role: Role, life: Life) -> None:
-        """Returns when its life is over, or its session lost: then it has been stopped."""
+        """Return when the life is over, or when its session was lost and the role has been stopped."""
         self._running[name] = role
         session = self._sessions.get(name)
         self.handles[name].up(role, life, None if session is None else session.node_id)
@@ -315,7 +317,7 @@ class System:
         self.handles[name].down()
 
     async def _stopped(self, role: Role, life: Life) -> None:
-        """Returns when it has stopped, or was killed over it."""
+        """Return when the role has stopped, or was killed meanwhile."""
         stopping = asyncio.ensure_future(role.stop())
         await asyncio.wait([stopping, life.ended], return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
@@ -324,7 +326,7 @@ class System:
             stopping.add_done_callback(functools.partial(self._done_late, life))
 
     async def _done(self, work: Awaitable[None], life: Life) -> bool:
-        """Whether a life came to the end of its work."""
+        """Whether the life completed this work."""
         starting = asyncio.ensure_future(work)
         await asyncio.wait([starting, life.ended], return_when=asyncio.FIRST_COMPLETED)
         if life.is_over:
@@ -339,7 +341,7 @@ class System:
         return True
 
     def _done_late(self, life: Life, starting: asyncio.Future[None]) -> None:
-        """Nobody waits any more for the work of a life that is over, if it ends at all."""
+        """Look at the result of work whose life is over: nobody else waits for it."""
         error = None if starting.cancelled() else starting.exception()
         if error is not None and not isinstance(error, ElanusError):
             self.fail(InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}"))
@@ -351,6 +353,6 @@ class System:
         return life
 
     async def _offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Work that blocks is done at once; what surrounds it goes on in between."""
+        """Carry out blocking work in one step; other tasks run before it begins."""
         await asyncio.sleep(0.001 * self._random.random())
         return function(*args, **kwargs)

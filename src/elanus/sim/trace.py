@@ -1,7 +1,7 @@
-"""What happened in a run, in order, and counted.
+"""The events of a run, in order, and counted.
 
-The hash of it tells two runs apart; a finding is told by the events about its rows; the counts make the
-summary.
+Two runs that differ have traces of different hashes; a finding is reported with the events about its rows;
+the counts make the summary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Trace:
         self._events.append((self._now_s(), text, keys))
 
     def met(self, fault: Fault) -> None:
-        """A fault has struck."""
+        """Record that a fault has struck."""
         self.faults[fault.kind] += 1
         target = f" {fault.target}" if fault.target else ""
         self.note(f"FAULT {fault.kind}{target}")
@@ -38,11 +38,11 @@ class Trace:
         self.counts[what] += 1
 
     def digest(self) -> str:
-        told = "".join(f"{at_s:.6f} {text}\n" for at_s, text, _ in self._events)
-        return hashlib.sha256(told.encode()).hexdigest()
+        text = "".join(f"{at_s:.6f} {text}\n" for at_s, text, _ in self._events)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def story(self, keys: Iterable[int], events_max: int = 200) -> list[str]:
-        """The events about these keys, and those about no key (crashes, commits, versions); the last ones."""
+        """The last events about these keys or about no key (crashes, commits, versions)."""
         wanted = frozenset(keys)
-        told = [event for event in self._events if not event[2] or not wanted.isdisjoint(event[2])]
-        return [f"{at_s:9.4f} s  {text}" for at_s, text, _ in told[-events_max:]]
+        relevant = [event for event in self._events if not event[2] or not wanted.isdisjoint(event[2])]
+        return [f"{at_s:9.4f} s  {text}" for at_s, text, _ in relevant[-events_max:]]

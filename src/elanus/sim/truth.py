@@ -1,9 +1,10 @@
-"""The truth of a run: what the log says, read by the plainest rules, in a few lines of Python.
+"""The truth of a run: the contents of the log, read by the simplest rules, in a few lines of Python.
 
-Whatever the roles do, the log decides what exists. A message at or below the tick in force where it stands
-is late and does not count; everything else does, at its timestamp. From that follows which rows are alive
-at any timestamp, and every answer of the system is compared with it. Nothing here is shared with the code
-that the roles follow the log with, so a mistake in one shows against the other.
+The log decides what exists, not the roles. A message at or below the tick in force at its position is
+late and does not count, and rows with other columns than their collection's are ignored; everything else
+counts, at its timestamp. This determines which rows are alive at any timestamp, and every answer of the
+system is compared with it. Nothing here is shared with the code by which the roles follow the log, so a
+mistake in one shows up against the other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KEY, VALUE = "id", "value"
 
 @dataclass(slots=True)
 class Row:
-    """``died``: the first delete of its key later than itself."""
+    """A row that was written. ``died``: the first delete of its key that is later than the row."""
 
     key: int
     value: int
@@ -49,14 +50,16 @@ class Deletion:
     ts: Timestamp
 
     def concerns(self, row: Row) -> bool:
-        """Of a row with its key: whether the row is older, and in a partition that is meant."""
+        """For a row with this key: whether the delete is newer than the row and covers its partition."""
         return row.born < self.ts and self.partition_id in (ALL_PARTITIONS, row.partition_id)
 
 
 @dataclass(slots=True)
 class Contents:
-    """All that was ever written to one collection. ``dropped``: partitions per vchannel, and when.
-    ``segments``: those that have rows."""
+    """Everything ever written to one collection.
+
+    ``dropped``: when each partition was dropped, per vchannel. ``segments``: those that have rows.
+    """
 
     rows: list[Row] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
@@ -93,7 +96,7 @@ class Contents:
         return [row for row in alive if drop_of((row.vchannel, row.partition_id), MAX_TIMESTAMP) > ts]
 
     def may_be_gone(self, row: Row) -> bool:
-        """Its partition is being dropped: whether an earlier read still finds it is left open."""
+        """Whether the row's partition is being dropped: an earlier read may or may not still find it."""
         return any(partition_id == row.partition_id for _, partition_id in self.dropped)
 
 
@@ -112,10 +115,17 @@ class _Pchannel:
 
 
 class Truth:
-    """Fed by the log as entries become visible. ``tell`` hears what each entry was."""
+    """The contents of the log, updated as entries become visible.
 
-    def __init__(self, tell: Callable[[str, list[int]], None]) -> None:
-        self._tell = tell
+    ``note`` is called with a description of each entry; ``columns_of`` gives the names of a collection's
+    columns in order.
+    """
+
+    def __init__(
+        self, note: Callable[[str, list[int]], None], columns_of: Callable[[CollectionID], list[str]]
+    ) -> None:
+        self._note = note
+        self._columns_of = columns_of
         self._pchannels: dict[str, _Pchannel] = {}
         self._contents: dict[CollectionID, Contents] = {}
         self._messages: dict[int, tuple[LogEntry, Message]] = {}
@@ -131,17 +141,17 @@ class Truth:
         return NO_TIMESTAMP if known is None else known.tick
 
     def is_late(self, pchannel: str, ts: Timestamp) -> bool:
-        """Whether a message of that timestamp stood behind its tick."""
+        """Whether a message with that timestamp was behind the tick at its position."""
         known = self._pchannels.get(pchannel)
         return known is not None and ts in known.late
 
     def observe(self, pchannel: str, entry: LogEntry) -> None:
-        """Raises `InvariantBroken`."""
+        """Take in an entry that became visible. Raises `InvariantBroken`."""
         self._pchannels.setdefault(pchannel, _Pchannel()).entries.append(entry)
-        self._read(pchannel, entry, self._tell)
+        self._read(pchannel, entry, self._note)
 
     def cut(self, ends: Mapping[str, Position]) -> None:
-        """The log lost its tail: what stood there never was."""
+        """Forget the tail that the log has lost, as if it had never existed."""
         kept = {
             p: [e for e in known.entries if e.position < ends.get(p, Position(0))]
             for p, known in self._pchannels.items()
@@ -152,42 +162,51 @@ class Truth:
             for entry in entries:
                 self._read(pchannel, entry, lambda text, keys: None)
 
-    def _read(self, pchannel: str, entry: LogEntry, tell: Callable[[str, list[int]], None]) -> None:
+    def _read(self, pchannel: str, entry: LogEntry, note: Callable[[str, list[int]], None]) -> None:
         known, header = self._pchannels[pchannel], entry.header
         where = f"{pchannel[-1]}@{entry.position}"
         if header.kind is MsgKind.EPOCH:
             if header.epoch == known.epoch:
                 raise InvariantBroken("TT1", f"{where}: epoch {header.epoch} begins twice")
             if header.epoch < known.epoch:
-                return  # of a root coordinator that died over it
+                return  # from a root coordinator that died meanwhile
             known.epoch, known.tick_of_epoch = header.epoch, NO_TIMESTAMP
-            tell(f"{where}: epoch {header.epoch}", [])
+            note(f"{where}: epoch {header.epoch}", [])
         elif header.kind is MsgKind.TIME_TICK:
             if header.epoch < known.epoch:
-                return  # of a root coordinator that has been replaced
+                return  # from a root coordinator that has been replaced
             if header.ts <= known.tick_of_epoch:
                 raise InvariantBroken("TT1", f"{where}: tick {header.ts} after {known.tick_of_epoch}")
             known.tick_of_epoch = header.ts
             known.tick = max(known.tick, header.ts)
         elif header.ts <= known.tick:
             known.late.add(header.ts)
-            tell(f"{where}: {header.kind.name} {header.ts} of segment {header.segment_id} is late", [])
+            note(f"{where}: {header.kind.name} {header.ts} of segment {header.segment_id} is late", [])
         else:
-            self._take(entry, where, tell)
+            self._take(entry, where, note)
 
     def _decoded(self, entry: LogEntry) -> Message:
-        """Entries are read anew whenever the power goes; what stands in one never changes."""
+        """Decode an entry once: every power loss makes `cut` read all entries again, and they never
+        change."""
         known = self._messages.get(id(entry))
         if known is None:
-            known = self._messages[id(entry)] = (entry, decode(entry))  # while it is kept, its id is its own
+            known = self._messages[id(entry)] = (entry, decode(entry))  # kept, so its id stays unique
         return known[1]
 
-    def _take(self, entry: LogEntry, where: str, tell: Callable[[str, list[int]], None]) -> None:
+    def _is_foreign(self, message: Message) -> bool:
+        return (
+            isinstance(message, InsertMessage | UpsertMessage)
+            and self._columns_of(message.collection_id) != message.rows.schema.names
+        )
+
+    def _take(self, entry: LogEntry, where: str, note: Callable[[str, list[int]], None]) -> None:
         message = self._decoded(entry)
         contents = self.contents(entry.header.collection_id)
         keys: list[int] = []
         text = f"{where}: {entry.header.kind.name} {entry.header.ts}"
-        if isinstance(message, InsertMessage | UpsertMessage):
+        if self._is_foreign(message):
+            text += " does not fit its collection"
+        elif isinstance(message, InsertMessage | UpsertMessage):
             keys = message.rows.column(KEY).to_pylist()
             values = message.rows.column(VALUE).to_pylist()
             place = (message.vchannel, message.partition_id, message.segment_id, message.ts)
@@ -208,4 +227,4 @@ class Truth:
             if message.kind is MsgKind.DROP_COLLECTION:
                 contents.drop_ts = message.ts
             text += f" of collection {message.collection_id}, partition {message.partition_id}"
-        tell(text, keys)
+        note(text, keys)

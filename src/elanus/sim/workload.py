@@ -1,8 +1,8 @@
-"""The clients: what they do, and what they make of the answers.
+"""The clients: their operations, and the check of the answers they receive.
 
-Each client carries out its operations one after the other, each at its time or as soon as the one before
-has ended. A write that failed may have had its effect or not; only what was acknowledged is counted on.
-Every answer goes to the judge.
+Each client carries out its operations one after the other, each at its time or as soon as the previous one
+has ended. A write that failed may or may not have taken effect; only acknowledged writes are relied on. Every
+answer is passed to the judge.
 """
 
 from __future__ import annotations
@@ -11,27 +11,36 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from elanus.api.rootcoord import NewCollection
 from elanus.core.consistency import WIRE_BOUNDED, WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
-from elanus.core.errors import CollectionNotFound, ElanusError, IndexNotFound, Internal, PartitionNotFound
+from elanus.core.errors import (
+    AliasNotFound,
+    CollectionNotFound,
+    ElanusError,
+    IndexNotFound,
+    Internal,
+    InvalidParameter,
+    PartitionNotFound,
+)
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
-from elanus.proxy.cache import CachedCollection
-from elanus.rpc.rootcoord import NewCollection
+from elanus.proxy.role.cache import CachedCollection
+from elanus.sim.aliases import ALIAS
+from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
 from elanus.sim.plan import COLLECTIONS, PROXIES
 from elanus.sim.scenario import Operation
 from elanus.sim.system import System
 from elanus.sim.truth import KEY, VALUE
-from elanus.sim.verbs import Verbs
 
 T = TypeVar("T")
 
@@ -49,23 +58,25 @@ _LEVELS = (
 )
 _INDEX = {"index_type": "HNSW", "metric_type": "L2", "M": "4", "efConstruction": "16"}
 _REMEMBERED = 20
+_MORE = {"beta": "weight"}
+"""A column that only one of the collections has, so that rows of one do not fit the other."""
 
 
 @cache
 def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
-    return CollectionSchema(
-        name,
-        (
-            FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True),
-            FieldSchema(unnumbered, VALUE, DataType.INT64),
-            FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2),
-        ),
-    )
+    fields = [
+        FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True),
+        FieldSchema(unnumbered, VALUE, DataType.INT64),
+        FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2),
+    ]
+    if name in _MORE:
+        fields.append(FieldSchema(unnumbered, _MORE[name], DataType.INT64))
+    return CollectionSchema(name, tuple(fields))
 
 
 class Client:
-    """``number`` is what its operations name it by."""
+    """A client. ``number`` identifies it in the scenario's operations."""
 
     def __init__(self, number: int, system: System, judge: Judge, random_: random.Random) -> None:
         self.name = f"client {number}"
@@ -85,18 +96,18 @@ class Client:
             await self.operate(operation.kind, operation.collection)
 
     async def operate(self, kind: str, collection: str, *how: object) -> bool:
-        """One operation; whether it succeeded. ``how``: its arguments. Raises `InvariantBroken`."""
+        """Carry out one operation; whether it succeeded. ``how``: its arguments. Raises `InvariantBroken`."""
         what = f"{self.name}: {kind} {collection}"
         self._system.trace.note(f"{what} …")
         try:
             async with asyncio.timeout(_OPERATION_TIMEOUT_S):
-                told = await getattr(self, f"_{kind}")(collection, *how)
+                outcome = await getattr(self, f"_{kind}")(collection, *how)
         except (Internal, AssertionError) as error:
             raise InvariantBroken("LIVE2", f"{what}: {error}") from error
         except (ElanusError, TimeoutError) as error:
             self._system.trace.note(f"{what}: {type(error).__name__} {error}")
             return False
-        self._system.trace.note(f"{what}: {told}")
+        self._system.trace.note(f"{what}: {outcome}")
         return True
 
     # writes
@@ -111,13 +122,26 @@ class Client:
         keys = self._random.sample(range(KEYS), self._random.randint(1, _ROWS_MAX))
         values = [16 * self._number + place for place in range(len(keys))]
         partition = PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
-        rows = rows_of(keys, values)
+        begun = self._judge.aliases.begin()
         self._system.trace.note(f"{self.name}: writes {keys} with {values} into {partition}", keys)
         cached, ts = await self._system.ask(
-            self._proxy(), "write", lambda verbs: verbs.write(name, partition, rows, replaces=replaces)
+            self._proxy(),
+            "write",
+            lambda verbs: verbs.write(
+                name, partition, lambda schema: rows_of(keys, values, schema), replaces=replaces
+            ),
         )
+        self._check_name(name, begun, cached, tuple(keys))
         self._acknowledge(name, cached, ts, keys, values)
         return f"acknowledged at {ts}"
+
+    async def _write_misfit(self, name: str) -> str:
+        """Write rows of the other collection. No reader may fail because of them."""
+        keys = self._random.sample(range(KEYS), self._random.randint(1, _ROWS_MAX))
+        (other,) = COLLECTIONS.keys() - {name}
+        rows = rows_of(keys, keys, schema_of(other))
+        _, ts = await self._system.ask(self._proxy(), "write", lambda verbs: verbs.write_misfit(name, rows))
+        return f"rows of {other} at {ts}"
 
     async def _delete(self, name: str) -> str:
         keys = self._random.sample(range(KEYS), self._random.randint(1, 2 * _ROWS_MAX))
@@ -127,12 +151,18 @@ class Client:
         return await self._delete_by(name, f"{VALUE} % 37 == {self._random.randrange(37)}")
 
     async def _delete_by(self, name: str, text: str) -> str:
+        begun = self._judge.aliases.begin()
         cached, ts, keys = await self._system.ask(
             self._proxy(), "delete", lambda verbs: verbs.delete(name, text)
         )
         if keys:
+            self._check_name(name, begun, cached, tuple(keys))
             self._acknowledge(name, cached, ts, keys, [])
         return f"deleted at {ts}: {keys}"
+
+    def _check_name(self, name: str, begun: int, cached: CachedCollection, keys: tuple[int, ...]) -> None:
+        if name == ALIAS:
+            self._judge.aliases.check(begun, cached.view.name, keys)
 
     def _acknowledge(
         self, name: str, cached: CachedCollection, ts: Timestamp, keys: list[int], values: list[int]
@@ -162,19 +192,29 @@ class Client:
         answer = Answer(cached.collection_id, result.ts, bound, _pairs(result))
         keys, values = [key for key, _ in answer.rows], [value for _, value in answer.rows]
         self._judge.check_rows(cached, result.ts, keys, values, bound)
-        if result.ts > WIRE_BOUNDED:  # else nothing is served yet, and the number is a wish, not a moment
+        if result.ts > WIRE_BOUNDED:  # otherwise nothing is served yet, and ts is a request, not a moment
             self._answers.setdefault(name, deque(maxlen=_REMEMBERED)).append(answer)
         return f"{len(answer.rows)} rows{'' if bound is None else f' below {bound}'} at {result.ts}"
 
     async def _query_again(self, name: str) -> str:
-        """Read once more as of a moment that was read before."""
+        """Repeat an earlier read at its timestamp."""
         if name not in self._answers:
             return "nothing was read yet"
         before = self._random.choice(self._answers[name])
         text = f"{KEY} >= 0" if before.bound is None else f"{VALUE} < {before.bound}"
         pinned = ReadConsistency(None, before.ts, pinned=True)
-        request = Query(DEFAULT_DATABASE, name, (), text, (KEY, VALUE), None, 0, pinned)
-        cached, result = await self._system.ask(self._proxy(), "query", lambda verbs: verbs.query(request))
+        request_of = partial(
+            Query,
+            partitions=(),
+            filter=text,
+            output_fields=(KEY, VALUE),
+            limit=None,
+            offset=0,
+            consistency=pinned,
+        )
+        cached, result = await self._system.ask(
+            self._proxy(), "query", lambda verbs: verbs.query(name, request_of)
+        )
         if cached.collection_id != before.collection_id:
             return "another collection has its name now"
         self._system.trace.count("reads repeated")
@@ -186,12 +226,12 @@ class Client:
         since = self._judge.since(self._now())
         session = self._session.get(name, NO_TIMESTAMP)
         query = np.array([[float(self._random.randrange(1000)), 0.0]], dtype=np.float32)
-        request = Search(
-            DEFAULT_DATABASE, name, (), "", query, _ALL, 0, "", "", {}, (VALUE,), -1, consistency
-        )
 
-        async def search(verbs: Verbs) -> tuple[CachedCollection, SearchResult, Timestamp]:
-            cached, result = await verbs.search(request)
+        def request_of(cached: CachedCollection) -> Search:
+            return Search(cached, (), "", query, _ALL, 0, "", "", {}, (VALUE,), -1, consistency)
+
+        async def search(verbs: ClientVerbs) -> tuple[CachedCollection, SearchResult, Timestamp]:
+            cached, result = await verbs.search(name, request_of)
             return cached, result, self._judge.ticked(cached)
 
         cached, result, ticked = await self._system.ask(self._proxy(), "search", search)
@@ -206,10 +246,12 @@ class Client:
         level, consistency = self._consistency(name, level)
         since = self._judge.since(self._now())
         session = self._session.get(name, NO_TIMESTAMP)
-        request = Query(DEFAULT_DATABASE, name, (), text, fields, None, 0, consistency)
 
-        async def query(verbs: Verbs) -> tuple[CachedCollection, QueryResult, Timestamp]:
-            cached, result = await verbs.query(request)
+        def request_of(cached: CachedCollection) -> Query:
+            return Query(cached, (), text, fields, None, 0, consistency)
+
+        async def query(verbs: ClientVerbs) -> tuple[CachedCollection, QueryResult, Timestamp]:
+            cached, result = await verbs.query(name, request_of)
             return cached, result, self._judge.ticked(cached)
 
         cached, result, ticked = await self._system.ask(self._proxy(), "query", query)
@@ -225,7 +267,7 @@ class Client:
         return level, ReadConsistency(level, self._session.get(name, WIRE_EVENTUALLY))
 
     def _now(self) -> Timestamp:
-        """As the oracle has it; with the oracle down, a moment long ago, which demands nothing."""
+        """The oracle's current timestamp; while it is down, the lowest one, which demands nothing."""
         try:
             return self._system.stamp()
         except ElanusError:
@@ -234,7 +276,7 @@ class Client:
     # definitions
 
     async def set_up(self, name: str) -> None:
-        """Create, index and load a collection, as often as it takes."""
+        """Create, index and load a collection, retrying failed steps."""
         for _ in range(_ATTEMPTS):
             for step in ("create", "index", "load"):
                 if not await self.operate(step, name):
@@ -253,7 +295,7 @@ class Client:
         return "created"
 
     async def _index(self, name: str) -> str:
-        async def index(verbs: Verbs) -> None:
+        async def index(verbs: ClientVerbs) -> None:
             cached = await verbs.collection(name)
             field = cached.view.schema.field("vector")
             create = self._system.roles_of_clients.index.create_index
@@ -266,7 +308,7 @@ class Client:
         load_collection = self._system.roles_of_clients.query.load
         replicas = self._system.reading.replicas
 
-        async def load(verbs: Verbs) -> None:
+        async def load(verbs: ClientVerbs) -> None:
             cached = await verbs.collection(name)
             if not cached.indexes:
                 raise IndexNotFound(f"collection {name} has no index")
@@ -290,7 +332,10 @@ class Client:
         return f"trigger {await self._of_collection('compact', name, compact)}"
 
     async def _renew_partition(self, name: str) -> str:
-        """Drop a partition and make it anew. Who hears that it is not there has the same certainty."""
+        """Drop a partition and create it again.
+
+        The drop counts as done when it is acknowledged, or when the partition is not found.
+        """
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
         if PARTITION in cached.partitions:
@@ -307,10 +352,13 @@ class Client:
                 self._judge.partition_dropped(cached.collection_id, cached.partitions[PARTITION])
             break
         await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
-        return f"made anew in {cached.collection_id}"
+        return f"recreated in {cached.collection_id}"
 
     async def _renew_collection(self, name: str) -> str:
-        """Drop a collection and make it anew. It is dropped when that was said, or when it is not found."""
+        """Drop a collection and create it again.
+
+        The drop counts as done when it is acknowledged, or when the collection is not found.
+        """
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
 
@@ -322,6 +370,9 @@ class Client:
                 await self._define("drop", drop)
             except CollectionNotFound:
                 pass
+            except InvalidParameter:
+                await self._drop_alias()  # a collection with an alias cannot be dropped
+                continue
             except ElanusError:
                 await asyncio.sleep(0.3)
                 continue
@@ -330,8 +381,24 @@ class Client:
         await self.set_up(name)
         return f"dropped {cached.collection_id}"
 
+    async def _switch_alias(self, name: str) -> str:
+        """Make the alias refer to this collection."""
+        root = self._system.roles_of_clients.root
+        async with self._judge.aliases.turn(name):
+            try:
+                await self._define("alias", lambda: root.alter_alias(DEFAULT_DATABASE, name, ALIAS))
+            except AliasNotFound:
+                await self._define("alias", lambda: root.create_alias(DEFAULT_DATABASE, name, ALIAS))
+        self._system.trace.count("alias switched")
+        return f"{ALIAS} means {name}"
+
+    async def _drop_alias(self) -> None:
+        root = self._system.roles_of_clients.root
+        async with self._judge.aliases.turn(""):
+            await self._define("alias", lambda: root.drop_alias(DEFAULT_DATABASE, ALIAS))
+
     async def _of_collection(self, what: str, name: str, work: Callable[[CollectionID], Awaitable[T]]) -> T:
-        async def run(verbs: Verbs) -> T:
+        async def run(verbs: ClientVerbs) -> T:
             cached = await verbs.collection(name)
             return await verbs.define(what, lambda: work(cached.collection_id))
 
@@ -345,15 +412,16 @@ class Client:
 
 
 def _pairs(result: QueryResult) -> tuple[tuple[int, int], ...]:
-    """Keys with their values."""
+    """The keys with their values."""
     keys, values = (result.fields[column].to_pylist() for column in (KEY, VALUE))
     return tuple(zip(keys, values, strict=True))
 
 
-def rows_of(keys: list[int], values: list[int]) -> pa.RecordBatch:
+def rows_of(keys: list[int], values: list[int], of: CollectionSchema) -> pa.RecordBatch:
     """Rows of a collection of `schema_of`."""
     vectors = np.array([[value, key] for key, value in zip(keys, values, strict=True)], dtype=np.float32)
-    schema = schema_of("").arrow_schema
+    schema = of.arrow_schema
     flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field("vector").type)
-    columns = [pa.array(keys, pa.int64()), pa.array(values, pa.int64()), flat]
+    known = {KEY: pa.array(keys, pa.int64()), VALUE: pa.array(values, pa.int64()), "vector": flat}
+    columns = [known.get(name, known[VALUE]) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

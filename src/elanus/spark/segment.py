@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
-    """What a task reads. Pickles. ``columns``: in the order wanted; ``delta_logs``: the vchannel's.
+    """The input of a task. Pickles. ``columns``: in the order wanted; ``delta_logs``: the vchannel's.
 
     ``filter``: in the filter language, "" for all rows.
     """

@@ -12,7 +12,7 @@ hand.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,12 +36,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
 from elanus.core import schema as elanus_schema
 from elanus.core.errors import InvalidParameter, NotSupported
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.expr import compile_filter
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
 from elanus.spark.options import ReadOptions, parse_options
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.storage.objects import open_store
@@ -50,7 +50,7 @@ from elanus.storage.snapshots import read_snapshot
 
 _CONNECT_S = 20.0
 _ANSWER_S = 120.0
-_TYPES: dict[elanus_schema.DataType, DataType] = {
+TYPES: Mapping[elanus_schema.DataType, DataType] = {
     elanus_schema.DataType.BOOL: BooleanType(),
     elanus_schema.DataType.INT8: ByteType(),
     elanus_schema.DataType.INT16: ShortType(),
@@ -62,7 +62,10 @@ _TYPES: dict[elanus_schema.DataType, DataType] = {
     elanus_schema.DataType.JSON: StringType(),
     elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),
     elanus_schema.DataType.BINARY_VECTOR: BinaryType(),
+    elanus_schema.DataType.FLOAT16_VECTOR: ArrayType(FloatType(), containsNull=False),
+    elanus_schema.DataType.BFLOAT16_VECTOR: ArrayType(FloatType(), containsNull=False),
 }
+"""The Spark type of each data type: the same keys as `elanus.core.types.KINDS`."""
 
 
 def register(spark: SparkSession) -> None:
@@ -78,11 +81,11 @@ class ElanusSource(DataSource):
         return "elanus"
 
     def schema(self) -> StructType:
-        """Takes the snapshot, and tells its columns. Raises what the server answers."""
+        """Take the snapshot, and return its columns. Raises the server's errors."""
         options = parse_options(self.options)
         self.lease = _take_snapshot(options)
         collection = _read(options, self.lease).schema
-        compile_filter(options.filter, collection)  # what is wrong with it is told here, not by a task
+        compile_filter(options.filter, collection)  # a wrong filter fails here, not in a task
         return spark_schema(collection, options.columns)
 
     def reader(self, schema: StructType) -> ElanusReader:
@@ -90,7 +93,7 @@ class ElanusSource(DataSource):
         lease = getattr(self, "lease", None)
         if lease is None:
             raise InvalidParameter(
-                "a collection tells its columns itself: give .option('columns'), not .schema()"
+                "a collection defines its columns itself: give .option('columns'), not .schema()"
             )
         return ElanusReader(options, lease, schema)
 
@@ -140,7 +143,7 @@ class ElanusReader(DataSourceReader):
         target = to_arrow_schema(self._schema, timezone="UTC")
         try:
             for batch in read_segment(read, open_store(read.store_url)):
-                yield as_spark(batch, target)
+                yield as_spark(batch, read.schema, target)
         except ObjectMissing as error:
             raise InvalidParameter(
                 f"{error} is gone from {read.store_url}: the snapshot's lease has ended; load the collection "
@@ -151,21 +154,24 @@ class ElanusReader(DataSourceReader):
 def spark_schema(collection: CollectionSchema, columns: tuple[str, ...] = ()) -> StructType:
     """The collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
     fields = [collection.field(name) for name in columns] or list(collection.fields)
-    return StructType([StructField(f.name, _TYPES[f.data_type], f.nullable) for f in fields])
+    return StructType([StructField(f.name, TYPES[f.data_type], f.nullable) for f in fields])
 
 
-def as_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """A batch in the Arrow types that Spark exchanges: vectors as lists of variable length."""
-    columns = [_as_type(batch.column(n), field.type) for n, field in enumerate(target)]
+def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Schema) -> pa.RecordBatch:
+    """A batch in the Arrow types that Spark exchanges: vectors of floats as lists of variable length."""
+    columns = [
+        _as_type(batch.column(n), collection.field(field.name), field.type) for n, field in enumerate(target)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _as_type(column: pa.Array, target: pa.DataType) -> pa.Array:
-    if not pa.types.is_fixed_size_list(column.type):
+def _as_type(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
+    if not pa.types.is_list(target):
         return column.cast(target)
-    length = column.type.list_size
-    offsets = pa.array(np.arange(len(column) + 1, dtype=np.int32) * np.int32(length))
-    return pa.ListArray.from_arrays(offsets, column.flatten(), type=target)
+    form = field.vector
+    values = form.compared(form.to_values(column))
+    offsets = pa.array(np.arange(len(column) + 1, dtype=np.int32) * np.int32(form.width(field.dim)))
+    return pa.ListArray.from_arrays(offsets, pa.array(values), type=target)
 
 
 def _take_snapshot(options: ReadOptions) -> SnapshotLease:

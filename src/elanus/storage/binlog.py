@@ -1,13 +1,13 @@
 """Insert logs: the rows of one segment in one range, as one Parquet file. Writing and reading them.
 
 A file holds the two system columns, then the collection's fields under their own names, each with
-its field id, in the order of the rows' timestamps. `docs/segment-format.md` is the specification; it
-is all that the online side, the Spark jobs and other engines have to agree on.
+its field id. Rows are sorted by primary key, and rows of one key by timestamp. `docs/segment-format.md` is
+the specification; it is all that the online side, the Spark jobs and other engines have to agree on.
 
-Readers prune columns and map the file where the store is local. `read_vectors` fills one contiguous
+Readers prune columns, and memory-map the file if the store is local. `read_vectors` fills one contiguous
 matrix row group by row group, so that reading n bytes of vectors needs n bytes and one row group.
 
-Left out: deletes (`elanus.storage.delta_log`) and key statistics (`elanus.storage.stats_log`).
+Not in this module: deletes (`elanus.storage.delta_log`) and key statistics (`elanus.storage.stats_log`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elanus.core.errors import FieldNotFound, Internal
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
-from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.storage.objects import disk_full_reported
+from elanus.core.types import Matrix, VectorForm
+from elanus.storage.local import disk_full_reported
 from elanus.storage.parquet import (
     ROW_GROUP_BYTES,
     BinlogWriter,
     file_metadata,
+    numbered,
     opened,
     rows_per_group,
+    vector_form,
     worth_threads,
 )
 from elanus.storage.paths import INSERT_LOG
@@ -45,12 +47,11 @@ from elanus.storage.port import CorruptObject, ObjectStore
 ROW_ID_FIELD_ID = FieldID(0)
 TIMESTAMP_FIELD_ID = FieldID(1)
 Files = SegmentManifest | Sequence[BinlogFile]
-Matrix = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
-    """Which segment a file belongs to."""
+    """The segment that a file belongs to."""
 
     collection_id: CollectionID
     partition_id: PartitionID
@@ -59,12 +60,12 @@ class SegmentKey:
 
 
 def insert_log_schema(schema: CollectionSchema, key: SegmentKey) -> pa.Schema:
-    """The Arrow schema of a segment's insert logs, with field ids and file metadata in it."""
+    """The Arrow schema of a segment's insert logs, including field ids and file metadata."""
     fields = [
-        _numbered(pa.field(ROW_ID_FIELD, pa.int64(), nullable=False), ROW_ID_FIELD_ID),
-        _numbered(pa.field(TIMESTAMP_FIELD, pa.int64(), nullable=False), TIMESTAMP_FIELD_ID),
+        numbered(pa.field(ROW_ID_FIELD, pa.int64(), nullable=False), ROW_ID_FIELD_ID, DataType.INT64),
+        numbered(pa.field(TIMESTAMP_FIELD, pa.int64(), nullable=False), TIMESTAMP_FIELD_ID, DataType.INT64),
     ]
-    fields += [_numbered(schema.arrow_schema.field(f.name), f.field_id) for f in schema.fields]
+    fields += [numbered(schema.arrow_schema.field(f.name), f.field_id, f.data_type) for f in schema.fields]
     owner: dict[str, int | str] = {
         "collection": key.collection_id,
         "partition": key.partition_id,
@@ -72,10 +73,6 @@ def insert_log_schema(schema: CollectionSchema, key: SegmentKey) -> pa.Schema:
         "vchannel": key.vchannel,
     }
     return pa.schema(fields, metadata=file_metadata(INSERT_LOG, owner))
-
-
-def _numbered(field: pa.Field, field_id: FieldID) -> pa.Field:
-    return field.with_metadata({"PARQUET:field_id": str(field_id)})
 
 
 def with_system_columns(
@@ -106,10 +103,11 @@ def insert_log_writer(
 ) -> BinlogWriter:
     """A writer for one insert log, to be used as a context manager; ``scratch`` is a local directory.
 
-    ``by_time``: rows come in the order of their timestamps, and the writer holds them to it.
+    ``by_time``: rows must be in the order of their timestamps; the writer enforces it.
     """
     group_rows = rows_per_group(schema.row_bytes_estimate)
-    return BinlogWriter(store, path, insert_log_schema(schema, key), group_rows, scratch, by_time=by_time)
+    file_schema, primary = insert_log_schema(schema, key), schema.primary_field.name
+    return BinlogWriter(store, path, file_schema, group_rows, scratch, by_time=by_time, key=primary)
 
 
 def write_insert_log(
@@ -130,8 +128,8 @@ def write_insert_log(
 def read_columns(store: ObjectStore, source: Files, names: Sequence[str]) -> pa.Table:
     """The named columns of all rows, in the order of the manifest's files; system columns included.
 
-    Only those columns are read. Where a manifest has a ``commit_ts``, that is every row's timestamp. Raises
-    `ValueError` when there are no files, `FieldNotFound` for a column they lack, `ObjectMissing` and
+    Only those columns are read. If a manifest has a ``commit_ts``, that is every row's timestamp. Raises
+    `ValueError` when there are no files, `FieldNotFound` for a column they lack, and `ObjectMissing` and
     `CorruptObject` naming the file.
     """
     tables = []
@@ -144,7 +142,7 @@ def read_columns(store: ObjectStore, source: Files, names: Sequence[str]) -> pa.
 
 
 def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:
-    """Rows read from the source's files, with the timestamps that its manifest gives them, if it does."""
+    """Rows read from the source's files, with the timestamp from its manifest, if that has one."""
     if not isinstance(source, SegmentManifest) or source.commit_ts == NO_TIMESTAMP:
         return table
     place = table.schema.get_field_index(TIMESTAMP_FIELD)
@@ -157,50 +155,35 @@ def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:
 def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Matrix:
     """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
 
-    float32 (rows, dim) for float vectors, uint8 (rows, dim / 8) for binary ones. Filled row group by
-    row group: there is never a second copy. With ``scratch``, a local directory, the matrix is a mapped
-    file there, so that memory need not hold it. Raises as `read_columns` does, and `DiskFull`.
+    (rows, width) in the form of the field's type (`elanus.core.types.VectorForm`). Filled row group by row
+    group: there is never a second copy. With ``scratch``, a local directory, the matrix is a memory-mapped
+    file there, so that it need not fit in memory. Raises what `read_columns` raises, and `DiskFull`.
     """
     files = _files(source)
     matrix: Matrix | None = None
+    form: VectorForm | None = None
     filled = 0
     for file in files:
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, [name])
-            if matrix is None:
+            if matrix is None or form is None:
                 field, rows = parquet.schema_arrow.field(name), sum(f.rows for f in files)
-                matrix = _empty_matrix(field, rows) if scratch is None else _mapped(field, rows, scratch)
+                form = vector_form(field)
+                empty = form.empty(rows if scratch is None else 0, form.dim_of(field.type))
+                matrix = empty if scratch is None else _mapped(empty, rows, scratch)
             for group in range(parquet.num_row_groups):
                 for chunk in _column_of_group(parquet, group, name).chunks:
-                    matrix[filled : filled + len(chunk)] = vectors_of(chunk)
+                    matrix[filled : filled + len(chunk)] = form.to_matrix(chunk)
                     filled += len(chunk)
     assert matrix is not None  # there is at least one file
     if matrix.nbytes >= ROW_GROUP_BYTES:
-        pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB that nobody needs now
+        pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB, no longer needed
     return matrix
 
 
 def _column_of_group(parquet: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:
-    """One column is one thread's work."""
+    """The column in one row group. Read without threads: one column is one thread's work."""
     return parquet.read_row_group(group, columns=[name], use_threads=False).column(0)
-
-
-def vectors_of(column: pa.Array) -> Matrix:
-    """A vector column without nulls as a matrix (rows, width) that shares its memory."""
-    if pa.types.is_fixed_size_binary(column.type):
-        width = column.type.byte_width
-        data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-        start = column.offset * width
-        return data[start : start + len(column) * width].reshape(len(column), width)
-    return cast(Matrix, column.flatten().to_numpy().reshape(len(column), column.type.list_size))
-
-
-def vector_array(matrix: Matrix, data_type: pa.DataType) -> pa.Array:
-    """A matrix (n, dim) or (n, dim / 8) as a vector column of that Arrow type. Shares its memory."""
-    flat = np.ascontiguousarray(matrix).reshape(-1)
-    if pa.types.is_fixed_size_binary(data_type):
-        return pa.Array.from_buffers(data_type, len(matrix), [None, pa.py_buffer(flat)])
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=data_type)
 
 
 def _files(source: Files) -> Sequence[BinlogFile]:
@@ -225,23 +208,15 @@ def _check_columns(parquet: pq.ParquetFile, file: BinlogFile, names: Sequence[st
         raise FieldNotFound(f"{file.path} has no column {', '.join(sorted(missing))}")
 
 
-def _empty_matrix(field: pa.Field, rows: int) -> Matrix:
-    width, dtype = _shape(field)
-    return cast(Matrix, np.empty((rows, width), dtype=dtype))
+def _mapped(like: Matrix, rows: int, scratch: Path) -> Matrix:
+    """A matrix of as many columns as ``like``, of its type, in a file.
 
-
-def _mapped(field: pa.Field, rows: int, scratch: Path) -> Matrix:
-    """The space is taken at once: a mapped page that finds no room later would end the process."""
-    width, dtype = _shape(field)
+    The space is allocated immediately: a mapped page that finds no space later would kill the process.
+    """
+    shape = (rows, like.shape[1])
     path = scratch / f"{uuid.uuid4().hex}.vectors"
     with disk_full_reported(str(path)), path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, rows * width * dtype.itemsize))
-    matrix = np.memmap(path, dtype=dtype, mode="r+", shape=(rows, width))
+        os.posix_fallocate(file.fileno(), 0, max(1, rows * shape[1] * like.itemsize))
+    matrix = np.memmap(path, dtype=like.dtype, mode="r+", shape=shape)
     path.unlink()  # the mapping outlives the name
     return cast(Matrix, matrix)
-
-
-def _shape(field: pa.Field) -> tuple[int, np.dtype[Any]]:
-    if pa.types.is_fixed_size_binary(field.type):
-        return field.type.byte_width, np.dtype(np.uint8)
-    return field.type.list_size, np.dtype(np.float32)

@@ -1,11 +1,11 @@
 """A Bloom filter over primary keys: "certainly not here" or "perhaps here", for many keys at once.
 
-The split-block Bloom filter of the Parquet format (parquet-format, *BloomFilter.md*), hashed with
-XXH64, seed 0, as that specification says: of the eight little-endian bytes of an int64, of the UTF-8
-bytes of a string. A filter is an array of 256-bit blocks. A key's hash picks one block with its upper
-half, and one bit in each of the block's eight words with its lower half.
+This is the split-block Bloom filter of the Parquet format (parquet-format, *BloomFilter.md*), hashed with
+XXH64, seed 0, as that specification requires: over the eight little-endian bytes of an int64, or the UTF-8
+bytes of a string. A filter is an array of 256-bit blocks. The upper half of a key's hash selects one block,
+and the lower half selects one bit in each of the block's eight words.
 
-Arrays go in and arrays come out; Python touches single keys only to hash strings.
+Inputs and outputs are arrays; Python handles single keys only to hash strings.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def hash_keys(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:
 
 
 def _xxh64_of_int64(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """XXH64 (Y. Collet) spelled out for eight-byte inputs, over whole arrays."""
+    """XXH64 (Y. Collet) specialized to eight-byte inputs, over whole arrays."""
     h = _rotate(keys.astype("<i8").view(np.uint64) * _PRIME2, 31) * _PRIME1
     h ^= _PRIME5 + np.uint64(8)
     h = _rotate(h, 27) * _PRIME1 + _PRIME4

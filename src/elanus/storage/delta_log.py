@@ -1,10 +1,10 @@
 """Delta logs: the deletes of one (vchannel, range), as one Parquet file.
 
 Each row is a delete of one primary key: it applies to rows of that key whose timestamp is strictly
-below the delete's. ``PartitionID`` limits it to one partition; 0 means all. An upsert leaves the same
-record, at the timestamp of the rows it brings. Deletes belong to the vchannel, not to a segment: at the
-time of writing nobody knows which segments hold the keys, and the statistics of each segment
-(`elanus.storage.stats_log`) let a reader skip those that cannot.
+below the delete's. ``PartitionID`` limits it to one partition; 0 means all. An upsert writes the same
+record, at the timestamp of its rows. Deletes belong to the vchannel, not to a segment: at the time of
+writing it is not known which segments hold the keys, and the statistics of each segment
+(`elanus.storage.stats_log`) let a reader skip the segments that cannot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTITION_COLUMN = "PartitionID"
 
 
 def delta_log_schema(primary_field: FieldSchema, collection_id: CollectionID, vchannel: str) -> pa.Schema:
-    """PrimaryKey (int64 or string), Timestamp int64, PartitionID int64."""
+    """The Arrow schema: PrimaryKey (int64 or string), Timestamp int64, PartitionID int64."""
     return pa.schema(
         [
             pa.field(PRIMARY_KEY_COLUMN, primary_field.arrow_type, nullable=False),
@@ -75,10 +75,10 @@ def dead_rows(
     partition_id: PartitionID,
     fold_until: Timestamp,
 ) -> npt.NDArray[np.bool_]:
-    """Which rows a delete not later than ``fold_until`` concerns. shape (n,).
+    """Which rows are deleted by a delete not later than ``fold_until``. shape (n,).
 
-    ``deletes`` are tables as `read_delta_log` gives them. A row dies by any later delete of its key, so the
-    last one within the fold decides.
+    ``deletes`` are tables as returned by `read_delta_log`. Any later delete of its key deletes a row, so the
+    last delete up to ``fold_until`` decides.
     """
     if not deletes:
         return np.zeros(len(row_ts), dtype=np.bool_)

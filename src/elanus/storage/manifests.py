@@ -1,6 +1,6 @@
 """Manifests as objects: JSON, one object per version of a segment's manifest.
 
-Metadata points to the manifest in force; writing a new one changes nothing until the pointer moves.
+Metadata points to the current manifest; writing a new one changes nothing until the pointer moves.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ class _Document(msgspec.Struct, frozen=True):
     manifest: SegmentManifest
 
 
-# Made at import: two threads that first decode a dataclass at the same moment end the process, because
-# msgspec shows what it knows of the class before that is complete.
+# Created at import: two threads that first decode a dataclass at the same moment crash the process, because
+# msgspec publishes its information about the class before it is complete.
 _documents = msgspec.json.Decoder(_Document)
 
 
 def write_manifest(store: ObjectStore, manifest: SegmentManifest, name: str) -> str:
-    """Write a manifest under a name never used before; returns its path. Raises `ObjectExists`."""
+    """Write a manifest under a name never used before. Returns its path. Raises `ObjectExists`."""
     path = manifest_path(manifest.collection_id, manifest.segment_id, name)
     store.put(path, msgspec.json.encode(_Document(FORMAT_VERSION, manifest)))
     return path
 
 
 def read_manifest(store: ObjectStore, path: str) -> SegmentManifest:
-    """Raises `ObjectMissing`, and `CorruptObject` for anything that is not a manifest of this format."""
+    """Read a manifest. Raises `ObjectMissing`, and `CorruptObject` if it is not a manifest of this format."""
     try:
         document = _documents.decode(store.get(path))
     except ValueError as error:  # msgspec's errors are ValueErrors too

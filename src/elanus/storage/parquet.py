@@ -1,4 +1,4 @@
-"""How every Parquet file of Elanus is laid out, written and opened.
+"""The layout of all Parquet files of Elanus, and how they are written and opened.
 
 Measured with 768 to 784 float columns on one core (uncompressed plain pages = 1.00):
 
@@ -10,8 +10,8 @@ pyarrow's defaults (dictionary)       0.43 – 0.83   0.7 – 1.3      0.08 – 
 byte stream split, zstd level 1       0.64 – 0.84   0.77 – 0.87    0.08 – 0.85
 ====================================  ============  =============  ===========
 
-Hence the choice: vectors split into byte planes and packed with zstd level 1, never a dictionary,
-never statistics (the smallest float of a column of vectors prunes nothing). Row groups hold about
+Hence the choice: vectors are split into byte planes and compressed with zstd level 1, without a dictionary
+and without statistics (the smallest float of a column of vectors prunes nothing). Row groups hold about
 `ROW_GROUP_BYTES`: speed and size do not depend on it between 1k and 16k rows, while the memory of
 a writer and the cost of fetching a single row do. Page checksums are written and verified.
 """
@@ -21,17 +21,21 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from elanus.core.errors import Internal
-from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD
+from elanus.core.ids import FieldID
+from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, DataType
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
-from elanus.storage.objects import disk_full_reported
+from elanus.core.types import KINDS, VectorForm
+from elanus.storage.local import disk_full_reported
 from elanus.storage.paths import FORMAT_VERSION
 from elanus.storage.port import CorruptObject, ObjectStore
 
@@ -39,28 +43,37 @@ ROW_GROUP_BYTES = 8 * 1024 * 1024
 ROW_GROUP_ROWS_MAX = 16_384
 _ZSTD_LEVEL = 1
 _SINK_BUFFER_BYTES = 256 * 1024
-"""A Parquet writer hands out every page header by itself."""
+"""The writes are buffered because a Parquet writer writes every page header separately."""
 _THREADS_ROWS_MIN = 4096
 _KEY_PREFIX = "elanus."
+_DATA_TYPE = b"elanus.data_type"
 
 
 def file_metadata(kind: str, values: Mapping[str, int | str]) -> dict[str, str]:
-    """Key-value metadata of a file: its kind, the format version, and what it belongs to."""
+    """Key-value metadata of a file: its kind, the format version, and its owner (``values``)."""
     pairs = {"kind": kind, "format_version": FORMAT_VERSION, **values}
     return {_KEY_PREFIX + key: str(value) for key, value in pairs.items()}
 
 
+def numbered(field: pa.Field, field_id: FieldID, data_type: DataType) -> pa.Field:
+    """The file column of a field, with its id and its data type, which the Arrow type does not determine."""
+    return field.with_metadata(
+        {b"PARQUET:field_id": str(field_id).encode(), _DATA_TYPE: data_type.name.encode()}
+    )
+
+
 def rows_per_group(row_bytes: int) -> int:
-    """How many rows of that width make a row group: at least 1, at most `ROW_GROUP_ROWS_MAX`."""
+    """The number of rows of that width in a row group: at least 1, at most `ROW_GROUP_ROWS_MAX`."""
     return max(1, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // max(1, row_bytes)))
 
 
 class BinlogWriter:
     """Streams record batches, sorted by timestamp unless ``by_time`` is off, into one new Parquet object.
 
+    ``key``: the column of primary keys, which the writer checks: the file records whether they are in order.
     Rows go to a scratch file, which `finish` puts into the store, durably. Memory: one row group and
-    the batch being written. A context manager: left without `finish`, nothing reaches the store, and
-    the scratch file is gone in any case. Raises `DiskFull` when there is no room.
+    the batch being written. A context manager: if it is left without `finish`, nothing reaches the store;
+    the scratch file is removed in any case. Raises `DiskFull` when there is no space left.
     """
 
     def __init__(
@@ -72,8 +85,12 @@ class BinlogWriter:
         scratch: Path,
         *,
         by_time: bool = True,
+        key: str = "",
     ) -> None:
         self._by_time = by_time
+        self._key = key
+        self._last_key: pa.Scalar | None = None
+        self._is_sorted = bool(key)
         self._store = store
         self._path = path
         self._schema = schema
@@ -88,10 +105,11 @@ class BinlogWriter:
             self._writer = pq.ParquetWriter(self._sink, schema, **writer_options(schema))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises `Internal` when their schema is not the file's, or a timestamp goes back."""
+        """Append rows. Raises `Internal` if their schema is not the file's, or a timestamp decreases."""
         if not batch.schema.equals(self._schema):
             raise Internal(f"{self._path}: got columns\n{batch.schema}\nwhere the file has\n{self._schema}")
         self._follow_timestamps(batch)
+        self._follow_keys(batch)
         while self._pending_rows + batch.num_rows >= self._group_rows:
             room = self._group_rows - self._pending_rows
             self._keep(batch.slice(0, room))
@@ -101,15 +119,24 @@ class BinlogWriter:
             self._keep(batch)
 
     def finish(self) -> BinlogFile:
-        """Complete the file and put it into the store, durably. Nothing can be written after it."""
+        """Complete the file and put it into the store, durably. Nothing can be written after this."""
+        file = self.close()
+        self._store.put_file(self._path, self._file)
+        return replace(file, path=self._path)
+
+    def close(self) -> BinlogFile:
+        """Complete the file, and leave it in the scratch directory until the context ends or `finish`.
+
+        Its ``path`` is the name there. Nothing can be written after this.
+        """
         if self._pending_rows:
             self._write_group()
         with disk_full_reported(self._path):
             self._writer.close()
             self._sink.close()
         size_bytes = self._file.stat().st_size
-        self._store.put_file(self._path, self._file)
-        return BinlogFile(self._path, self._rows, size_bytes, self._ts_min, self._ts_max)
+        name, bounds = self._file.name, (self._ts_min, self._ts_max)
+        return BinlogFile(name, self._rows, size_bytes, *bounds, is_sorted=self._is_sorted)
 
     def _follow_timestamps(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -123,6 +150,15 @@ class BinlogWriter:
             first, last = int(ts[0]), int(ts[-1])
         self._ts_min = Timestamp(min(self._ts_min, first))
         self._ts_max = Timestamp(max(self._ts_max, last))
+
+    def _follow_keys(self, batch: pa.RecordBatch) -> None:
+        if not self._is_sorted or not batch.num_rows:
+            return
+        keys = batch.column(self._key)
+        is_sorted = pc.all(pc.greater_equal(keys[1:], keys[:-1]), min_count=0).as_py()
+        if is_sorted and self._last_key is not None:
+            is_sorted = pc.greater_equal(keys[0], self._last_key).as_py()
+        self._is_sorted, self._last_key = is_sorted, keys[-1]
 
     def _keep(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
@@ -139,7 +175,7 @@ class BinlogWriter:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        # After an error, closing writes a footer nobody will read, and may meet the same error again.
+        # After an error, closing writes a footer that is never read, and may fail with the same error.
         with contextlib.suppress(OSError):
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -148,11 +184,11 @@ class BinlogWriter:
 
 
 def writer_options(schema: pa.Schema) -> dict[str, object]:
-    """How a file of that schema is written, as `pyarrow.parquet.ParquetWriter` takes it.
+    """The options of `pyarrow.parquet.ParquetWriter` for a file of that schema.
 
-    Only columns with an encoding named here go without dictionary; vectors go without statistics.
+    Only columns with an encoding named here are written without a dictionary; vectors have no statistics.
     """
-    scalars = [field.name for field in schema if not is_vector(field.type)]
+    scalars = [field.name for field in schema if not _is_vector(field)]
     encodings = {
         f"{field.name}.list.element": "BYTE_STREAM_SPLIT"
         for field in schema
@@ -170,22 +206,48 @@ def writer_options(schema: pa.Schema) -> dict[str, object]:
     }
 
 
-def is_vector(data_type: pa.DataType) -> bool:
-    """Whether a column of that type holds vectors (`elanus.core.schema` says which types do)."""
-    return bool(pa.types.is_fixed_size_list(data_type) or pa.types.is_fixed_size_binary(data_type))
+def vector_form(field: pa.Field) -> VectorForm:
+    """The form of a file's vector column. Raises `Internal` for a column of scalars."""
+    data_type = data_type_of(field)
+    form = None if data_type is None else KINDS[data_type].vector
+    if form is None:
+        raise Internal(f"column {field.name} of type {field.type} holds no vectors")
+    return form
+
+
+def data_type_of(field: pa.Field) -> DataType | None:
+    """The data type that a file's column was written as; None if the column does not record it.
+
+    Files that were written before columns recorded it hold vectors of two types, which differ in their
+    Arrow types. Raises `CorruptObject` for a type that this release does not know.
+    """
+    name = (field.metadata or {}).get(_DATA_TYPE)
+    if name is None:
+        if pa.types.is_fixed_size_list(field.type):
+            return DataType.FLOAT_VECTOR
+        return DataType.BINARY_VECTOR if pa.types.is_fixed_size_binary(field.type) else None
+    data_type = DataType.__members__.get(name.decode())
+    if data_type not in KINDS:
+        raise CorruptObject(f"column {field.name} has data type {name.decode()}, which this release lacks")
+    return data_type
+
+
+def _is_vector(field: pa.Field) -> bool:
+    data_type = data_type_of(field)
+    return data_type is not None and KINDS[data_type].vector is not None
 
 
 @contextlib.contextmanager
 def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]:
-    """A Parquet object of that kind, opened for reading (memory-mapped where the store is local).
+    """A Parquet object of that kind, opened for reading (memory-mapped if the store is local).
 
-    Whatever pyarrow finds wrong with the content inside the block becomes `CorruptObject` naming the
+    Any error that pyarrow finds in the content inside the block becomes `CorruptObject` naming the
     path; so does another kind of file, or another format version. Raises `ObjectMissing`.
     """
     data = store.open(path)
     remote = not isinstance(data, pa.BufferReader)
     try:
-        # of a store behind a network, neighbouring pieces are fetched together
+        # from a network store, neighbouring pieces are fetched together
         with pq.ParquetFile(data, page_checksum_verification=True, pre_buffer=remote) as file:
             _check_header(path, kind, file.metadata.metadata or {})
             yield file
@@ -194,7 +256,7 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
 
 
 def worth_threads(file: pq.ParquetFile) -> bool:
-    """Whether reading gains from several threads: handing a small file to them costs more than it saves."""
+    """Whether reading is faster with several threads: for a small file they cost more than they save."""
     return bool(file.metadata.num_rows >= _THREADS_ROWS_MIN)
 
 

@@ -1,4 +1,4 @@
-"""Where objects lie. The shape is the reference's; the last part is unique to the attempt that wrote it.
+"""Object paths. Their shape follows the reference; the last part is unique to the attempt that wrote it.
 
 ::
 
@@ -8,13 +8,13 @@
     index_files/<build>/<version>/<partition>/<segment>/<name>
     manifests/<collection>/<segment>/<name>.json
     snapshots/<collection>/<name>.json
-    progress/<job>/<what a task told>
+    progress/<job>/<what a task reported>
 
 The manifest of a vchannel's delta logs has the vchannel's name in place of the segment. Names of files
 that an attempt wrote begin with its number (`elanus.core.attempts.stamped`).
 
-Because a name is never used twice, a job that ran twice or woke up late cannot touch the files of
-another attempt: what no manifest names is garbage, whoever wrote it.
+Because a name is never used twice, a job that ran twice or resumed late cannot touch the files of
+another attempt: a file that no manifest names is garbage, regardless of its writer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from elanus.core.gc import ObjectName
 from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
 
 FORMAT_VERSION = 1
-"""Version of everything this package writes; it stands in every file."""
+"""The format version of everything this package writes; it is recorded in every file."""
 INSERT_LOG = "insert_log"
 STATS_LOG = "stats_log"
 DELTA_LOG = "delta_log"
@@ -60,7 +60,7 @@ def manifest_path(collection: CollectionID, segment: SegmentID, name: str) -> st
 
 
 def checked_path(path: str) -> str:
-    """The path itself. Raises `ValueError` for one that no object can have."""
+    """The path itself. Raises `ValueError` for a path that no object can have."""
     parts = path.split("/")
     if not all(parts) or any(part.startswith(".") for part in parts):
         raise ValueError(f"object path {path!r}: no empty parts, and none may start with a dot")
@@ -75,13 +75,13 @@ def progress_prefix(job: str) -> str:
     return f"{PROGRESS}/{job}"
 
 
-def progress_path(job: str, told: str) -> str:
-    """See `elanus.pipeline.progress`."""
-    return f"{PROGRESS}/{job}/{told}"
+def progress_path(job: str, name: str) -> str:
+    """The path of a task's progress report, see `elanus.pipeline.progress`."""
+    return f"{PROGRESS}/{job}/{name}"
 
 
 def parse(path: str) -> ObjectName | None:
-    """What a path says, None for one that no function above makes."""
+    """The parts of a path; None for a path that none of the functions above makes."""
     prefix, *parts = path.split("/")
     if not parts:
         return None

@@ -1,18 +1,22 @@
-"""The object store's port. Paths are relative, ``/``-separated; objects are written once, whole.
+"""The object store's port. Paths are relative, ``/``-separated; objects are written once, as a whole.
 
-Adapters are made from a URL (`elanus.storage.objects.open_store`), which is what travels to Spark
+Adapters are created from a URL (`elanus.storage.objects.open_store`), which is what is sent to Spark
 tasks: ``file:///var/lib/elanus/files`` or ``s3://bucket/prefix``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+from elanus.core.backends import Backend
+from elanus.core.faults import StorageFault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,47 +27,48 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """Synchronous: callers on an event loop go through a thread. Safe to use from many threads."""
+    """Synchronous: callers on an event loop use a thread. Safe to use from many threads."""
 
     @property
     def url(self) -> str: ...
 
     def check(self) -> None:
-        """Raises `elanus.core.errors.ElanusError` when the store cannot be used: what to ask at a start."""
+        """Check the store at startup. Raises `elanus.core.errors.ElanusError` when it cannot be used."""
         ...
 
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         """Write one object atomically and durably: a reader sees all of it or nothing.
 
         Raises `ObjectExists` when the path is taken, `elanus.core.errors.DiskFull` when there is no
-        room; then nothing is left behind.
+        space left; then nothing is left behind.
         """
         ...
 
     def put_file(self, path: str, source: Path) -> None:
-        """As `put`, from a local file (streamed; a local store moves it into place)."""
+        """Like `put`, from a local file (streamed; a local store moves it into place)."""
         ...
 
     def get(self, path: str) -> pa.Buffer:
-        """The whole object (memory-mapped where it is local). Raises `ObjectMissing`."""
+        """The whole object (memory-mapped if it is local). Raises `ObjectMissing`."""
         ...
 
     def open(self, path: str) -> pa.NativeFile:
-        """The object for reading here and there: mapped where it is local, else by ranges over the network.
+        """The object, opened for random access: memory-mapped if it is local, else read by ranges.
 
-        What goes wrong while reading is raised as what the methods here raise. Raises `ObjectMissing`.
+        Ranges are read over the network. Errors while reading are raised as the errors of the methods here.
+        Raises `ObjectMissing`.
         """
         ...
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A local file with the object's content: itself when the store is local, else a copy.
+        """A local file with the object's content: the object's own file if the store is local, else a copy.
 
-        A copy is the caller's to remove. Raises `ObjectMissing`.
+        The caller has to remove a copy. Raises `ObjectMissing`.
         """
         ...
 
     def head(self, path: str) -> ObjectInfo:
-        """Raises `ObjectMissing`."""
+        """The object's `ObjectInfo`. Raises `ObjectMissing`."""
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -74,17 +79,35 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Deleting what is not there is no error."""
+        """Delete the object. Deleting an object that does not exist is not an error."""
         ...
 
 
-class ObjectMissing(Exception):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageBackend(Backend):
+    """How the object stores of a scheme are opened. The functions import what they need when they are called.
+
+    ``identity(url)``: the part of the URL that may not change once there is data. ``open(url)`` writes
+    nothing and opens no connection. ``clean(url)`` removes what interrupted writes left, at the start of a
+    server. They raise `elanus.core.errors.ElanusError`.
+    """
+
+    identity: Callable[[str], str]
+    open: Callable[[str], ObjectStore]
+    clean: Callable[[str], object]
+
+
+class ObjectMissing(StorageFault):
     """No object at that path."""
 
 
-class ObjectExists(Exception):
+class ObjectExists(StorageFault):
     """The path is taken; objects are written once."""
 
 
-class CorruptObject(Exception):
-    """An object is there, but its content is damaged or not what it should be. Names the path."""
+class CorruptObject(StorageFault):
+    """The object exists, but its content is damaged or not what it should be. Names the path."""
+
+
+class StorageFailed(StorageFault):
+    """The store could not read or write: its disk or its file system reports an error. Names the path."""

@@ -1,19 +1,19 @@
-"""Objects in a bucket, on S3 or what speaks like it, through obstore.
+"""Objects in a bucket, on S3 or a compatible store, through obstore.
 
-``s3://bucket/prefix?endpoint=https://host:port&region=eu-west-1&credentials=/etc/elanus/s3``. What the URL
-leaves out comes from the usual places: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
-``AWS_SESSION_TOKEN``, ``AWS_REGION`` and ``AWS_ENDPOINT_URL`` in the environment, the shared credentials
-file, the role of the machine. ``credentials`` names a file of that same form. No secret is in the URL, nor
-in a pickled store: whoever opens it finds them again where it runs.
+The URL is that of `elanus.storage.s3_source`. Values missing in it are taken from the usual sources:
+``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_REGION`` and
+``AWS_ENDPOINT_URL`` in the environment, the shared credentials file, the role of the machine. ``credentials``
+names a file in the format of the shared credentials file. No secret is in the URL, nor in a pickled store:
+the process that opens it looks the secrets up where it runs.
 
-Small objects are put under the condition that their name is not taken. A large one goes in parts, which
-stores do not all let one make conditional: its name is looked up before, so two who write the same large
-name at the same moment are not told apart. (OpenStack Swift looks before it writes small ones too.) Nothing
-rests on it: names of data files are unique to the attempt that writes them.
+Small objects are put on condition that their name is not taken. A large object is uploaded in parts, which
+not all stores allow to be conditional. Its name is looked up before, so two writers of the same large name
+at the same moment do not notice each other. (OpenStack Swift also looks before it writes small objects.)
+Nothing depends on this: names of data files are unique to the attempt that writes them.
 
-The library repeats requests that may be repeated and gives up after a while. A conditional put may not: its
-answer lost, the name would be found taken by ourselves. It is repeated here, and a name found taken then is
-ours when the content is.
+The library repeats idempotent requests and gives up after a while. A conditional put is not idempotent: if
+its answer is lost, a repetition finds the name taken by the first one. It is repeated here, and a name that
+is then found taken is this writer's if the content is the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import obstore
 import pyarrow as pa
@@ -42,6 +41,7 @@ from obstore.store import S3Store as RemoteStore
 from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
 from elanus.storage.paths import checked_path
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
+from elanus.storage.s3_source import S3Source
 
 PART_BYTES = 16 * 1024 * 1024
 _RETRIES_MAX = 5
@@ -51,9 +51,7 @@ _CONNECT_TIMEOUT_S = 5
 _CREATE_ATTEMPTS = 3
 _LIST_CHUNK = 1000
 _COPY_BYTES = 8 * 1024 * 1024
-_PARAMETERS = frozenset({"endpoint", "region", "credentials"})
 _REFUSALS = ("403 Forbidden", "401 Unauthorized", "SignatureDoesNotMatch", "InvalidAccessKeyId")
-_FORM = "s3://bucket/prefix, optionally with ?endpoint=https://host:port&region=name&credentials=/file"
 
 
 class S3Store:
@@ -62,24 +60,16 @@ class S3Store:
 
     def __init__(self, url: str) -> None:
         """Opens no connection. Raises `InvalidParameter`."""
-        parts = urlsplit(url)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        if parts.scheme != "s3" or not parts.hostname or parts.hostname != parts.netloc:
-            raise InvalidParameter(f"object store {_without_user(url)!r}: expected a URL of the form {_FORM}")
-        if unknown := query.keys() - _PARAMETERS:
-            raise InvalidParameter(
-                f"object store {url!r}: unknown parameters {sorted(unknown)}; expected {_FORM}"
-            )
-        self._bucket = parts.netloc
-        prefix = unquote(parts.path.strip("/"))
-        self.url = f"s3://{self._bucket}/{prefix}" + (f"?{urlencode(query)}" if query else "")
-        self._store = _open(self._bucket, prefix, query)
+        source = S3Source.parse(url)
+        self.url = source.url
+        self._bucket = source.bucket
+        self._store = _open(source)
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[str]]:
         return S3Store, (self.url,)
 
     def check(self) -> None:
-        """Ask for something, so that a wrong bucket or secret is found before the first object is."""
+        """Make a request, so that a wrong bucket or secret is detected before the first object is used."""
         for _ in self.list(""):
             return
 
@@ -123,12 +113,12 @@ class S3Store:
         return pa.PythonFile(_RangeFile(self, path, size_bytes), mode="r")
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """Bytes of an object; start and length lie within it."""
+        """Bytes of an object; the range must be inside it."""
         with self._errors(path):
             return obstore.get_range(self._store, path, start=start, length=length).to_bytes()
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A copy with a name of its own in ``scratch``; whoever asked removes it."""
+        """A copy with a unique name in ``scratch``; the caller removes it."""
         checked_path(path)
         target = scratch / f"{uuid.uuid4().hex}-{Path(path).name}"
         try:
@@ -163,7 +153,7 @@ class S3Store:
 
     @contextlib.contextmanager
     def _errors(self, path: str) -> Iterator[None]:
-        """Turns the library's errors into ours."""
+        """Turn the library's errors into this project's."""
         try:
             yield
         except (AlreadyExistsError, PreconditionError):
@@ -235,15 +225,15 @@ def _info(found: Mapping[str, Any]) -> ObjectInfo:
     return ObjectInfo(found["path"], found["size"], found["last_modified"])
 
 
-def _open(bucket: str, prefix: str, query: Mapping[str, str]) -> RemoteStore:
-    config: dict[str, Any] = dict(_credentials(query.get("credentials")))
-    if endpoint := query.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL"):
+def _open(source: S3Source) -> RemoteStore:
+    config: dict[str, Any] = dict(_credentials(source.credentials))
+    if endpoint := source.endpoint or os.environ.get("AWS_ENDPOINT_URL"):
         config["endpoint"] = endpoint
-    if region := query.get("region"):
-        config["region"] = region
+    if source.region:
+        config["region"] = source.region
     return RemoteStore(
-        bucket,
-        prefix=prefix or None,
+        source.bucket,
+        prefix=source.prefix or None,
         client_options={
             "allow_http": (endpoint or "").startswith("http://"),
             "timeout": timedelta(seconds=_TIMEOUT_S),
@@ -254,17 +244,17 @@ def _open(bucket: str, prefix: str, query: Mapping[str, str]) -> RemoteStore:
     )
 
 
-def _credentials(named: str | None) -> Mapping[str, str]:
-    """Keys from a shared credentials file. Without any, the library looks at the environment and the role."""
-    if named is None and "AWS_ACCESS_KEY_ID" in os.environ:
+def _credentials(named: str) -> Mapping[str, str]:
+    """Keys from a shared credentials file. Without them, the library uses the environment and the role."""
+    if not named and "AWS_ACCESS_KEY_ID" in os.environ:
         return {}
     usual = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
     file = Path(named or usual).expanduser()
-    profile = os.environ.get("AWS_PROFILE", "default") if named is None else "default"
+    profile = os.environ.get("AWS_PROFILE", "default") if not named else "default"
     parser = configparser.ConfigParser(interpolation=None)
     try:
         found = parser.read(file, encoding="utf-8")
-        if not found and named is None:
+        if not found and not named:
             return {}
         section = parser[profile]
         keys = {
@@ -274,13 +264,8 @@ def _credentials(named: str | None) -> Mapping[str, str]:
         token = section.get("aws_session_token")
         return {**keys, "session_token": token} if token else keys
     except (OSError, UnicodeDecodeError, KeyError, configparser.Error):
-        # the parser's own texts quote lines of the file
+        # the parser's own messages quote lines of the file
         raise InvalidParameter(
             f"the S3 credentials in {file} cannot be used: it needs a section [{profile}] with "
             "aws_access_key_id and aws_secret_access_key"
         ) from None
-
-
-def _without_user(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    return scheme + separator + rest.rpartition("@")[2]

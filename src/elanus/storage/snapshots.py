@@ -1,4 +1,4 @@
-"""Snapshots as objects: JSON, written once, read by whoever the lease was given to."""
+"""Snapshots as objects: JSON, written once, read by the holder of the lease."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def write_snapshot(store: ObjectStore, path: str, snapshot: object) -> None:
-    """Raises `ObjectExists`."""
+    """Write a snapshot. Raises `ObjectExists`."""
     store.put(path, msgspec.json.encode({"format_version": FORMAT_VERSION, "snapshot": snapshot}))
 
 
 def read_snapshot(store: ObjectStore, path: str, snapshots: msgspec.json.Decoder[T]) -> T:
-    """``snapshots`` decodes it; it is made at import (see `elanus.storage.manifests`).
+    """Read a snapshot with the decoder ``snapshots``, created at import (see `elanus.storage.manifests`).
 
     Raises `ObjectMissing`, and `CorruptObject` for anything that is not a snapshot of this format.
     """

@@ -1,8 +1,8 @@
-"""Stats logs: which primary keys an insert log may hold, as one small JSON object beside it.
+"""Stats logs: which primary keys an insert log may hold, as one small JSON object next to it.
 
-A reader with deletes to apply, or keys to look up, asks every segment's statistics first and leaves
-alone the segments that cannot hold them: first by key range, then by Bloom filter. A wrong "perhaps"
-costs a look, never an answer.
+A reader with deletes to apply, or keys to look up, checks every segment's statistics first and skips the
+segments that cannot hold them: first by key range, then by Bloom filter. A false "perhaps" costs a lookup,
+never a wrong answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _documents = msgspec.json.Decoder(_Document)  # at import, see `elanus.storage.m
 
 @dataclass(frozen=True, slots=True)
 class KeyStats:
-    """Rows, smallest and largest primary key (inclusive), and the keys' Bloom filter."""
+    """Row count, smallest and largest primary key (inclusive), and the keys' Bloom filter."""
 
     rows: int
     pk_min: int | str
@@ -46,7 +46,7 @@ class KeyStats:
     bloom: BloomFilter
 
     def may_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """For each key whether a row with it may be there; false is certain. shape (n,)."""
+        """For each key whether a row with it may exist; false is certain. shape (n,)."""
         in_range = pc.and_(pc.greater_equal(keys, self.pk_min), pc.less_equal(keys, self.pk_max))
         possible = np.array(in_range.to_numpy(zero_copy_only=False))
         if possible.any():
@@ -55,10 +55,10 @@ class KeyStats:
 
 
 class KeyStatsBuilder:
-    """Collects the statistics of keys that come batch by batch. Keeps eight bytes per key.
+    """Collects the statistics of keys that arrive batch by batch. Keeps eight bytes per key.
 
-    Small batches wait until there are some thousand keys: what is done for each batch would cost more than
-    what is done for its keys.
+    Small batches are held back until there are a few thousand keys: the cost per batch would exceed the cost
+    of its keys.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class KeyStatsBuilder:
         self._highest: list[Any] = []
 
     def add(self, keys: pa.Array) -> None:
-        """At least one key; all of one type (int64 or string), no nulls."""
+        """Add keys: at least one, all of one type (int64 or string), no nulls."""
         self._waiting.append(keys)
         self._waiting_keys += len(keys)
         if self._waiting_keys >= _KEYS_AT_ONCE_MIN:
@@ -84,7 +84,7 @@ class KeyStatsBuilder:
         self._hashes.append(hash_keys(keys))
 
     def finish(self) -> KeyStats:
-        """The statistics of everything added. Raises `ValueError` when that was nothing."""
+        """The statistics of all added keys. Raises `ValueError` when there are none."""
         if self._waiting:
             self._take()
         hashes = np.concatenate(self._hashes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from benchmarks.pipeline.day import PARTS, Day, Sample, disk_use
 from benchmarks.report.day_page import render_day
 from benchmarks.report.day_plot import draw_day
@@ -30,6 +32,7 @@ def test_the_page_shows_picture_and_ledger() -> None:
     assert "```\njob  kind\n1    flush\n```" in page
 
 
+@pytest.mark.slow
 def test_the_picture_names_parts_and_steps(tmp_path: Path) -> None:
     draw_day(a_day(1, 2, 3, 4), tmp_path / "day.svg")
     drawn = (tmp_path / "day.svg").read_text()

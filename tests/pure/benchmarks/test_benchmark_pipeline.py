@@ -21,6 +21,8 @@ from benchmarks.settings import SHOWN_GROWTH, SHOWN_PIPELINE
 from elanus.pipeline.flush import flush_task
 from elanus.server.settings import DatacoordSettings
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 GROWTH = {
     "flush": [GrowthPoint(100_000, 0.2, 500.0), GrowthPoint(5_000_000, 12.0, 501.0)],
@@ -46,7 +48,7 @@ def test_a_page_has_a_line_for_every_job() -> None:
     assert [line.name for line in COMPARISONS] == list(measures(threads=1))
 
 
-def test_a_met_target_is_told_from_a_missed_one() -> None:
+def test_a_met_target_is_distinguished_from_a_missed_one() -> None:
     met, missed = (render_pipeline(found(*times)) for times in ((1.0, 1.0, 1.5), (0.5, 1.0, 1.6)))
     assert "**1.00 of the speed** (target at least 0.6: met)" in met
     assert "**1.00 times as long** (target at most 1.15: met)" in met
@@ -56,7 +58,7 @@ def test_a_met_target_is_told_from_a_missed_one() -> None:
     assert "(target 1.5 s: missed)" in missed
 
 
-def test_growth_is_told_by_the_cost_of_a_row() -> None:
+def test_growth_shows_in_the_cost_of_a_row() -> None:
     page = render_pipeline(found(1.0, 1.0, 1.0))
     assert "| flush | 5,000,000 | 12.00 s | 416,667 | 2.40 µs | 501 MB |" in page
     flush, index = (line for line in page.split("- **") if line.startswith(("Flush", "HNSW build")))

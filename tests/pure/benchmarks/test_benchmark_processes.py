@@ -29,6 +29,7 @@ def start(script: str, folder: Path) -> ServerProcess:
     return ServerProcess(["sh", "-c", script], folder / "log", everything)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kill", "stop"])
 def test_the_end_of_a_server_is_the_end_of_its_tree(tmp_path: Path, way: str) -> None:
     server = start("trap '' TERM; (trap '' TERM; sleep 600 & wait) & wait; sleep 600", tmp_path)
@@ -42,7 +43,7 @@ def test_the_end_of_a_server_is_the_end_of_its_tree(tmp_path: Path, way: str) ->
     assert psutil.wait_procs(tree, timeout=10)[1] == []
 
 
-def test_cpu_of_ended_children_counts_and_roles_are_told_apart(tmp_path: Path) -> None:
+def test_cpu_of_ended_children_counts_and_roles_are_distinguished(tmp_path: Path) -> None:
     busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     server = start(f"sh -c '{busy}'; touch {tmp_path}/done; sleep 600 & wait", tmp_path)
     try:
@@ -85,6 +86,7 @@ def test_quiet_is_two_calm_seconds_on_end(
 _BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\ninput()"
 
 
+@pytest.mark.slow
 def test_a_process_that_ended_keeps_its_share_of_the_sum() -> None:
     command = [sys.executable, "-c", f"{_BUSY.replace('input()', 'print(flush=True); input()')}"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

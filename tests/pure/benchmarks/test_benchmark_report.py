@@ -111,7 +111,7 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_in_the_documentation_is_made_from_the_results_beside_it(
+def test_a_page_in_the_documentation_is_made_from_the_results_next_to_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

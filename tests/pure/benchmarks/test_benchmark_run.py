@@ -1,4 +1,4 @@
-"""A whole run over faiss in process: workers are started and told what to do, answers are written down."""
+"""A whole run over faiss in process: workers are started and given work, their answers are recorded."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from benchmarks.settings import quick
 from benchmarks.systems import Place
 from benchmarks.systems.faiss_raw import FaissSystem
 from benchmarks.yardstick import machine_speed
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = dataclasses.replace(
     quick(),

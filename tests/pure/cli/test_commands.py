@@ -13,14 +13,16 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from elanus import __version__
+from elanus.api.gc import Finding, GcReport, GcState, GcStatus, PinnedSegment
 from elanus.cli.app import app
+from elanus.cli.status import jobs_table
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable
 from elanus.core.gc import Verdict
 from elanus.core.ids import SegmentID
+from elanus.core.jobs import JobKind
 from elanus.metrics import Metrics
-from elanus.rpc.gc import Finding, GcReport, GcState, GcStatus, PinnedSegment
 from elanus.server.announce import Announcement, announce
-from elanus.server.observe import Health, ObservePort
+from elanus.server.http_port import Health, ObservePort
 from elanus.server.settings import MetricsSettings, Settings
 from elanus.server.status import (
     ChannelStatus,
@@ -64,8 +66,13 @@ ENDED = JobStatus(
 STATUS = Status(
     version="9.9",
     uptime_s=90.0,
-    roles=[RoleStatus("querynode", "Abnormal", "out of memory")],
-    channels=[ChannelStatus("by-dev-rootcoord-dml_0", 462_000_000_000_000_000, 5000.0, 2_500_000, 3, 1007)],
+    roles=[
+        RoleStatus("querynode", "Abnormal", "out of memory"),
+        RoleStatus("datanode 1007", "Healthy", "10.0.0.7:4100"),
+    ],
+    channels=[
+        ChannelStatus("by-dev-rootcoord-dml_0", 462_000_000_000_000_000, 5000.0, 2_500_000, 3, 1007, 4)
+    ],
     collections=[
         CollectionStatus("default", "digits", 100, 10_000, {"Growing": 1, "Flushed": 3, "Importing": 2})
     ],
@@ -130,8 +137,10 @@ def elanus(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
 
 
-def test_version() -> None:
-    assert elanus("version").output.strip() == __version__
+@pytest.mark.parametrize("asked", ["version", "--version"])
+def test_version(asked: str) -> None:
+    result = elanus(asked)
+    assert (result.exit_code, result.output.strip()) == (0, __version__)
 
 
 def test_settings_printed_are_settings_taken(tmp_path: Path) -> None:
@@ -160,27 +169,76 @@ def test_an_assignment_without_a_value_is_misuse() -> None:
 
 
 def test_status_shows_every_part_of_the_answer(running: Path) -> None:
-    result = elanus("status", "--data-dir", running)
+    result = elanus("status", "--wide", "--data-dir", running)
     assert result.exit_code == 0
     for part in (
         "elanus 9.9, up 1.5 min",
-        "querynode",
         "out of memory",
         "pid 4711, 2 restarts",
         "by-dev-rootcoord-dml_0",
-        "5000 ms",
-        "2.5 MB",
-        "1007",
+        "5000ms",
+        "2.5MB",
+        "462000000000000000",
         "default.digits",
-        "10,000",
-        "100 %",
-        "importing",
-        "fast",
-        "21, 22",
+        "10000",
+        "100%",
+        "21,22",
         "idle",
-        "31.4 MB",
+        "31.4MB",
+        "4 log entries in quarantine",
     ):
         assert part in result.output, part
+
+
+def table_of(output: str, title: str) -> list[dict[str, str]]:
+    """A table as ``awk`` sees it: words between spaces, by the name of the column."""
+    lines = output[output.index(title + "\n") :].split("\n\n")[0].splitlines()[1:]
+    names = lines[0].split()
+    return [dict(zip(names, line.split(maxsplit=len(names) - 1), strict=True)) for line in lines[1:]]
+
+
+@pytest.mark.parametrize("columns", ["20", "80", "200"])
+def test_status_has_whole_names_in_columns_whatever_the_width(running: Path, columns: str) -> None:
+    command = ["status", "--data-dir", str(running)]
+    output = CliRunner().invoke(app, command, env={"COLUMNS": columns}).output
+    assert table_of(output, "ROLES") == [
+        {"role": "querynode", "id": "-", "state": "Abnormal", "detail": "out of memory"},
+        {"role": "datanode", "id": "1007", "state": "Healthy", "detail": "10.0.0.7:4100"},
+    ]
+    (channel,) = table_of(output, "CHANNELS")
+    assert channel == {
+        "pchannel": "by-dev-rootcoord-dml_0",
+        "lag": "5000ms",
+        "log": "2.5MB",
+        "vchannels": "3",
+        "data_node": "1007",
+    }
+    (collection,) = table_of(output, "COLLECTIONS")
+    assert collection == {
+        "collection": "default.digits",
+        "rows": "10000",
+        "loaded": "100%",
+        "growing": "1",
+        "sealed": "0",
+        "flushed": "3",
+    }
+    assert [group["nodes"] for group in table_of(output, "RESOURCE GROUPS")] == ["3", "21,22"]
+    assert all(character.isascii() for character in output)
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_the_columns_of_status_do_not_depend_on_what_is_there(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names(output: str) -> list[str]:
+        lines = output.splitlines()
+        return [" ".join(lines[at + 1].split()) for at, line in enumerate(lines) if line.isupper()]
+
+    full = names(elanus("status", "--wide", "--data-dir", running).output)
+    empty = Status("9.9", 1.0, [], [], [], [], PipelineStatus("Disabled", None, 0))
+    monkeypatch.setattr(FakeServer, "status", lambda _self: empty)
+    assert names(elanus("status", "--wide", "--data-dir", running).output) == full
+    assert full[2] == "collection rows loaded growing sealed flushed flushing dropped importing"
 
 
 def test_status_as_json_is_the_answer_itself(running: Path) -> None:
@@ -210,6 +268,13 @@ def test_a_role_is_restarted_by_name(running: Path) -> None:
     assert "404 there is no role nobody" in result.stderr
 
 
+def test_the_demo_names_the_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elanus.cli.app.find_spec", lambda name: None)
+    result = elanus("demo")
+    assert result.exit_code == 1
+    assert "pip install 'elanus[demo]'" in result.output
+
+
 def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
     result = elanus("demo", "--data", tmp_path / "none.npz")
     assert result.exit_code == 1
@@ -217,7 +282,7 @@ def test_the_demo_names_what_it_cannot_read(tmp_path: Path) -> None:
 
 
 def test_the_command_line_loads_no_heavy_library() -> None:
-    """What `elanus serve` waits for before it can begin to start."""
+    """An obstacle that `elanus serve` waits for before it starts."""
     heavy = "{'grpc', 'numpy', 'pyarrow', 'pymilvus', 'pyspark', 'faiss', 'pydantic', 'matplotlib'}"
     code = f"import sys, elanus.cli.app; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -225,14 +290,25 @@ def test_the_command_line_loads_no_heavy_library() -> None:
 
 
 def test_jobs_are_a_table_or_json(running: Path) -> None:
-    shown = elanus("jobs", "--data-dir", str(running)).stdout
-    for text in ("41", "index build", "idle", "31.4 MB", "1.5 min", "DiskFull: no room"):
-        assert text in shown
+    failed, ours = table_of(elanus("jobs", "--wide", "--data-dir", str(running)).stdout, "JOBS")
+    assert failed["cause"] == "segment 7 is flushed; DiskFull: no room"
+    assert (failed["kind"], failed["took"], failed["done"]) == ("index_build", "1.5min", "-")
+    assert (ours["job"], ours["size"], ours["done"], ours["cause"]) == ("41", "31.4MB", "50%", "idle")
+    assert failed["started"] == "2026-01-01T00:00"
     (job,) = json.loads(elanus("jobs", "--json", "--latest", "1", "--data-dir", str(running)).stdout)
     assert (job["job_id"], job["tasks_done"], job["waiting"]) == ("41", 2, ["2 flush calls"])
 
 
-def test_a_jobs_story_tells_why_what_and_how_far(running: Path) -> None:
+def test_jobs_with_the_longest_of_ids_fit_into_80_columns() -> None:
+    longest = max((kind.value.replace(" ", "-") for kind in JobKind), key=len)
+    started = "2026-01-01T00:00:00.000+00:00"
+    job = JobStatus(f"{longest}-{'0' * 12}", longest, "cancelled", "", started, 3e6, 10**8 - 1, 10**9)
+    shown = jobs_table([job]).plain
+    assert job.job_id in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_history_of_a_job_shows_cause_inputs_and_progress(running: Path) -> None:
     story = elanus("jobs", "show", "41", "--data-dir", str(running)).stdout
     for text in (
         "ordered: idle",
@@ -257,7 +333,7 @@ def test_a_job_is_cancelled_or_the_command_says_why_not(running: Path) -> None:
     assert (unknown.exit_code, "no job 7" in unknown.stderr) == (1, True)
 
 
-def test_gc_tells_what_went_and_what_stays_until_when(running: Path) -> None:
+def test_gc_shows_what_went_and_what_stays_until_when(running: Path) -> None:
     result = elanus("gc", "--data-dir", running)
     assert result.exit_code == 0, result.output
     for expected in ("Deleted", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):

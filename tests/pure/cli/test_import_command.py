@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -18,13 +17,15 @@ import trustme
 from rich.console import Console
 from typer.testing import CliRunner
 
+from elanus.api.connector import ConnectorApi
 from elanus.cli.app import app
-from elanus.cli.imports import ImportFailed, Server, Wanted, import_files, staged
+from elanus.cli.import_command import ImportFailed, Server, Wanted, import_files, staged
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask
-from elanus.rpc.carrier import ThreadedHandler
-from elanus.rpc.connector import ConnectorApi
+from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.wire.connector import Connector
+from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.server.announce import Announcement, announce
 
 TASK = ImportTask(TaskID(7), CollectionID(4), "docs", PartitionID(5), "_default", (), 1000)
@@ -33,7 +34,7 @@ QUIET = Console(quiet=True)
 
 
 class FakeConnector:
-    """Each look at the task shows the next of ``states``; the last one stays."""
+    """A front that imports. Each look at the task shows the next of ``states``; the last one stays."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -46,10 +47,7 @@ class FakeConnector:
         self.fails_over: int | None = None
         """Which of the files is what the import fails over."""
 
-    async def import_directory(self) -> str:
-        return self.directory.as_uri()
-
-    async def start_import(
+    def start_import(
         self, database: str, collection: str, partition: str, files: tuple[str, ...]
     ) -> ImportTask:
         if collection == "nothing":
@@ -61,12 +59,12 @@ class FakeConnector:
             self.states = [RUNNING, replace(TASK, state=ImportState.FAILED, reason=reason)]
         return self.states[0]
 
-    async def import_task(self, task_id: TaskID) -> ImportTask:
+    def import_task(self, task_id: TaskID) -> ImportTask:
         assert task_id == TASK.task_id
         self.looked.set()
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
-    async def cancel_import(self, task_id: TaskID) -> None:
+    def cancel_import(self, task_id: TaskID) -> None:
         self.cancelled += 1
         if self.is_committed:
             raise InvalidParameter("import 7 is Persisted: it cannot become Failed")
@@ -87,12 +85,11 @@ def address(connector: FakeConnector) -> Iterator[str]:
 
 @contextmanager
 def serving(connector: FakeConnector, credentials: grpc.ServerCredentials | None = None) -> Iterator[str]:
-    """The interface on a gRPC server that answers in threads, as the Milvus front does."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    """The interface on a gRPC server that answers in threads, as a client port does."""
+    target = Connector(connector, None, connector.directory.as_uri())  # type: ignore[arg-type]
+    calls = Calls(interface_operations(ConnectorApi, target), AllowAll(), lambda *_: None)
     server = grpc.server(ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers((ThreadedHandler(ConnectorApi, connector, loop),))
+    server.add_generic_rpc_handlers((interface_handler(ConnectorApi, calls),))
     if credentials is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:
@@ -100,9 +97,6 @@ def serving(connector: FakeConnector, credentials: grpc.ServerCredentials | None
     server.start()
     yield f"127.0.0.1:{port}"
     server.stop(0).wait()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
 
 
 @pytest.fixture
@@ -131,7 +125,7 @@ def test_files_are_linked_for_the_time_of_the_import(
     assert file.exists()
 
 
-def test_a_failed_import_tells_why(connector: FakeConnector, address: str, file: Path) -> None:
+def test_a_failed_import_shows_its_reason(connector: FakeConnector, address: str, file: Path) -> None:
     other = file.with_name("other.parquet")
     other.write_bytes(b"rows")
     connector.fails_over = 1

@@ -1,4 +1,4 @@
-"""What is compacted, and which deletes are done with."""
+"""The choice of segments to compact, and of deletes that are folded in."""
 
 from __future__ import annotations
 
@@ -53,6 +53,32 @@ def candidate(
 
 def chosen(candidates: list[Candidate], *, force: bool = False) -> list[list[int]]:
     return [sorted(s.segment_id for s in group) for group in choose(candidates, THRESHOLDS, force=force)]
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [
+        (None, [[1, 2, 3]]),
+        (10, [[1], [2], [3], [4], [5]]),
+        (30, [[1, 2], [3], [4], [5]]),
+        (60, [[1, 2, 3], [4], [5]]),
+        (59, [[1, 2], [3], [4], [5]]),
+        (10**9, [[1, 2, 3], [4], [5]]),
+    ],
+)
+def test_segments_are_merged_up_to_the_target_and_the_maximum(
+    target: int | None, wanted: list[list[int]]
+) -> None:
+    candidates = [candidate(number, rows) for number, rows in enumerate((10, 20, 30, 45, 70), start=1)]
+    groups = choose(candidates, THRESHOLDS, force=True, rows_target=target)
+    assert [sorted(s.segment_id for s in group) for group in groups] == wanted
+
+
+def test_with_a_target_a_segment_more_than_half_full_takes_part() -> None:
+    candidates = [candidate(1, 60), candidate(2, 40)]
+    assert chosen(candidates, force=True) == []
+    (group,) = choose(candidates, THRESHOLDS, force=True, rows_target=10**9)
+    assert [s.segment_id for s in group] == [2, 1]
 
 
 def file(first: int, last: int, rows: int = 10) -> BinlogFile:

@@ -1,4 +1,4 @@
-"""What each consistency level demands of a read."""
+"""The demands of each consistency level on a read."""
 
 from __future__ import annotations
 

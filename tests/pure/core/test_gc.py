@@ -89,7 +89,9 @@ def test_index_files_of_older_versions_and_unknown_builds_go(
 
 @settings(deadline=None)
 @given(attempt=st.integers(0, 200), modified_ms=st.floats(0, 1e6), later=st.integers(0, 100))
-def test_what_may_go_may_go_for_ever(attempt: int, modified_ms: float, later: int) -> None:
+def test_an_object_that_may_be_deleted_may_be_deleted_later_too(
+    attempt: int, modified_ms: float, later: int
+) -> None:
     """Rules of a later moment let go of whatever those of an earlier one did."""
     following = replace(
         RULES,

@@ -1,4 +1,4 @@
-"""What is news about a job, and when it is forgotten."""
+"""Which report about a job is newer, and when a job is forgotten."""
 
 from __future__ import annotations
 

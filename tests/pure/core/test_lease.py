@@ -70,7 +70,7 @@ def test_a_clock_that_goes_back_ends_no_lease_and_keeps_none() -> None:
 def test_the_holder_never_believes_in_a_lease_that_the_table_has_ended(
     steps_s: list[float], ttl_s: int, rate: float, data: st.DataObject
 ) -> None:
-    """Whatever pauses there are, and with clocks that run at different speeds."""
+    """With any pauses, and with clocks that run at different speeds."""
     table, now_s = LeaseTable(0.0), 0.0
     held, lease = HeldLease(ttl_s, 0.0), table.grant(ttl_s, 0.0)
     sent_s: float | None = None

@@ -152,8 +152,8 @@ def test_transfers_that_are_refused(
 def test_a_census_counts_replicas_and_the_nodes_that_work_for_another_group() -> None:
     state = groups((1,), a=(2, (2, 3)))
     loaded = [replica(ONE, "a", 2, 1), replica(ONE, "a", 3), replica(OTHER, DEFAULT, 1, 3)]
-    told = census(state["a"], loaded)
-    assert (told.loaded, told.outgoing, told.incoming) == ({ONE: 2}, {ONE: 1}, {OTHER: 1})
+    counted = census(state["a"], loaded)
+    assert (counted.loaded, counted.outgoing, counted.incoming) == ({ONE: 2}, {ONE: 1}, {OTHER: 1})
     assert [outbound(state, r) for r in loaded] == [{DEFAULT: 1}, {}, {"a": 1}]
 
 

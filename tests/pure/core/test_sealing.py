@@ -43,7 +43,7 @@ def test_size_before_age_before_idleness_and_an_empty_segment_for_none(
     assert seal_cause(GROWING, rows, POLICY, compose(now_ms)) == cause
 
 
-def test_quota_that_is_handed_out_keeps_a_segment_from_idling() -> None:
+def test_an_outstanding_allocation_keeps_a_segment_from_idling() -> None:
     busy = replace(GROWING, last_expire=compose(10_900_000))
     assert seal_cause(busy, 1, POLICY, compose(11_499_999)) is None
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from elanus.core.ids import NodeID
-from elanus.core.ticks import TickBarrier, UnfinishedWrites, tick_report
-from elanus.core.timestamps import Timestamp
+from elanus.core.ticks import TickBarrier, UnfinishedWrites, WrittenLately, tick_report
+from elanus.core.timestamps import Timestamp, compose
 
 A, B = "dml_0", "dml_1"
 ONE, TWO = NodeID(1), NodeID(2)
@@ -62,7 +62,7 @@ def barrier(*reported: int) -> TickBarrier:
     return found
 
 
-def test_whoever_has_reported_past_what_is_wanted_keeps_nothing_back() -> None:
+def test_a_proxy_that_has_reported_past_the_wanted_tick_holds_nothing_back() -> None:
     found = barrier(50, 70)
     found.join(NodeID(3))
     assert [found.keeps_back(NodeID(n), (A,), ts(60)) for n in (1, 2, 3)] == [True, False, True]
@@ -140,7 +140,7 @@ def test_only_ticks_that_move_a_pchannel_forward_are_written() -> None:
 
 @pytest.mark.parametrize("arrived", [False, True])
 def test_the_message_that_is_still_on_its_way(arrived: bool) -> None:
-    """Seed 2: 110 of proxy 2 has been read; 80 of proxy 1 may still be on its way."""
+    """110 of proxy 2 has been read; 80 of proxy 1 may still be on its way."""
     first, second = UnfinishedWrites(), UnfinishedWrites()
     first.add(ts(80), (A,))
     second.add(ts(110), (A,))
@@ -229,3 +229,14 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_a_pchannel_counts_as_written_for_a_while_after_its_last_write() -> None:
+    written = WrittenLately(linger_ms=2000)
+    assert written.at(compose(1000, 0)) == ()
+    written.note([A])
+    assert written.at(compose(1200, 0)) == (A,)
+    written.note([B])
+    assert written.at(compose(3200, 0)) == (A, B), "a report that is lost loses no write"
+    assert written.at(compose(3201, 0)) == (B,)
+    assert written.at(compose(9000, 0)) == ()

@@ -11,16 +11,15 @@ import pyarrow as pa
 from data_bench import COMPACTION, Bench
 from fakes import CID, DEFAULT, OTHER, binlog, collection, schema
 
+from elanus.api.datacoord import CompactionCommit, SegmentOutput
+from elanus.api.datanode import CompactionOrder
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import ALL_PARTITIONS, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
-from elanus.rpc.datacoord import CompactionCommit, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
-    vector_array,
     with_system_columns,
     write_insert_log,
 )
@@ -31,7 +30,7 @@ SCHEMA = schema()
 
 
 def _batch(keys: range) -> pa.RecordBatch:
-    vectors = vector_array(np.zeros((len(keys), 2), np.float32), SCHEMA.arrow_schema.field("v0").type)
+    vectors = SCHEMA.field("v0").vector.to_column(np.zeros((len(keys), 2), np.float32))
     columns = [pa.array(keys, pa.int64()), pa.array(np.zeros(len(keys))), vectors]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA.arrow_schema)
 
@@ -95,7 +94,7 @@ async def start(tmp_path: Path, **policy: object) -> tuple[Bench, Files]:
 
 
 async def planned(bench: Bench) -> list[CompactionPlan]:
-    """What asking for compaction comes to; the orders are given."""
+    """The answer to a request for compaction; the orders are given."""
     plans = await bench.coord.compaction_plans(await bench.coord.compact(CID))
     await asyncio.sleep(0.1)
     return list(plans)

@@ -22,7 +22,18 @@ from fakes import (
     inline,
 )
 from virtual_time import VirtualClock
+from whole_coord import Coord
 
+from elanus.api.datacoord import (
+    AllocationRequest,
+    ChannelAssignment,
+    DataNodeTick,
+    RangeCommit,
+    SegmentOutput,
+)
+from elanus.api.datanode import CompactionOrder, DataNodePorts, FlushReason
+from elanus.api.gc import SweepOrder, SweepOutcome
+from elanus.api.imports import ImportOrder, ImportOutcome
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.errors import ElanusError, Internal
@@ -30,27 +41,21 @@ from elanus.core.gc import GcPolicy
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.jobs import JobEntry
+from elanus.core.quarantine import Quarantined
 from elanus.core.sealing import SealPolicy
 from elanus.core.segments import BinlogFile, SegmentInfo
 from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
-from elanus.datacoord.coord import DataCoord, DataPolicy
-from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
-from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.planner import PlanPolicy
-from elanus.datacoord.quota import QuotaPolicy
-from elanus.datacoord.state import DataState
+from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.log.memory import MemoryLog
 from elanus.meta.memory import MemoryMeta
 from elanus.pipeline.sweep import sweep
-from elanus.rpc.datacoord import ChannelAssignment, DataNodeTick, QuotaRequest, RangeCommit, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder, DataNodePorts, FlushReason
-from elanus.rpc.gc import SweepOrder, SweepOutcome
-from elanus.rpc.imports import ImportOrder, ImportOutcome
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 
@@ -78,7 +83,7 @@ class FakeNode:
         self.reasons: list[FlushReason] = []
         self.epochs: list[int] = []
         self.following: dict[str, int] = {}
-        """The vchannels it has been told to own, each with its epoch."""
+        """The vchannels that were assigned to it, each with its epoch."""
 
     async def watch_channels(self, epoch: int, channels: tuple[ChannelAssignment, ...]) -> None:
         self.calls.note("watch_channels", tuple(c.vchannel for c in channels))
@@ -109,7 +114,7 @@ class FakeNode:
 
 
 class FakeImporter:
-    """The importing side of a data node: answers when told what."""
+    """The importing side of a data node: answers when the test says what."""
 
     def __init__(self) -> None:
         self.orders: list[ImportOrder] = []
@@ -142,7 +147,7 @@ class FakePipeline:
 
 
 class Sweeper:
-    """Sweeps here and now; or dies after some deletions, or waits, when told to."""
+    """Sweeps here and now; or dies after some deletions, or waits, when the test says so."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.list = store.list
@@ -193,28 +198,29 @@ class Bench:
         self.ended: list[JobEntry] = []
         self.pipelines: dict[str, FakePipeline] = {}
 
-    async def start(self) -> DataCoord:
-        self.coord = DataCoord(
-            self.lease,
-            DataState(self.meta),
-            Manifests(self.store, inline),
-            DeadRows(self.store, inline),
-            self.log,
-            self.clock,
-            self.root,  # type: ignore[arg-type]
-            self.proxies,
-            self.data_nodes,
-            GcPorts(self.index, self.query, inline),  # type: ignore[arg-type]
-            DataPolicy(
-                quota=QuotaPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
-                flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
-                compaction=self.compaction,
-                trim_interval_s=10,
-                gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
-            ),
-            ImportSetup(self._is_served, ImportPolicy(tasks_max=3, retention_ms=60_000)),
-            self.ledger(),
+    async def start(self) -> Coord:
+        needs = DataDependencies(
+            lease=self.lease,
+            meta=self.meta,
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            rootcoord=self.root,  # type: ignore[arg-type]
+            proxies=self.proxies,
+            data_nodes=self.data_nodes,
+            gc=GcPorts(self.index, self.query, inline),  # type: ignore[arg-type]
+            ledger=self.ledger(),
+            import_served=self._is_served,
         )
+        policy = DataPolicy(
+            allocation=AllocationPolicy(MAX_ROWS * ROW_BYTES, EXPIRATION_MS),
+            flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
+            compaction=self.compaction,
+            trim_interval_s=10,
+            gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
+            imports=ImportPolicy(tasks_max=3, retention_ms=60_000),
+        )
+        self.coord = Coord(DataCoord(needs, policy))
         await self.coord.start()
         return self.coord
 
@@ -229,11 +235,11 @@ class Bench:
     def pipeline(self, address: str) -> FakePipeline:
         return self.pipelines.setdefault(address, FakePipeline())
 
-    async def restart(self) -> DataCoord:
+    async def restart(self) -> Coord:
         await self.coord.stop()
         return await self.start()
 
-    async def watched(self) -> DataCoord:
+    async def watched(self) -> Coord:
         """Started, with its collections' vchannels known and a data node registered."""
         await self.start()
         for known in self.collections:
@@ -271,10 +277,10 @@ class Bench:
         vchannel: str = "",
         collection_id: CollectionID = CID,
     ) -> SegmentID:
-        """Quota for a small write: the segment its rows go to."""
-        request = QuotaRequest(collection_id, partition_id, vchannel or self.vchannel, rows)
-        (quota,) = await self.coord.assign_quota((request,))
-        return quota.segment_id
+        """Allocate rows for a small write; return the segment that they go to."""
+        request = AllocationRequest(collection_id, partition_id, vchannel or self.vchannel, rows)
+        (allocation,) = await self.coord.allocate((request,))
+        return allocation.segment_id
 
     async def report(
         self,
@@ -294,7 +300,7 @@ class Bench:
     async def recovery(self, vchannel: str = "") -> Checkpoint:
         """The vchannel's checkpoint."""
         name = vchannel or self.vchannel
-        found = self.coord._state.vchannel(name)
+        found = self.coord.context.state.vchannel(name)
         assert found is not None
         return found.checkpoint
 
@@ -309,8 +315,9 @@ class Bench:
         delta: BinlogFile | None = None,
         epoch: int | None = None,
         attempt: int | None = None,
+        quarantined: Mapping[SegmentID, int] | None = None,
     ) -> Checkpoint:
-        """The data node's job has written ``outputs`` (rows by segment), up to now."""
+        """The data node's job has written ``outputs`` (rows by segment) up to now, and left some rows out."""
         name = vchannel or self.vchannel
         if attempt is None:
             attempt = await self.coord.open_attempts(self.epoch, 1)
@@ -327,6 +334,10 @@ class Bench:
             delta=delta,
             flushed=tuple(flushed),
             attempt=attempt,
+            quarantined=tuple(
+                Quarantined(name, CID, s, 40, now, rows, "its columns are not the collection's")
+                for s, rows in (quarantined or {}).items()
+            ),
         )
         await self.coord.commit_range(made)
         return made.checkpoint

@@ -13,6 +13,8 @@ import pytest
 from data_bench import COMMIT_DEADLINE_S, GC_INTERVAL_S, GC_SETTLE_S, Bench
 from fakes import CID, DEFAULT, OTHER, collection
 
+from elanus.api.datacoord import RangeCommit, SegmentOutput
+from elanus.api.gc import GcReport, GcState, IndexReferences
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import CommitRefused, Unavailable
@@ -20,8 +22,6 @@ from elanus.core.gc import Verdict
 from elanus.core.ids import BuildID, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, SegmentState
 from elanus.core.timestamps import compose, physical_ms
-from elanus.rpc.datacoord import RangeCommit, SegmentOutput
-from elanus.rpc.gc import GcReport, GcState, IndexReferences
 from elanus.storage.paths import (
     DELTA_LOG,
     INDEX_FILES,
@@ -74,7 +74,7 @@ class Store(Bench):
         )
 
     async def written(self, partition: PartitionID = DEFAULT, *, delta: bool = False) -> SegmentID:
-        """A segment with a row in files, and deletes beside it if asked for."""
+        """A segment with a row in files, and deletes in another file if asked for."""
         segment = await self.write(10, partition)
         attempt = await self.coord.open_attempts(self.epoch, 1)
         output = self.files(segment, attempt, partition)
@@ -82,7 +82,7 @@ class Store(Bench):
         return segment
 
     async def after(self, seconds: float) -> None:
-        """Time passes on the clocks that tell the date; what was written by now is that old then."""
+        """Time passes on the clocks of the date; what was written by now is that old then."""
         stamp_s = self.clock.wall_ms() / 1000
         for info in self.store.list(""):
             file = self.store.local_path(info.path, Path())
@@ -122,21 +122,21 @@ async def running(directory: Path, bench: Store | None = None) -> AsyncIterator[
     await bench.coord.stop()
 
 
-def told(report: GcReport) -> dict[Verdict, int]:
+def objects_by_verdict(report: GcReport) -> dict[Verdict, int]:
     counts: dict[Verdict, int] = {}
     for finding in report.findings:
         counts[finding.verdict] = counts.get(finding.verdict, 0) + finding.objects
     return counts
 
 
-async def test_what_is_in_use_stays_for_ever(tmp_path: Path) -> None:
+async def test_files_in_use_are_never_deleted(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         segment = await bench.written(delta=True)
         before = bench.left()
         await bench.after(1_000_000)
         report = await bench.collect()
         assert bench.left() == before
-        assert (told(report), report.error) == ({Verdict.NAMED: 5}, "")
+        assert (objects_by_verdict(report), report.error) == ({Verdict.NAMED: 5}, "")
         assert len(bench.of(segment)) == 3
 
 
@@ -147,10 +147,10 @@ async def test_a_superseded_manifest_goes(tmp_path: Path) -> None:
         attempt = await bench.coord.open_attempts(bench.epoch, 1)
         await bench.committed(bench.files(segment, attempt), attempt=attempt)
         await bench.after(MISSING_S - 1)
-        assert told(await bench.collect())[Verdict.YOUNG] == 1
+        assert objects_by_verdict(await bench.collect())[Verdict.YOUNG] == 1
         assert first in bench.left()
         await bench.after(2)
-        assert told(await bench.collect())[Verdict.SUPERSEDED] == 1
+        assert objects_by_verdict(await bench.collect())[Verdict.SUPERSEDED] == 1
         assert first not in bench.left()
         (manifest,) = (await bench.coord.recovery_info(CID)).vchannels[0].growing
         assert {f.path for f in manifest.insert_logs} == bench.left(INSERT_LOG)
@@ -317,7 +317,7 @@ async def test_what_a_lost_data_node_wrote_goes(tmp_path: Path) -> None:
 
 
 async def test_after_its_start_the_role_waits_a_little(tmp_path: Path) -> None:
-    """What the one before it had under way may still come to be."""
+    """Jobs that the previous coordinator ordered may still end."""
     async with running(tmp_path) as bench:
         await bench.restart()
         await bench.register()
@@ -347,7 +347,7 @@ async def test_index_files_are_judged_by_what_indexcoord_says(tmp_path: Path) ->
 # rounds
 
 
-async def test_a_dry_run_tells_what_would_go_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_dry_run_reports_what_would_go_and_changes_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.written(OTHER)
         await bench.coord.drop_partition(CID, OTHER)
@@ -357,7 +357,7 @@ async def test_a_dry_run_tells_what_would_go_and_changes_nothing(tmp_path: Path)
         assert (bench.left(), dry.deleted, dry.reclaimed_bytes) == (files, False, 0)
         assert [r for r in await bench.snapshot() if r not in records] == []
         real = await bench.collect()
-        assert told(dry) == told(real) == {Verdict.DROPPED: 3}
+        assert objects_by_verdict(dry) == objects_by_verdict(real) == {Verdict.DROPPED: 3}
         assert bench.left() == set()
 
 
@@ -436,7 +436,7 @@ async def test_files_that_a_reader_outside_has_pinned_stay(tmp_path: Path) -> No
         async def pinned() -> frozenset[str]:
             return frozenset({insert})
 
-        bench.coord._collector._pinned_files = pinned
+        bench.coord.role._collector._pinned_files = pinned
         await bench.coord.drop_partition(CID, OTHER)
         await bench.after(LONG_S)
         await bench.collect()

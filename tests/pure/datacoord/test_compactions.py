@@ -12,6 +12,8 @@ from compaction_bench import answer, orders, planned, start, state_of, two_small
 from data_bench import COMPACTION, Bench
 from fakes import CID, DEFAULT, OTHER, binlog, settle
 
+from elanus.api.datacoord import CompactionCommit, SegmentOutput
+from elanus.api.datanode import CompactionOrder
 from elanus.core.compaction import TTL_PROPERTY, CompactionPlan, CompactionState
 from elanus.core.errors import CollectionNotFound, CommitRefused, Unavailable
 from elanus.core.ids import SegmentID, TaskID
@@ -19,8 +21,6 @@ from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import Put
-from elanus.rpc.datacoord import CompactionCommit, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder
 
 S, P = SegmentState, CompactionState
 
@@ -40,8 +40,10 @@ async def test_a_commit_exchanges_output_and_inputs_in_one_step(tmp_path: Path) 
     assert recovery.successors == dict.fromkeys(plan.inputs, plan.output)
     assert (await bench.coord.recovery_info(CID)).successors == recovery.successors, "unasked, too"
     assert await state_of(bench, plan) is P.COMPLETED
-    assert await bench.coord.wait_change(before, 0) != before, "indexes and query nodes hear of it"
-    assert await bench.coord.flush_finished(CID, plan.inputs, Timestamp(0)), "who waits for a flush is told"
+    assert await bench.coord.wait_change(before, 0) != before, "indexes and query nodes are notified"
+    assert await bench.coord.flush_finished(CID, plan.inputs, Timestamp(0)), (
+        "those who wait for a flush are notified"
+    )
     await bench.coord.stop()
 
 
@@ -74,7 +76,7 @@ async def of_an_attempt_before(b: Bench, plan: CompactionPlan, order: Compaction
 
 
 async def after_the_deadline(b: Bench, plan: CompactionPlan, order: CompactionOrder) -> CompactionCommit:
-    for task in b.coord._background:
+    for task in b.coord.role._background:
         task.cancel()  # nobody looks whether it is late
     await asyncio.sleep(COMPACTION.timeout_s + 1)
     return answer(b, order)
@@ -82,7 +84,7 @@ async def after_the_deadline(b: Bench, plan: CompactionPlan, order: CompactionOr
 
 async def with_a_changed_input(b: Bench, plan: CompactionPlan, order: CompactionOrder) -> CompactionCommit:
     info = await b.segment(plan.inputs[0])
-    await b.coord._state.put([replace(info, manifest="manifests/another")])
+    await b.coord.context.state.put([replace(info, manifest="manifests/another")])
     return answer(b, order)
 
 
@@ -238,8 +240,8 @@ async def test_deltas_leave_the_vchannel_when_all_have_them_folded_in(tmp_path: 
     files_of_output = files.rows(plan.output, range(5, 20))
     info = await bench.segment(plan.output)
     folded = deltas[0].ts_max
-    await bench.coord._state.put(
-        [await bench.coord._manifests.add_compacted(info, files_of_output, folded, "folded")]
+    await bench.coord.context.state.put(
+        [await bench.coord.context.manifests.add_compacted(info, files_of_output, folded, "folded")]
     )
     assert await left() == [deltas[1].path], "a growing segment has rows that the second concerns"
     await bench.coord.stop()
@@ -344,9 +346,11 @@ async def test_what_an_import_brought_is_compacted_when_it_is_served(tmp_path: P
     bench, files = await start(tmp_path)
     segments = tuple([await files.flushed(range(10 * n, 10 * n + 10)) for n in range(2)])
     task = ImportTask(TaskID(7), CID, "c", DEFAULT, "_default", ("f",), 1, ImportState.PERSISTED)
-    await bench.coord._state.put(imports=[replace(task, segments=segments)])
+    await bench.coord.context.state.put(imports=[replace(task, segments=segments)])
     assert await planned(bench) == []
-    await bench.coord._state.put(imports=[replace(task, segments=segments, state=ImportState.COMPLETED)])
+    await bench.coord.context.state.put(
+        imports=[replace(task, segments=segments, state=ImportState.COMPLETED)]
+    )
     (plan,) = await planned(bench)
     assert set(plan.inputs) == set(segments)
     await bench.coord.stop()
@@ -361,7 +365,7 @@ async def test_a_file_that_is_gone_harms_no_other_segment(tmp_path: Path, lost: 
     bench.store.delete(f"{lost}/{first}/1")
     await bench.commit_files([], [], files.deletes(range(400, 800)))
     inputs = {segment_id for plan in await planned(bench) for segment_id in plan.inputs}
-    assert (first in inputs) == (lost == "stats_log"), "statistics are written anew"
+    assert (first in inputs) == (lost == "stats_log"), "statistics are written again"
     assert len(inputs - {first}) == 1
     await bench.coord.stop()
 

@@ -1,4 +1,4 @@
-"""Flush (seed 1): seal, wait for the tick, order, commit; and every way it may be held up."""
+"""Flush: seal, wait for the tick, order, commit; and every way it may be held up."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 from data_bench import EXPIRATION_MS, MAX_ROWS, SYNC_BYTES, Bench
 from fakes import CID, FakeProxy, collection, pchannels_of, schema, settle
 
+from elanus.api.datacoord import DataNodeTick
+from elanus.api.datanode import FlushReason
 from elanus.core.errors import CollectionNotFound, Unavailable
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
-from elanus.rpc.datacoord import DataNodeTick
-from elanus.rpc.datanode import FlushReason
 
 S = SegmentState
 
 
 def states(bench: Bench) -> dict[SegmentID, SegmentState]:
-    return {s.segment_id: s.state for s in bench.coord._state.segments()}
+    return {s.segment_id: s.state for s in bench.coord.context.state.segments()}
 
 
 async def test_a_flush_step_by_step(tmp_path: Path) -> None:
@@ -47,13 +47,15 @@ async def test_a_flush_step_by_step(tmp_path: Path) -> None:
     await coord.stop()
 
 
-async def test_a_flush_asks_the_proxies_for_their_quota_and_rootcoord_for_a_tick(tmp_path: Path) -> None:
+async def test_a_flush_asks_proxies_for_their_allocations_and_rootcoord_for_a_tick(
+    tmp_path: Path,
+) -> None:
     bench = Bench(tmp_path)
-    bench.proxies.registered[NodeID(2)] = FakeProxy()  # its session is newer than what datacoord has heard
+    bench.proxies.registered[NodeID(2)] = FakeProxy()  # its session is newer than datacoord's view
     coord = await bench.watched()
     segment = await bench.write(100)
     outcome = await coord.flush(CID)
-    assert [p.calls.of("give_back_quota") for p in bench.proxies.values()] == [[CID], [CID]]
+    assert [p.calls.of("return_allocations") for p in bench.proxies.values()] == [[CID], [CID]]
     await settle()
     assert bench.root.calls.of("tick_now") == [(pchannels_of(bench.collections[0]), outcome.flush_ts)]
     info = await bench.segment(segment)
@@ -61,35 +63,35 @@ async def test_a_flush_asks_the_proxies_for_their_quota_and_rootcoord_for_a_tick
     await coord.stop()
 
 
-async def test_the_seal_is_stamped_after_the_last_quota_has_come_back(tmp_path: Path) -> None:
-    """A write that spent its quota just before was stamped earlier: its rows belong to the segment."""
+async def test_the_seal_is_stamped_after_the_last_allocation_has_come_back(tmp_path: Path) -> None:
+    """A write that used its allocation just before was stamped earlier: its rows belong to the segment."""
     bench = Bench(tmp_path)
     coord = await bench.watched()
     segment = await bench.write(100)
     stamps: list[Timestamp] = []
 
-    async def give_back_quota(_collection_id: CollectionID) -> Timestamp:
+    async def return_allocations(_collection_id: CollectionID) -> Timestamp:
         await asyncio.sleep(0.5)
         stamps.append(bench.root.stamp())
         return NO_TIMESTAMP
 
-    bench.proxies[NodeID(1)].give_back_quota = give_back_quota  # type: ignore[method-assign]
+    bench.proxies[NodeID(1)].return_allocations = return_allocations  # type: ignore[method-assign]
     await coord.flush(CID)
     assert (await bench.segment(segment)).sealed_at > stamps[0]
     await coord.stop()
 
 
 @pytest.mark.parametrize("silent", [False, True])
-async def test_quota_that_does_not_come_back_is_waited_for_until_it_expires(
+async def test_an_allocation_that_does_not_come_back_is_waited_for_until_it_expires(
     tmp_path: Path, silent: bool
 ) -> None:
     bench = Bench(tmp_path)
     coord = await bench.watched()
     segment = await bench.write(100)
     if silent:
-        bench.proxies[NodeID(1)].give_back_quota = lambda _: asyncio.Event().wait()  # type: ignore
+        bench.proxies[NodeID(1)].return_allocations = lambda _: asyncio.Event().wait()  # type: ignore
     else:
-        bench.proxies[NodeID(1)].calls.failing["give_back_quota"] = Unavailable("restarting")
+        bench.proxies[NodeID(1)].calls.failing["return_allocations"] = Unavailable("restarting")
     outcome = await coord.flush(CID)
     info = await bench.segment(segment)
     assert info.sealed_at == info.last_expire
@@ -275,15 +277,15 @@ async def test_a_vchannel_with_much_in_the_log_alone_is_synced(tmp_path: Path) -
     await bench.coord.stop()
 
 
-async def test_a_flush_does_not_wait_for_ever_for_a_tick(tmp_path: Path) -> None:
+async def test_a_flush_waits_a_bounded_time_for_a_tick(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.watched()
     bench.root.tick_now = lambda *_: asyncio.Event().wait()  # type: ignore
     await bench.write(1)
-    before = set(coord._background)
+    before = set(coord.role._background)
     await coord.flush(CID)
     await asyncio.sleep(60)
-    assert coord._background == before
+    assert coord.role._background == before
     await coord.stop()
 
 
@@ -297,6 +299,7 @@ async def test_time_in_a_seal_is_the_oracles(tmp_path: Path) -> None:
     await coord.stop()
 
 
+@pytest.mark.slow
 async def test_flush_calls_of_a_careless_client_become_few_seals_and_none_is_refused(tmp_path: Path) -> None:
     """Ten thousand in a minute, over a collection that is written to all the while."""
     bench = Bench(tmp_path)

@@ -13,16 +13,16 @@ import pytest
 from data_bench import Bench, FakeImporter, FakeNode
 from fakes import CID, OTHER, collection, settle
 
+from elanus.api.datacoord import DataNodeTick
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, NodeReplaced, Unavailable
 from elanus.core.ids import NO_NODE, CollectionID, NodeID, SegmentID
 from elanus.core.segments import SegmentState
 from elanus.meta.port import Compare, Delete, Put
-from elanus.rpc.datacoord import DataNodeTick
 
 S = SegmentState
-TOLD_S = 1.0
-"""Within which nodes have been told what they own."""
+NOTIFIED_S = 1.0
+"""Within this time nodes have received their assignments."""
 
 
 @dataclass(slots=True)
@@ -52,11 +52,11 @@ class Member:
 
 
 def owners(bench: Bench) -> dict[str, int]:
-    return {v.vchannel: v.owner for v in bench.coord._state.vchannels()}
+    return {v.vchannel: v.owner for v in bench.coord.context.state.vchannels()}
 
 
 def epoch_of(bench: Bench, vchannel: str) -> int:
-    known = bench.coord._state.vchannel(vchannel)
+    known = bench.coord.context.state.vchannel(vchannel)
     assert known is not None
     return known.epoch
 
@@ -76,7 +76,7 @@ async def two(tmp_path: Path, shards: int = 2) -> tuple[Bench, Member, Member]:
     return nodes
 
 
-async def test_a_newcomer_gets_half_and_the_other_is_told_to_leave_that(tmp_path: Path) -> None:
+async def test_a_newcomer_gets_half_and_the_other_releases_that_half(tmp_path: Path) -> None:
     bench, first, second = await two(tmp_path, shards=4)
     vchannels = set(bench.collections[0].vchannels)
     assert len(first.owned()) == len(second.owned()) == 2
@@ -253,7 +253,7 @@ async def test_a_node_without_a_session_or_with_a_successor_at_its_address_must_
 
 
 async def test_a_session_that_has_just_begun_counts(tmp_path: Path) -> None:
-    """What is known of sessions lies a little behind: a registration is not refused for that."""
+    """The view of sessions is a little behind: a registration is not refused for that."""
     bench = Bench(tmp_path)
     await bench.watched()
     bench.join(4)
@@ -274,9 +274,9 @@ async def test_a_node_that_registers_again_keeps_its_share_under_a_new_epoch(tmp
     assert again.owned() == share
     assert all(epoch_of(bench, v) == again.epoch > old[v] for v in share)
     assert {v: epoch_of(bench, v) for v in second.owned()} == others
-    bench.coord._attempts.check(attempts[1])
+    bench.coord.context.attempts.check(attempts[1])
     with pytest.raises(CommitRefused):
-        bench.coord._attempts.check(attempts[0])
+        bench.coord.context.attempts.check(attempts[0])
     await bench.coord.stop()
 
 
@@ -316,10 +316,10 @@ async def test_a_new_collection_is_followed_by_who_follows_its_pchannels(tmp_pat
     await bench.coord.stop()
 
 
-async def test_whoever_asks_is_told_who_owns_what_lives(tmp_path: Path) -> None:
+async def test_channel_owners_names_the_owner_of_each_live_vchannel(tmp_path: Path) -> None:
     bench, first, second = await two(tmp_path)
-    told = await bench.coord.channel_owners()
-    assert told == dict.fromkeys(first.owned(), 7) | dict.fromkeys(second.owned(), 8)
+    owners = await bench.coord.channel_owners()
+    assert owners == dict.fromkeys(first.owned(), 7) | dict.fromkeys(second.owned(), 8)
     (vchannel,) = first.owned()
     await bench.coord.drop_collection(CID)
     await bench.coord.channel_dropped(epoch_of(bench, vchannel), vchannel)
@@ -327,7 +327,7 @@ async def test_whoever_asks_is_told_who_owns_what_lives(tmp_path: Path) -> None:
     await bench.coord.stop()
 
 
-async def test_who_cannot_be_reached_is_told_later(tmp_path: Path) -> None:
+async def test_an_unreachable_node_gets_its_assignment_later(tmp_path: Path) -> None:
     bench = Bench(tmp_path, collection(shards=2))
     await bench.start()
     await bench.coord.watch_channels(bench.collections[0])
@@ -337,12 +337,12 @@ async def test_who_cannot_be_reached_is_told_later(tmp_path: Path) -> None:
     await settle()
     assert len(first.node.following) == 2
     first.node.calls.failing.clear()
-    await asyncio.sleep(TOLD_S)
+    await asyncio.sleep(NOTIFIED_S)
     assert first.node.following.keys() == first.owned()
     await bench.coord.stop()
 
 
-async def test_a_dropped_vchannel_is_left_without_being_told(tmp_path: Path) -> None:
+async def test_a_dropped_vchannel_is_released_without_an_order(tmp_path: Path) -> None:
     bench, first, _ = await two(tmp_path)
     (vchannel,) = first.owned()
     await bench.coord.drop_collection(CID)
@@ -357,16 +357,18 @@ async def test_a_snapshot_asks_the_owner_of_each_vchannel(tmp_path: Path) -> Non
     at_least = bench.root.stamp()
     for node in (first, second):
         (vchannel,) = node.owned()
-        assert not await bench.coord.order(vchannel, at_least)
+        assert not await bench.coord.role._datanodes.order_range(vchannel, at_least)
         await node.report(vchannel)
-        assert await bench.coord.order(vchannel, at_least)
+        assert await bench.coord.role._datanodes.order_range(vchannel, at_least)
         assert node.node.calls.of("sync") == [(vchannel, ())]
     (moved,) = first.owned()
     first.leave()
     await settle()
-    assert not await bench.coord.order(moved, at_least), "its new owner has seen nothing of it yet"
+    assert not await bench.coord.role._datanodes.order_range(moved, at_least), (
+        "its new owner has seen nothing of it yet"
+    )
     await second.report(moved)
-    assert await bench.coord.order(moved, at_least)
+    assert await bench.coord.role._datanodes.order_range(moved, at_least)
     assert second.node.calls.of("sync")[-1] == (moved, ())
     await bench.coord.stop()
 

@@ -10,6 +10,7 @@ import pytest
 from data_bench import COMMIT_DEADLINE_S, Bench, FakeImporter
 from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 
+from elanus.api.imports import ImportedSegment, ImportOutcome, ImportRequest
 from elanus.core.errors import (
     CollectionNotFound,
     DiskFull,
@@ -22,14 +23,13 @@ from elanus.core.errors import (
 from elanus.core.ids import NodeID, SegmentID, TaskID
 from elanus.core.imports import ATTEMPTS_MAX, ImportState
 from elanus.core.segments import SegmentState
-from elanus.rpc.imports import ImportedSegment, ImportOutcome, ImportRequest
 
 S = ImportState
 REQUEST = ImportRequest(CID, "docs", DEFAULT, "_default", ("a.parquet", "b.parquet"))
 
 
 def outcome(bench: Bench, *segments: int, rows: int = 10) -> ImportOutcome:
-    """What a job has written: segments, one after the other on each vchannel."""
+    """The output of a job: segments, one after the other on each vchannel."""
     vchannels = bench.collections[0].vchannels
     return ImportOutcome(
         tuple(
@@ -69,7 +69,7 @@ async def test_an_import_step_by_step(tmp_path: Path) -> None:
     task = await coord.import_task(task_id)
     assert (task.state, task.rows, task.segments) == (S.PERSISTED, 20, (51, 52))
     assert task.commit_ts > before
-    assert await coord.wait_change(change, 0) > change, "indexes and queries hear of it"
+    assert await coord.wait_change(change, 0) > change, "indexes and queries are notified"
     manifests = (await coord.recovery_info(CID)).flushed
     assert {m.segment_id for m in manifests} == {51, 52}
     for manifest in manifests:
@@ -114,7 +114,7 @@ async def test_a_failed_job_leaves_its_reason_and_nothing_else(tmp_path: Path, e
     await coord.stop()
 
 
-async def test_a_node_that_is_lost_is_tried_again_but_not_for_ever(tmp_path: Path) -> None:
+async def test_an_import_of_a_lost_node_is_retried_a_bounded_number_of_times(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.watched()
     task_id = await coord.start_import(REQUEST)

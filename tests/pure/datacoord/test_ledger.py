@@ -64,7 +64,7 @@ def test_an_entry_that_cannot_be_read_keeps_no_server_from_starting(tmp_path: Pa
     run_virtually(scenario())
 
 
-def test_the_jobs_of_a_process_that_died_are_lost_and_not_running_for_ever(tmp_path: Path) -> None:
+def test_the_jobs_of_a_process_that_died_become_lost(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)
         ledger = await started(bench)
@@ -174,7 +174,7 @@ def test_what_is_cancelled_and_what_is_not(tmp_path: Path) -> None:
             await ledger.cancel_job("job-2")
         with pytest.raises(NotCancellable, match="job-3 has ended: it is finished"):
             await ledger.cancel_job("job-3")
-        with pytest.raises(Unavailable, match="has not been heard of"):
+        with pytest.raises(Unavailable, match="has not reported"):
             await ledger.cancel_job("job-4")
         with pytest.raises(JobNotFound):
             await ledger.cancel_job("job-9")

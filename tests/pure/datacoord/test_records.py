@@ -15,7 +15,7 @@ MANY = 3 * TXN_OPERATIONS_MAX
 
 
 class DyingMeta(MemoryMeta):
-    """Fails after a number of transactions, for as long as it is told to."""
+    """Fails after a number of transactions, for as long as the test says."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from data_bench import Bench
 from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
+from whole_coord import Coord
 
+from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
-from elanus.datacoord.coord import DataCoord
-from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.storage.snapshots import read_snapshot
 
 HOUR_MS = 3_600_000
@@ -39,8 +39,8 @@ def content(bench: Bench, lease: SnapshotLease) -> CollectionSnapshot:
     return read_snapshot(bench.store, lease.path, SNAPSHOTS)
 
 
-def pinned(coord: DataCoord):  # type: ignore[no-untyped-def]
-    return coord._snapshots.pinned_files()
+def pinned(coord: Coord):  # type: ignore[no-untyped-def]
+    return coord.role._snapshots.pinned_files()
 
 
 async def test_rows_in_the_log_are_brought_into_files_first(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ async def test_a_snapshot_is_never_older_than_the_deletes_folded_into_its_files(
     manifest = SegmentManifest(
         SegmentID(segment), CID, DEFAULT, bench.vchannel, (binlog("a", 5),), (), deletes_from=folded
     )
-    path = await coord._manifests.put(manifest, "folded")
-    await coord._state.put([replace(await bench.segment(segment), manifest=path)])
+    path = await coord.context.manifests.put(manifest, "folded")
+    await coord.context.state.put([replace(await bench.segment(segment), manifest=path)])
     bench.later(1)
     lease = await taken(bench)
     assert lease.read_ts >= folded
@@ -128,7 +128,7 @@ async def test_a_pin_ends_with_its_lease(tmp_path: Path) -> None:
     await asyncio.sleep(61)
     assert await pinned(coord) == frozenset()
     await asyncio.sleep(11)
-    assert coord._state.pins() == ()
+    assert coord.context.state.pins() == ()
     assert list(bench.store.list("snapshots")) == []
     await coord.stop()
 

@@ -1,4 +1,4 @@
-"""What lies in the log alone is brought into binlogs when a flush or a compaction is asked for, once."""
+"""Rows that only the log has are written to binlogs when a flush or a compaction is requested, once."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_another_data_node_gets_the_order_again(tmp_path: Path) -> None:
 
 
 async def test_a_restart_forgets_deletes_but_no_flush_that_is_waited_for(tmp_path: Path) -> None:
-    """What was sealed is written down, and its client hears of it when it is flushed. Nobody waits for
+    """A seal is recorded, and its client is notified when the segment is flushed. Nobody waits for
     deletes alone: they stay in the log until the next flush, or until the data node finds them old."""
     bench = Bench(tmp_path)
     coord = await bench.watched()

@@ -60,7 +60,7 @@ async def test_a_collection_that_is_being_dropped_holds_the_log_until_its_end_is
     await bench.coord.stop()
 
 
-async def test_a_collection_that_was_not_heard_of_holds_the_log_from_its_start_on(tmp_path: Path) -> None:
+async def test_an_unknown_collection_holds_the_log_from_its_start_on(tmp_path: Path) -> None:
     unheard = collection(schema("d"), CollectionID(500))
     bench = Bench(tmp_path)
     await bench.watched()

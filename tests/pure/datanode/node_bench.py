@@ -11,6 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 from fakes import Calls, binlog, schema, settle
 
+from elanus.api.datacoord import (
+    ChannelAssignment,
+    DataNodeRegistration,
+    DataNodeTick,
+    RangeCommit,
+    SegmentOutput,
+)
+from elanus.api.datanode import FlushReason
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused
@@ -24,20 +32,14 @@ from elanus.core.messages import (
     MsgKind,
     TimeTick,
 )
+from elanus.core.quarantine import Quarantined
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
 from elanus.datanode.flushes import SparkFlushes
-from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.datanode.node import DataNode
+from elanus.datanode.policy import DataNodePolicy
 from elanus.log.codec import encode
 from elanus.log.memory import MemoryLog
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
-from elanus.rpc.datacoord import (
-    ChannelAssignment,
-    DataNodeRegistration,
-    DataNodeTick,
-    RangeCommit,
-    SegmentOutput,
-)
-from elanus.rpc.datanode import FlushReason
 
 V0, V1 = "by-dev-rootcoord-dml_0_400v0", "by-dev-rootcoord-dml_0_500v0"
 W0 = "by-dev-rootcoord-dml_1_400v1"
@@ -52,7 +54,7 @@ POLICY = DataNodePolicy(
 
 
 class Coordinator:
-    """What datacoord answers a data node; commits are compared as it compares them."""
+    """Datacoord's answers to a data node; commits are compared as it compares them."""
 
     def __init__(self, *vchannels: str) -> None:
         self.calls = Calls()
@@ -110,7 +112,7 @@ class Coordinator:
 
 
 class Jobs(SparkFlushes):
-    """Runs each plan at once, over the log in memory; or waits, or fails, when told to."""
+    """Runs each plan at once, over the log in memory; or waits, or fails, when the test says so."""
 
     def __init__(self, log: MemoryLog) -> None:
         super().__init__(None, Path("log"), "file:///store", Path("scratch"))  # type: ignore[arg-type]
@@ -139,18 +141,34 @@ class Jobs(SparkFlushes):
     def _outcome(self, plan: FlushPlan) -> RangeOutcome:
         rows: Counter[SegmentID] = Counter()
         deleted = 0
+        quarantined: list[Quarantined] = []
         entries = self.log.read_range(plan.pchannel, plan.start.position, plan.stop)  # type: ignore[arg-type]
         for message in writes_in_range(entries, plan):
             if isinstance(message, DeleteMessage):
                 deleted += len(message.primary_keys)
+            elif isinstance(message, Quarantined):
+                quarantined.append(message)
             else:
                 rows[message.segment_id] += message.rows.num_rows
         outputs = tuple(SegmentOutput(s, (binlog(f"{s}", n),), ()) for s, n in sorted(rows.items()))
-        return RangeOutcome(plan.vchannel, outputs, binlog("delta", deleted) if deleted else None)
+        delta = binlog("delta", deleted) if deleted else None
+        return RangeOutcome(plan.vchannel, outputs, delta, tuple(quarantined))
+
+
+def collection_of(vchannel: str) -> CollectionID:
+    return CollectionID(int(vchannel.rsplit("_", 1)[1].split("v")[0]))
+
+
+def rows_with_keys(count: int) -> pa.RecordBatch:
+    """Rows of `fakes.schema`."""
+    of = schema()
+    vectors = pa.array([[1.0, 2.0]] * count, of.field("v0").arrow_type)
+    columns = [pa.array(range(count), pa.int64()), pa.array([0.5] * count, pa.float64()), vectors]
+    return pa.RecordBatch.from_arrays(columns, schema=of.arrow_schema)
 
 
 def assignment(vchannel: str, checkpoint: Checkpoint | None = None, epoch: int = 1) -> ChannelAssignment:
-    collection_id = CollectionID(int(vchannel.rsplit("_", 1)[1].split("v")[0]))
+    collection_id = collection_of(vchannel)
     begin = Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0)
     return ChannelAssignment(vchannel, collection_id, schema(), checkpoint or begin, epoch)
 
@@ -172,7 +190,7 @@ class Bench:
         await settle()
 
     async def flush(self, vchannel: str, *segment_ids: int, epoch: int | None = None) -> None:
-        """Datacoord's order, of its present epoch unless told otherwise."""
+        """Datacoord's order, of its present epoch by default."""
         ids = tuple(map(SegmentID, segment_ids))
         order_epoch = self.coord.epoch if epoch is None else epoch
         await self.node.flush_segments(order_epoch, vchannel, ids, FlushReason("flush" if ids else "backlog"))
@@ -195,22 +213,33 @@ class Bench:
             await self.log.append(name, [encode(message)])
 
     async def insert(
-        self, segment_id: int, rows: int = 10, vchannel: str = V0, ts: Timestamp | None = None
+        self,
+        segment_id: int,
+        rows: int = 10,
+        vchannel: str = V0,
+        ts: Timestamp | None = None,
+        *,
+        foreign: bool = False,
     ) -> Timestamp:
+        """``foreign``: rows of another schema."""
         ts = ts or self.stamp()
-        batch = pa.RecordBatch.from_pydict({"pk": pa.array(range(rows))})
-        cid = CollectionID(400)
+        batch = rows_with_keys(rows).select(["pk"]) if foreign else rows_with_keys(rows)
+        cid = collection_of(vchannel)
         await self.write(InsertMessage(ts, vchannel, cid, PartitionID(1), SegmentID(segment_id), 0, batch))
         return ts
 
     async def delete(self, keys: int = 3, vchannel: str = V0) -> None:
         await self.write(
-            DeleteMessage(self.stamp(), vchannel, CollectionID(400), PartitionID(0), pa.array(range(keys)))
+            DeleteMessage(
+                self.stamp(), vchannel, collection_of(vchannel), PartitionID(0), pa.array(range(keys))
+            )
         )
 
     async def drop(self, vchannel: str = V0) -> None:
         await self.write(
-            DdlMessage(MsgKind.DROP_COLLECTION, self.stamp(), vchannel, CollectionID(400), PartitionID(0))
+            DdlMessage(
+                MsgKind.DROP_COLLECTION, self.stamp(), vchannel, collection_of(vchannel), PartitionID(0)
+            )
         )
 
     async def tick(

@@ -9,11 +9,20 @@ from fakes import settle
 from node_bench import V0, V1, W0, Bench
 
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.datanode import range_jobs
-from elanus.log.port import CorruptLog, LogReader, Position
-from elanus.pipeline.port import JobFailed
+from elanus.log.port import (
+    CorruptLog,
+    LogClosed,
+    LogReader,
+    LogUnreadable,
+    Position,
+    TrimmedLog,
+    UnknownLogFormat,
+)
+from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing, StorageFailed
 
 S1, S2, S3 = SegmentID(1), SegmentID(2), SegmentID(3)
 DAMAGE = CorruptLog("log/p0/0001.log: a damaged frame at position 4096 (byte 4096)")
@@ -34,7 +43,16 @@ async def ordered_together() -> Bench:
     return bench
 
 
-@pytest.mark.parametrize("error", [DAMAGE, DiskFull("no room"), JobFailed("lost four times"), OSError("io")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        DAMAGE,
+        LogUnreadable("io"),
+        DiskFull("no room"),
+        JobFailed("lost four times"),
+        *(kind("one") for kind in (ObjectMissing, ObjectExists, CorruptObject, StorageFailed)),
+    ],
+)
 async def test_one_damaged_range_leaves_the_others_committed(error: Exception) -> None:
     bench = await ordered_together()
     assert bench.committed_rows() == {S1: 10, S3: 10}
@@ -80,7 +98,7 @@ async def test_a_damaged_range_is_no_neighbour_of_others() -> None:
     await bench.stop()
 
 
-async def test_what_was_mended_is_written_with_all_that_was_ordered_of_it() -> None:
+async def test_a_range_that_can_be_written_again_is_written_with_all_that_was_ordered_of_it() -> None:
     bench = await ordered_together()
     await bench.insert(2, 5, vchannel=V1)
     await bench.tick()
@@ -125,3 +143,53 @@ async def test_a_pchannel_that_cannot_be_read_stops_its_own_vchannels_only() -> 
     await bench.tick()
     assert dict(bench.coord.last(V0).segment_rows) == {S1: 10}
     await bench.stop()
+
+
+@pytest.mark.parametrize("error", [TrimmedLog("gone"), JobCancelled("flush")])
+async def test_an_error_that_says_nothing_about_the_ranges_ends_the_registration(error: Exception) -> None:
+    bench = Bench(V0)
+    await bench.start()
+    await bench.insert(1, 10)
+    await bench.tick()
+    bench.jobs.damaged[V0] = error
+    await bench.flush(V0, 1)
+    await asyncio.sleep(1)
+    assert bench.coord.epoch == 2
+    assert bench.jobs.tries == [1], "the range was not tried alone"
+    await bench.stop()
+
+
+def fail_reading(bench: Bench, error: Exception) -> None:
+    """The next reader fails."""
+    opened = bench.log.open_reader
+
+    def open_reader(pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
+        bench.log.open_reader = opened  # type: ignore[method-assign]
+        raise error
+
+    bench.log.open_reader = open_reader  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("error", [TrimmedLog("gone"), LogUnreadable("io"), Unavailable("no answer")])
+async def test_a_log_that_cannot_be_read_makes_the_node_register_again(error: Exception) -> None:
+    bench = Bench(V0)
+    fail_reading(bench, error)
+    await bench.start()
+    await asyncio.sleep(1)
+    assert bench.coord.epoch == 2
+    await bench.insert(1, 10)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {S1: 10}
+    await bench.stop()
+
+
+@pytest.mark.parametrize("error", [LogClosed("closed"), UnknownLogFormat("99"), RuntimeError("a bug")])
+async def test_an_error_that_lasts_ends_the_node(error: Exception) -> None:
+    bench = Bench(V0)
+    fail_reading(bench, error)
+    await bench.start()
+    await asyncio.sleep(1)
+    assert bench.running is not None
+    assert bench.running.done()
+    assert bench.running.exception() is error
+    assert bench.coord.epoch == 1

@@ -1,4 +1,4 @@
-"""A data node follows ticks by headers alone, and tells how far it has come and what it has seen."""
+"""A data node follows ticks by headers alone, and reports its position and its row counts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 from fakes import settle
 from node_bench import IDLE_S, POLICY, V0, V1, W0, Bench, assignment
 
+from elanus.api.datacoord import DataNodeRegistration
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import Unavailable
@@ -14,7 +15,6 @@ from elanus.core.ids import NodeID, SegmentID
 from elanus.core.messages import TimeTick
 from elanus.core.timestamps import compose
 from elanus.log.port import LogReader, Position
-from elanus.rpc.datacoord import DataNodeRegistration
 
 
 async def test_it_reports_the_tick_and_the_rows_beyond_the_checkpoint() -> None:
@@ -34,7 +34,7 @@ async def test_it_reports_the_tick_and_the_rows_beyond_the_checkpoint() -> None:
 async def test_a_node_without_vchannels_learns_that_its_coordinator_was_replaced() -> None:
     bench = Bench()
     await bench.start()
-    bench.coord.epoch += 1  # the next coordinator knows nobody, and has nobody to tell of new vchannels
+    bench.coord.epoch += 1  # the next coordinator knows nobody, and has no node for new vchannels
     await asyncio.sleep(4 * IDLE_S)
     assert len(bench.coord.calls.of("register_datanode")) == 2
     await bench.stop()
@@ -163,7 +163,7 @@ async def test_a_collection_that_comes_later_is_followed_from_its_start() -> Non
     await bench.watch(assignment(V1, began))
     await bench.watch(assignment(V1, began))  # said twice
     await bench.tick()
-    assert dict(bench.coord.last(V0).segment_rows) == {1: 10}, "reading anew has doubled nothing"
+    assert dict(bench.coord.last(V0).segment_rows) == {1: 10}, "reading again has doubled nothing"
     assert dict(bench.coord.last(V1).segment_rows) == {2: 20}
     await bench.stop()
 

@@ -10,11 +10,11 @@ import pytest
 from fakes import settle
 from node_bench import POLICY, V0, V1, Bench, assignment
 
+from elanus.api.datacoord import DataNodeRegistration
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused
 from elanus.core.ids import SegmentID
 from elanus.core.messages import TimeTick
-from elanus.rpc.datacoord import DataNodeRegistration
 
 S1 = SegmentID(1)
 
@@ -45,7 +45,7 @@ async def test_what_is_remembered_of_a_backlog_grows_with_its_ticks_and_not_with
     for _ in range(500):
         await bench.insert(1, 1)
     await bench.tick()
-    assert len(bench.node._channels[V0]._spans) == 1
+    assert len(bench.node.owned[V0]._spans) == 1
     assert dict(bench.coord.last(V0).segment_rows) == {1: 500}
     await bench.stop()
 
@@ -87,6 +87,6 @@ async def test_what_an_order_of_an_earlier_epoch_left_is_forgotten_with_it() -> 
     await bench.flush(V1, S1, epoch=3)
     waits.set()
     await settle()
-    assert set(bench.node._channels) == {V0}
-    assert bench.node._orders == {}
+    assert {c.vchannel for c in bench.node.owned} == {V0}
+    assert not list(bench.node.orders)
     await bench.stop()

@@ -37,7 +37,7 @@ async def test_what_it_has_left_it_neither_follows_nor_reports_nor_flushes() -> 
     await bench.flush(W0, S1)
     await asyncio.sleep(2)
     assert [r.vchannel for r in bench.coord.reports[reported:] if r.vchannel == W0] == []
-    assert pchannel_of(W0) not in bench.node._readers
+    assert pchannel_of(W0) not in bench.node.readers.pchannels()
     assert bench.jobs.runs == []
     await bench.insert(2, 10, V0)
     await bench.tick()
@@ -83,7 +83,7 @@ async def test_a_refusal_that_comes_before_the_word_is_no_end_of_it_either() -> 
     await bench.flush(W0, S1)
     await asyncio.sleep(2)
     assert len(bench.coord.calls.of("register_datanode")) == 2
-    assert set(bench.node._channels) == {V0}
+    assert {c.vchannel for c in bench.node.owned} == {V0}
     assert bench.coord.commits == []
     await bench.stop()
 
@@ -109,20 +109,20 @@ async def test_a_vchannel_that_comes_back_begins_at_its_checkpoint() -> None:
     await bench.stop()
 
 
-async def test_what_is_told_twice_or_late_changes_nothing() -> None:
+async def test_a_repeated_or_late_assignment_changes_nothing() -> None:
     bench = await started(V0)
     epoch = bench.coord.assignments[V0].epoch
     await bench.insert(1, 10, V0)
     await bench.tick()
-    progress = bench.node._channels[V0]
+    progress = bench.node.owned[V0]
     await bench.watch(assignment(V0, epoch=epoch))
-    assert bench.node._channels[V0] is progress
+    assert bench.node.owned[V0] is progress
     await bench.node.unwatch_channels(bench.coord.epoch, {V0: epoch - 1})
-    assert bench.node._channels[V0] is progress
+    assert bench.node.owned[V0] is progress
     for _ in range(2):
         await bench.node.unwatch_channels(bench.coord.epoch, {V0: epoch})
     await bench.watch(assignment(V0, epoch=epoch))
-    assert bench.node._channels == {}, "the word of a moment when it was this node's"
+    assert not list(bench.node.owned), "the word of a moment when it was this node's"
     await bench.stop()
 
 
@@ -139,7 +139,7 @@ async def test_what_is_left_before_the_registration_is_answered_stays_left() -> 
 
     bench.coord.register_datanode = overtaken  # type: ignore[method-assign,assignment]
     await bench.start()
-    assert {v: c.epoch for v, c in bench.node._channels.items()} == {V0: bench.coord.epoch + 5}
+    assert {c.vchannel: c.epoch for c in bench.node.owned} == {V0: bench.coord.epoch + 5}
     await bench.stop()
 
 

@@ -14,7 +14,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import compose
-from elanus.datanode.node import HELD_MAX_BYTES
+from elanus.datanode.policy import HELD_MAX_BYTES
 from elanus.log.port import LogEntry, LogReader, Position, TrimmedLog
 from elanus.pipeline.port import JobCancelled
 
@@ -125,7 +125,7 @@ async def test_a_collection_that_comes_during_a_job_disturbs_it_not() -> None:
     await bench.flush(V0, S1)
     await settle()
     bench.coord.assignments[V1] = assignment(V1)
-    await bench.watch(assignment(V1))  # the pchannel is read anew
+    await bench.watch(assignment(V1))  # the pchannel is read again
     bench.jobs.go_on.set()
     await settle()
     await bench.insert(1, 4)
@@ -224,7 +224,7 @@ async def test_an_idle_checkpoint_follows_the_tick_without_a_job() -> None:
 
 
 async def test_an_idle_checkpoint_that_holds_much_of_the_log_follows_sooner() -> None:
-    """What another vchannel of its pchannel wrote can go only when every checkpoint has passed it."""
+    """Rows of another vchannel of its pchannel can go only when every checkpoint has passed them."""
     bench = Bench(V0, V1)
     await bench.start()
     await bench.insert(1, HELD_MAX_BYTES // 8, vchannel=V1)
@@ -257,7 +257,7 @@ async def test_a_waiting_message_holds_the_seek_position_not_the_checkpoint() ->
     await bench.stop()
 
 
-async def test_writes_do_not_lie_in_the_log_alone_for_ever() -> None:
+async def test_an_idle_checkpoint_moves_in_bounded_time() -> None:
     bench = await started(V0, V1)
     await bench.insert(1, 10, V0)
     await bench.insert(2, 20, V1)
@@ -272,7 +272,7 @@ async def test_writes_do_not_lie_in_the_log_alone_for_ever() -> None:
 # the end of a collection
 
 
-async def test_a_drop_is_told_once_and_ends_the_vchannel() -> None:
+async def test_a_drop_is_reported_once_and_ends_the_vchannel() -> None:
     bench = await started(V0, V1)
     await bench.insert(1, 10, V0)
     await bench.drop(V0)
@@ -290,7 +290,7 @@ async def test_a_drop_is_told_once_and_ends_the_vchannel() -> None:
     await bench.stop()
 
 
-async def test_a_drop_that_could_not_be_told_is_told_again() -> None:
+async def test_a_drop_whose_report_failed_is_reported_again() -> None:
     bench = await started()
     bench.coord.calls.failing["channel_dropped"] = Unavailable("restarting")
     await bench.drop()
@@ -301,14 +301,14 @@ async def test_a_drop_that_could_not_be_told_is_told_again() -> None:
     await bench.stop()
 
 
-async def test_after_ten_tries_to_tell_of_a_drop_the_node_registers_again() -> None:
+async def test_after_ten_failed_reports_of_a_drop_the_node_registers_again() -> None:
     bench = await started()
     bench.coord.calls.failing["channel_dropped"] = Unavailable("restarting")
     await bench.drop()
     await bench.tick()
     await asyncio.sleep(4.4)
-    told = bench.coord.calls.of("channel_dropped")
-    assert (len(told), bench.coord.epoch) == (10, 1)
+    reports = bench.coord.calls.of("channel_dropped")
+    assert (len(reports), bench.coord.epoch) == (10, 1)
     await asyncio.sleep(1)
     assert bench.coord.epoch == 2
     bench.coord.calls.failing.clear()
@@ -317,7 +317,7 @@ async def test_after_ten_tries_to_tell_of_a_drop_the_node_registers_again() -> N
     await bench.stop()
 
 
-async def test_a_node_that_was_replaced_does_not_try_again_to_tell_of_a_drop() -> None:
+async def test_a_replaced_node_does_not_report_a_drop_again() -> None:
     bench = await started()
     bench.coord.calls.failing["channel_dropped"] = CommitRefused("replaced")
     await bench.drop()
@@ -326,7 +326,7 @@ async def test_a_node_that_was_replaced_does_not_try_again_to_tell_of_a_drop() -
     await bench.stop()
 
 
-async def test_a_drop_whose_telling_is_cut_off_by_a_new_collection_is_told_again() -> None:
+async def test_a_drop_whose_report_is_cut_off_by_a_new_collection_is_reported_again() -> None:
     bench = await started(V0)
     channel_dropped, go_on = bench.coord.channel_dropped, asyncio.Event()
 
@@ -364,7 +364,7 @@ async def test_a_job_whose_collection_is_dropped_meanwhile_ends_quietly() -> Non
     await bench.stop()
 
 
-async def test_a_commit_refused_while_the_drop_is_being_told_is_no_reason_to_register_again() -> None:
+async def test_a_commit_refused_while_the_drop_is_reported_is_no_reason_to_register_again() -> None:
     bench = await started()
     await bench.insert(1, 10)
     await bench.tick()
@@ -411,7 +411,7 @@ async def test_an_order_that_comes_before_the_log_was_read_again_commits_nothing
 
     bench.log.open_reader = slow_reader  # type: ignore[method-assign]
     bench.coord.assignments[V1] = assignment(V1)
-    await bench.watch(assignment(V1))  # the pchannel is read anew, from before the range
+    await bench.watch(assignment(V1))  # the pchannel is read again, from before the range
     bench.jobs.go_on.set()
     await settle()
     await bench.flush(V0, S2)
@@ -430,4 +430,24 @@ async def test_commit_refused_reaches_nobody_else() -> None:
     await asyncio.sleep(5)
     assert bench.running is not None
     assert not bench.running.done()
+    await bench.stop()
+
+
+async def test_a_write_that_does_not_fit_is_counted_until_its_range_is_committed_without_it() -> None:
+    bench = await started()
+    await bench.insert(1, 10)
+    await bench.insert(1, 4, foreign=True)
+    await bench.insert(2, 3, foreign=True)
+    tick = await bench.tick()
+    seen = bench.coord.last(V0)
+    assert dict(seen.segment_rows) == {1: 14, 2: 3}, "headers do not show what fits"
+    await bench.flush(V0, S1, S2)
+    await settle()
+    (commit,) = bench.coord.commits
+    assert bench.committed_rows() == {1: 10}
+    assert [(q.segment_id, q.rows) for q in commit.quarantined] == [(1, 4), (2, 3)]
+    assert (commit.checkpoint.ts, commit.flushed) == (tick, (1, 2)), "the vchannel goes on behind it"
+    await bench.insert(3, 1)
+    await bench.tick()
+    assert dict(bench.coord.last(V0).segment_rows) == {3: 1}
     await bench.stop()

@@ -40,6 +40,7 @@ def test_recall_counts_what_was_found_in_any_order() -> None:
     assert recall([[2, 9], []], exact) == 0.25
 
 
+@pytest.mark.slow
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from elanus.demo.picture import Neighbour, Row, draw

@@ -43,6 +43,11 @@ BOUND = [
     ("1 > 2 and id > 0", "1 == 0"),
     ("1 > 2 or id > 0", "id > 0"),
     ('"a" < "b"', "1 == 1"),
+    ("true", "1 == 1"),
+    ("False", "1 == 0"),
+    ("not (TRUE)", "1 == 0"),
+    ("true and id > 0", "id > 0"),
+    ("id > 0 or false", "id > 0"),
     # logic: the cheapest first, flat, and negation pushed to the leaves
     ('name like "%a%" and color in ["x"] and id > 3', '(id > 3 and color in ["x"] and name like "%a%")'),
     ("id > 1 && (id > 2 && (id > 3 && id > 4))", "(id > 1 and id > 2 and id > 3 and id > 4)"),

@@ -65,7 +65,7 @@ def find(text: str, documents: list[str | None]) -> list[int]:
     return [int(row) for row in mask.nonzero()[0]]
 
 
-def test_integers_beyond_doubles_are_told_apart() -> None:
+def test_integers_beyond_doubles_are_distinguished() -> None:
     documents = [f'{{"n": {2**53 + offset}}}' for offset in (0, 1, 2)]
     assert find(f"meta['n'] == {2**53 + 1}", documents) == [1]
     assert find(f"meta['n'] in [{2**53}, {2**53 + 2}]", documents) == [0, 2]

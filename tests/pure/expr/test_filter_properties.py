@@ -1,4 +1,4 @@
-"""Whatever the filter and the rows: the mask is what the definition says, in every form a column may take."""
+"""For any filter and any rows the mask is as defined, in every form a column may take."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elanus.expr import JsonColumn, compile_filter, evaluate
+
+pytestmark = pytest.mark.slow
 
 _NAMES = [field.name for field in DYNAMIC.scalar_fields]
 _ROW_LISTS = st.lists(ROWS, max_size=12)

@@ -49,7 +49,7 @@ class Course(DataCourse):
             (self.root_dir / path).write_bytes(intact)
         before = _without_deltas(await self.contents())
         await self.collected()
-        reasons = tuple(plan.reason for plan in self.coord._state.plans() if plan.reason)
+        reasons = tuple(plan.reason for plan in self.coord.context.state.plans() if plan.reason)
         ending = Ending(reasons, path, before, await self.contents())
         await self.stop()
         return ending

@@ -29,7 +29,12 @@ from fakes import (
 from injected import Fault, FaultyStore, HeldStore, Victim, as_spark_does, no_fault
 from rows import batch
 from virtual_time import VirtualClock
+from whole_coord import Coord
 
+from elanus.api.datacoord import AllocationRequest, SegmentOutput
+from elanus.api.datanode import CompactionOrder, DataNodePorts, FlushReason
+from elanus.api.gc import GcReport, SweeperApi, SweepOrder, SweepOutcome
+from elanus.api.imports import ImportNodeApi
 from elanus.core.attempts import NO_ATTEMPT, number_in
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
@@ -43,17 +48,16 @@ from elanus.core.sealing import SealPolicy
 from elanus.core.segments import SegmentState
 from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
-from elanus.datacoord.coord import DataCoord, DataPolicy
-from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.imports import ImportPolicy, ImportSetup
+from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.planner import PlanPolicy
-from elanus.datacoord.quota import QuotaPolicy
-from elanus.datacoord.state import DataState
+from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.flushes import SparkFlushes
-from elanus.datanode.node import DataNode, DataNodePolicy
+from elanus.datanode.node import DataNode
+from elanus.datanode.policy import DataNodePolicy
 from elanus.log.codec import encode
 from elanus.log.memory import MemoryLog
 from elanus.log.port import Position
@@ -62,10 +66,6 @@ from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.sweep import sweep
-from elanus.rpc.datacoord import QuotaRequest, SegmentOutput
-from elanus.rpc.datanode import CompactionOrder, DataNodePorts, FlushReason
-from elanus.rpc.gc import GcReport, SweeperApi, SweepOrder, SweepOutcome
-from elanus.rpc.imports import ImportNodeApi
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.objects import open_store
@@ -155,7 +155,7 @@ class Connection:
     ``stalling``: the fault, of the node that it is meant for. While that one stands still it says nothing.
     """
 
-    def __init__(self, coord: DataCoord, faults: Callable[[JobKind], Fault], stalling: Fault | None) -> None:
+    def __init__(self, coord: Coord, faults: Callable[[JobKind], Fault], stalling: Fault | None) -> None:
         self._coord = coord
         self._faults = faults
         self._stalling = stalling
@@ -204,7 +204,7 @@ class DataCourse:
         self.log = MemoryLog()
         self.sessions = FakeNodes()
         self.errors: list[str] = []
-        """What flush jobs failed with."""
+        """The errors of flush jobs."""
         self._running: list[asyncio.Task[None]] = []
         self._next_key = 0
         self.manifests = Manifests(self.store, inline)
@@ -221,7 +221,7 @@ class DataCourse:
 
     # the roles
 
-    def _new_coord(self, compaction: CompactionPolicy) -> DataCoord:
+    def _new_coord(self, compaction: CompactionPolicy) -> Coord:
         meta, clock = MemoryMeta(), VirtualClock()
         sealing = FlushPolicy(SealPolicy(0.75, age_s=_NEVER_S, idle_s=_NEVER_S), 1 << 30)
         collecting = GcSchedule(GcPolicy(0.0, 0.0, 3600.0, _NEVER_S), False, _NEVER_S, 0.0)
@@ -229,21 +229,24 @@ class DataCourse:
         async def is_served(_task: ImportTask) -> bool:
             return True
 
-        return DataCoord(
-            FakeLease(),
-            DataState(meta),
-            self.manifests,
-            DeadRows(self.store, inline),
-            self.log,
-            clock,
-            self.root,  # type: ignore[arg-type]
-            FakeNodes({NodeID(1): FakeProxy()}),
-            self.sessions,
-            GcPorts(FakeIndexCoord(), FakeQueryCoord(), inline),
-            DataPolicy(QuotaPolicy(1 << 20, 2000), sealing, compaction, _NEVER_S, collecting),
-            ImportSetup(is_served, ImportPolicy(9, 3_600_000)),
-            JobLedger(meta, clock, lambda address: None, LedgerPolicy(9, 9.0)),  # type: ignore[arg-type,return-value]
+        needs = DataDependencies(
+            lease=FakeLease(),
+            meta=meta,
+            store=self.store,
+            log=self.log,
+            clock=clock,
+            rootcoord=self.root,  # type: ignore[arg-type]
+            proxies=FakeNodes({NodeID(1): FakeProxy()}),
+            data_nodes=self.sessions,
+            gc=GcPorts(FakeIndexCoord(), FakeQueryCoord(), inline),
+            ledger=JobLedger(meta, clock, lambda address: None, LedgerPolicy(9, 9.0)),  # type: ignore[arg-type,return-value]
+            import_served=is_served,
         )
+        imports = ImportPolicy(9, 3_600_000)
+        policy = DataPolicy(
+            AllocationPolicy(1 << 20, 2000), sealing, compaction, _NEVER_S, collecting, imports
+        )
+        return Coord(DataCoord(needs, policy))
 
     def faults(self, kind: JobKind) -> Fault:
         return self.fault if kind is self.struck else no_fault()
@@ -279,7 +282,7 @@ class DataCourse:
         """A zombie goes on to its end."""
         self.fault.go_on.set()
         await asyncio.sleep(1)
-        first.cancel()  # two owners would take the vchannels from each other for ever
+        first.cancel()  # two owners would take the vchannels from each other forever
         await asyncio.sleep(5)
 
     async def stop(self) -> None:
@@ -295,8 +298,8 @@ class DataCourse:
     ) -> SegmentID:
         """Rows with the next keys. Returns the segment that they go to."""
         name = vchannel or self.collection.vchannels[0]
-        request = QuotaRequest(CID, partition, name, rows * batches)
-        (quota,) = await self.coord.assign_quota((request,))
+        request = AllocationRequest(CID, partition, name, rows * batches)
+        (allocation,) = await self.coord.allocate((request,))
         for _ in range(batches):
             first, self._next_key = self._next_key, self._next_key + rows
             message = InsertMessage(
@@ -304,12 +307,12 @@ class DataCourse:
                 name,
                 CID,
                 partition,
-                quota.segment_id,
+                allocation.segment_id,
                 first,
                 batch(self.collection, first, rows),
             )
             await self.log.append(pchannel_of(name), [encode(message)])
-        return quota.segment_id
+        return allocation.segment_id
 
     async def delete(self, keys: range) -> None:
         name = self.collection.vchannels[0]
@@ -358,7 +361,7 @@ class DataCourse:
         return report
 
     async def contents(self) -> Contents:
-        """What the metadata in force says is there, beside what is."""
+        """The objects that the metadata in force names, compared with those in the store."""
         recovery = await self.coord.recovery_info(CID)
         keys: Counter[int] = Counter()
         deleted: Counter[int] = Counter()

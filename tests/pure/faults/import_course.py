@@ -15,6 +15,7 @@ from fakes import CID, DEFAULT, collection, inline
 from injected import Fault, FaultyStore, HeldStore, as_spark_does, from_afar
 from rows import batch
 
+from elanus.api.imports import ImportedSegment, ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
 from elanus.core.attempts import stamped
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.jobs import JobKind
@@ -22,7 +23,6 @@ from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.pipeline.import_files import SegmentsWriter, import_rows
 from elanus.pipeline.import_plan import ImportPlan
 from elanus.pipeline.port import Job
-from elanus.rpc.imports import ImportedSegment, ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
 from elanus.storage.objects import open_store
 
 ROWS, FILES = 20, 2

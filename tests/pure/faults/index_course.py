@@ -11,20 +11,20 @@ from injected import Fault, FaultyStore, HeldStore, as_spark_does, from_afar
 from rows import ROWS, insert_log
 from virtual_time import VirtualClock
 
+from elanus.api.indexcoord import BuildState
+from elanus.api.indexnode import BuildIndex
 from elanus.core.errors import Internal
 from elanus.core.ids import NodeID
 from elanus.core.segments import IndexFile, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import compose
 from elanus.index.build import load
-from elanus.index.spec import resolve_index
+from elanus.index.resolve import resolve_index
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import IndexState
 from elanus.meta.memory import MemoryMeta
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.port import JobFailed
-from elanus.rpc.indexcoord import BuildState
-from elanus.rpc.indexnode import BuildIndex
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.paths import INDEX_FILES
 from elanus.storage.port import CorruptObject
 

@@ -2,8 +2,8 @@
 
 A job goes through `STEPS`. A `Fault` strikes at one of them, once: a task is lost and Spark runs it again,
 the driver dies and another takes its place, or goes on when it has long been replaced, the disk is full, or
-an object's put breaks off near its end. That a job's input is damaged is no fault of a moment: courses are
-told so from the beginning.
+an object's put breaks off near its end. Damaged input is no fault of a moment: it is there
+from the beginning of a course.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from elanus.core.errors import DiskFull, Unavailable
 from elanus.pipeline.port import JobFailed
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 
 Outcome = TypeVar("Outcome")
 
@@ -42,7 +42,7 @@ CASES = [
     *((victim, "before write") for victim in (Victim.DISK, Victim.PUT)),
     (Victim.DAMAGE, "before read"),
 ]
-"""What strikes, and where. Disk and put strike while the first object is written."""
+"""A fault and the step that it strikes. Disk and put strike while the first object is written."""
 
 
 class TaskLost(Exception):
@@ -50,7 +50,7 @@ class TaskLost(Exception):
 
 
 async def as_spark_does(task: Callable[[int], Awaitable[Outcome]]) -> Outcome:
-    """Run a task, and a lost one again; it is told the how-manieth try it is, from 0 on."""
+    """Run a task, and a lost one again; it gets the number of the try, from 0."""
     for number in range(TRIES_MAX):
         try:
             return await task(number)
@@ -62,7 +62,7 @@ async def as_spark_does(task: Callable[[int], Awaitable[Outcome]]) -> Outcome:
 
 
 async def from_afar(work: asyncio.Task[Outcome], fault: Fault) -> Outcome:
-    """What whoever called hears of a process's work: it dies, or stands still, and the connection breaks."""
+    """The caller's error when a process dies, or stops for a while, and the connection breaks."""
     struck = asyncio.create_task(fault.struck.wait())
     if fault.victim in (Victim.DRIVER, Victim.ZOMBIE) and not fault.struck.is_set():
         await asyncio.wait([work, struck], return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +102,7 @@ class Fault:
                 await self.go_on.wait()
 
     async def stall(self) -> None:
-        """Where a process that stands still would be when it was to say or hear something."""
+        """The point at which a paused process would send or receive."""
         if self.victim is Victim.ZOMBIE and self.struck.is_set():
             await self.go_on.wait()
 
@@ -115,7 +115,7 @@ class Fault:
 
 
 class FaultyStore(LocalStore):
-    """A store on whose puts the fault strikes. What a broken one leaves, it leaves where real ones do."""
+    """A store on whose puts the fault strikes. A broken put leaves what a real one leaves."""
 
     def __init__(self, root: Path, fault: Fault) -> None:
         super().__init__(root)

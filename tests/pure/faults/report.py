@@ -1,4 +1,4 @@
-"""The fault matrix as a table on the reliability page. `make faults` runs every case and writes it anew."""
+"""The fault matrix as a table on the reliability page. `make faults` runs every case and writes it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from injected import CASES, STEPS, Fault, Victim  # noqa: E402
 from rows import ROWS  # noqa: E402
 from virtual_time import VirtualLoop  # noqa: E402
 
+from elanus.api.indexcoord import BuildState  # noqa: E402
 from elanus.core.imports import ImportState  # noqa: E402
-from elanus.rpc.indexcoord import BuildState  # noqa: E402
 
 PAGE = DIRECTORY.parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- fault matrix: written by `make faults` -->", "<!-- end of the fault matrix -->"
@@ -57,7 +57,7 @@ def leaves_files(victim: Victim, step: str) -> bool:
 
 
 def expected(key: Key) -> str:
-    """What a case comes to."""
+    """The outcome of a case."""
     job, victim, step = key
     if victim is Victim.DAMAGE:
         return NAMED

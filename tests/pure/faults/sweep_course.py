@@ -11,13 +11,13 @@ from data_course import Contents, DataCourse
 from fakes import CID, DEFAULT, OTHER, collection
 from injected import Fault, as_spark_does, from_afar
 
+from elanus.api.gc import GcReport, SweeperApi, SweepOrder, SweepOutcome
 from elanus.core.errors import Internal
 from elanus.core.ids import SegmentID
 from elanus.core.jobs import JobKind
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.sweep import sweep
-from elanus.rpc.gc import GcReport, SweeperApi, SweepOrder, SweepOutcome
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.paths import insert_log_path
 
 SEGMENT_ROWS = 10
@@ -106,11 +106,11 @@ class Course(DataCourse):
         await self.replaced(first)
         report = await round_
         later = asyncio.create_task(self._flush(DEFAULT))
-        await later  # a zombie has not heard of these files
+        await later  # a zombie does not know these files
         await self.over(first)
         await asyncio.gather(*(task for s in self._sweepers for task in s.going_on if task.done()))
         if self._damaged:
-            await self._mend(living, intact)
+            await self._repair(living, intact)
         left = tuple(info.path for info in self.store.list("") if f"/{dropped}/" in info.path)
         ending = Ending(report, await self.contents(), left)
         for task in [task for s in self._sweepers for task in s.going_on]:
@@ -133,6 +133,6 @@ class Course(DataCourse):
         self.fault.struck.set()
         return intact
 
-    async def _mend(self, segment: SegmentID, intact: bytes) -> None:
+    async def _repair(self, segment: SegmentID, intact: bytes) -> None:
         (info,) = await self.coord.segments_by_id((segment,))
         (self.root_dir / info.manifest).write_bytes(intact)

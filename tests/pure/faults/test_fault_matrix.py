@@ -16,8 +16,10 @@ from flush_course import BATCH_ROWS, BATCHES, DELETED
 from injected import Fault, Victim
 from rows import ROWS
 
+from elanus.api.indexcoord import BuildState
 from elanus.core.imports import ImportState
-from elanus.rpc.indexcoord import BuildState
+
+pytestmark = pytest.mark.faults
 
 
 def cases(job: str) -> list[tuple[Victim, str]]:
@@ -67,7 +69,7 @@ async def test_a_garbage_collection_comes_to_the_same_end(victim: Victim, step: 
     assert ending.report.error == ""
     rows = sweep_course.SEGMENT_ROWS
     assert ending.contents.keys == Counter([*range(rows), *range(2 * rows, 3 * rows)])
-    assert ending.contents.missing == (), "what came meanwhile stays, whoever sweeps late"
+    assert ending.contents.missing == (), "what was written meanwhile stays, even when a sweep is late"
     assert (ending.contents.orphans, ending.dropped) == ((), ())
 
 

@@ -13,6 +13,8 @@ from index_data import best, clustered, recall, scores
 from elanus.core.schema import DataType
 from elanus.index import RowMask, SearchParams, VectorIndex, build, plan, resolve_index
 
+pytestmark = pytest.mark.slow
+
 ROWS, DIM, CLUSTERS, K = 20_000, 32, 24, 10
 
 

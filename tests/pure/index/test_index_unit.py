@@ -34,7 +34,7 @@ def test_ordinary_vectors_lose_nothing() -> None:
         np.testing.assert_array_equal(way_back.restored(units[some], some), vectors[some])
 
 
-def test_components_that_underflow_beside_the_norm_are_declared_lost() -> None:
+def test_components_that_underflow_next_to_the_norm_are_declared_lost() -> None:
     assert not split(np.array([[1e20, 1e-22]], dtype=np.float32))[1].lossless
 
 

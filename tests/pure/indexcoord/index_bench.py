@@ -1,4 +1,4 @@
-"""An index coordinator over memory, with index nodes that build when told to, for this room's tests."""
+"""An index coordinator over memory, with index nodes that build when the test says so."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fakes import (
 )
 from virtual_time import VirtualClock
 
+from elanus.api.indexnode import BuildIndex
 from elanus.core.catalog import Collection
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.schema import FieldSchema
@@ -28,7 +29,6 @@ from elanus.core.timestamps import compose
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
 from elanus.indexcoord.state import Build, IndexState
 from elanus.meta.memory import MemoryMeta
-from elanus.rpc.indexnode import BuildIndex
 from elanus.storage.objects import open_store
 
 ROWS_MIN = 100
@@ -36,7 +36,7 @@ HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "
 
 
 class FakeNode:
-    """Builds at once; or when told to, or fails. Its files are put on the object store."""
+    """Builds at once, or when the test says so, or fails. Its files are put on the object store."""
 
     def __init__(self, bench: Bench, address: str) -> None:
         self.bench = bench

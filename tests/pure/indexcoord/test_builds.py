@@ -1,4 +1,4 @@
-"""What is flushed and indexed is built, once, by whoever is there; nothing is left of what was dropped."""
+"""Each index of a flushed segment is built once, by any node that is there; nothing is left of a drop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fakes import CID, collection, schema, settle
 from giving_up import cut_off
 from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
+from elanus.api.indexcoord import BuildState
 from elanus.core.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -23,7 +24,6 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID
 from elanus.core.segments import SegmentState
-from elanus.rpc.indexcoord import BuildState
 
 B = BuildState
 
@@ -71,24 +71,24 @@ async def test_of_two_definitions_at_once_one_is_made(tmp_path: Path) -> None:
     await coord.stop()
 
 
-async def test_a_definition_whose_caller_gave_up_is_told_to_all(tmp_path: Path) -> None:
+async def test_a_definition_whose_caller_gave_up_is_announced_to_all(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.start()
-    told = bench.proxy.calls.of
+    calls = bench.proxy.calls.of
     seen = await coord.wait_change(0, 0.0)
     await cut_off(bench.meta, coord.create_index(CID, bench.field, "v0", HNSW))
     (index,) = await coord.indexes(CID)
-    assert told("invalidate_collection") == [CID]
+    assert calls("invalidate_collection") == [CID]
     assert await coord.changed_since(seen) == (CID,)
     await cut_off(bench.meta, coord.drop_index(CID, index.index_id))
-    assert told("invalidate_collection") == [CID, CID]
+    assert calls("invalidate_collection") == [CID, CID]
     await bench.create()
     await cut_off(bench.meta, coord.drop_collection(CID))
-    assert told("invalidate_collection") == [CID] * 4
+    assert calls("invalidate_collection") == [CID] * 4
     await coord.stop()
 
 
-async def test_the_second_try_succeeds_when_the_proxies_have_heard_of_the_first(tmp_path: Path) -> None:
+async def test_the_second_try_succeeds_when_the_proxies_were_notified_of_the_first(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.start()
     bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")
@@ -247,7 +247,7 @@ async def test_a_build_that_somebody_cancelled_is_failed_and_not_tried_again(tmp
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), DeadlineExceeded("silent")])
-async def test_a_build_whose_node_is_lost_is_assigned_anew_under_a_higher_version(
+async def test_a_build_of_a_lost_node_is_assigned_again_under_a_higher_version(
     tmp_path: Path, error: ElanusError
 ) -> None:
     bench = await with_an_index(tmp_path)

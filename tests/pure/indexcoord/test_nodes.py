@@ -8,8 +8,8 @@ from pathlib import Path
 from fakes import settle
 from index_bench import Bench, FakeNode, segment
 
+from elanus.api.indexcoord import BuildState
 from elanus.core.errors import Unavailable
-from elanus.rpc.indexcoord import BuildState
 
 
 async def with_an_index(directory: Path, *, builds_max: int = 1) -> Bench:
@@ -76,7 +76,7 @@ async def test_a_node_that_says_it_is_up_and_breaks_off_every_call_keeps_no_buil
 
 
 async def test_a_node_that_falls_silent_loses_its_build_to_one_that_speaks(tmp_path: Path) -> None:
-    """Its machine is gone: nothing tells of that, the call just does not end."""
+    """Its machine is gone: nothing reports that, the call just does not end."""
     bench = await with_an_index(tmp_path)
     silent = await bench.node(1)
     silent.go_on.clear()

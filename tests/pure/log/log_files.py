@@ -58,7 +58,7 @@ async def stamps(log: FileLog) -> list[int]:
 
 
 async def stamps_after_crash(directory: Path, copy: Path) -> list[int]:
-    """What a log would hold if its process were killed now."""
+    """The content of a log whose process were killed now."""
     shutil.copytree(directory, copy)
     log = FileLog(copy, FileLogOptions(fsync=False))
     found = await stamps(log)

@@ -13,9 +13,7 @@ from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.log.jetstream.messages import (
-    HEADERS_MAX_BYTES,
     Assembler,
-    IncomingMessage,
     OutgoingMessage,
     Place,
     messages_of,
@@ -23,6 +21,7 @@ from elanus.log.jetstream.messages import (
     place_of,
 )
 from elanus.log.port import CorruptLog, EntryHeader, LogEntry, NewEntry
+from elanus.nats.messages import HEADERS_MAX_BYTES, IncomingMessage
 
 PIECE = 10
 PAYLOAD_MAX = HEADERS_MAX_BYTES + PIECE
@@ -83,7 +82,7 @@ def test_a_message_is_never_larger_than_the_server_takes(header: EntryHeader, pa
         assert len(message.payload) + sum(map(len, message.header)) + 600 <= PAYLOAD_MAX
 
 
-def test_a_place_is_told_by_every_message() -> None:
+def test_every_message_names_its_position() -> None:
     messages = messages_of([entry(1), entry(2, 25)], 7, 3, PAYLOAD_MAX)
     assert [place_of(m) for m in stored(messages)] == [Place(7, 3), Place(7, 4), Place(7, 5), Place(7, 6)]
 

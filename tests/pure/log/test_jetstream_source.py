@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elanus.core.errors import InvalidParameter
-from elanus.log.jetstream.source import NatsSource
+from elanus.nats.source import NatsSource
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_message_comes_back_equal(message: Message) -> None:
     assert decode(stored(new)) == message
 
 
-def test_the_header_tells_what_readers_of_headers_need() -> None:
+def test_the_header_has_what_readers_of_headers_need() -> None:
     insert, delete, tick, mark = (encode(MESSAGES[i]).header for i in (0, 4, 8, 9))
     assert (insert.kind, insert.rows, insert.row_id_start, insert.segment_id) == (MsgKind.INSERT, 10, 1000, 9)
     assert (insert.vchannel, insert.collection_id, insert.partition_id) == ("dml_0_7v0", 7, 8)

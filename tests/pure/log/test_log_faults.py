@@ -26,7 +26,7 @@ BROKEN = OSError(errno.EIO, "Input/output error")
 
 
 class FaultyDisk(Disk):
-    """Fails the next calls of an operation as told. A failing write leaves half its bytes behind."""
+    """Fails the next calls of an operation as the test says. A failing write leaves half its bytes behind."""
 
     def __init__(self) -> None:
         super().__init__(fsync=False)
@@ -215,7 +215,7 @@ def test_an_entry_that_cannot_be_framed_is_the_callers_error_alone(tmp_path: Pat
     with_log(tmp_path, use)
 
 
-def test_an_unknown_error_is_told_and_the_writer_lives_on(
+def test_an_unknown_error_is_raised_and_the_writer_lives_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(log: FileLog) -> None:

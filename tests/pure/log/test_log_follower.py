@@ -60,7 +60,7 @@ def test_many_readers_share_the_wait(tmp_path: Path) -> None:
 
 
 def test_it_does_not_look_beyond_what_is_announced(tmp_path: Path) -> None:
-    """What lies there is being written, or was taken back: neither an entry nor an error."""
+    """Bytes that are being written, or were taken back, are neither an entry nor an error."""
 
     async def use(log: FileLog, follower: FileLogFollower) -> None:
         await log.append(CHANNEL, [entry(1)])

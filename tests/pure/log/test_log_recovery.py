@@ -12,9 +12,17 @@ import pytest
 from log_files import CHANNEL, entry, files, read_all, stamps, tick, with_log
 from structlog.testing import capture_logs
 
-from elanus.log.files import FileLog, FileLogOptions, LogInUse
-from elanus.log.frames import FILE_HEADER_BYTES, UnknownLogFormat, pack_file_header
-from elanus.log.port import CorruptLog, LogEntry, NewEntry, Position, TrimmedLog
+from elanus.log.files import FileLog, FileLogOptions
+from elanus.log.frames import FILE_HEADER_BYTES, pack_file_header
+from elanus.log.port import (
+    CorruptLog,
+    LogEntry,
+    LogInUse,
+    NewEntry,
+    Position,
+    TrimmedLog,
+    UnknownLogFormat,
+)
 from elanus.log.writer import RESTART_GAP_BYTES, TRIM_CLOSES_BYTES
 
 
@@ -75,6 +83,7 @@ def test_without_damage_nothing_is_cut(crashed: Crashed) -> None:
     assert messages == []
 
 
+@pytest.mark.slow
 def test_a_last_frame_torn_at_any_byte_is_cut(crashed: Crashed) -> None:
     last = crashed.entries[-1]
     for size in range(last.position, last.next):
@@ -88,6 +97,7 @@ def test_a_last_frame_torn_at_any_byte_is_cut(crashed: Crashed) -> None:
         assert all(m["log_level"] == "warning" for m in messages)
 
 
+@pytest.mark.slow
 def test_a_last_frame_with_any_byte_wrong_is_cut(crashed: Crashed) -> None:
     last = crashed.entries[-1]
     assert last.payload is not None
@@ -251,7 +261,7 @@ def test_a_log_that_cannot_be_opened_is_not_left_locked(crashed: Crashed) -> Non
 
 
 def test_a_trim_closes_a_file_that_would_never_fill(tmp_path: Path) -> None:
-    """What a quiet pchannel has in binlogs goes, though its file is far from full."""
+    """Entries of a quiet pchannel that binlogs hold are trimmed, though its file is far from full."""
 
     async def use(log: FileLog) -> None:
         large = b"x" * TRIM_CLOSES_BYTES

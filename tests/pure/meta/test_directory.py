@@ -1,4 +1,4 @@
-"""Who is there: the nodes of a role come and go, watches break, and what is shown stays true."""
+"""The nodes of a role: they come and go, watches break, and the view stays true."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_node_that_died_is_gone_when_its_lease_is() -> None:
     await nodes.stop()
 
 
-async def test_roles_whose_names_begin_alike_are_told_apart() -> None:
+async def test_roles_whose_names_begin_alike_are_distinguished() -> None:
     bench = Bench()
     sessions = [await bench.register("proxy"), await bench.register("proxyish")]
     nodes = await directory(bench)
@@ -80,7 +80,7 @@ async def test_the_active_one_of_an_exclusive_role_is_found() -> None:
     await nodes.stop()
 
 
-async def test_after_a_broken_watch_it_lists_anew() -> None:
+async def test_after_a_broken_watch_it_lists_again() -> None:
     bench = Bench()
     cable = bench.cable()
     nodes = await directory(bench, meta=cable)
@@ -122,7 +122,7 @@ async def test_what_the_store_has_forgotten_is_listed(monkeypatch: pytest.Monkey
     await session.close()
 
 
-async def test_refreshing_shows_what_the_watch_has_not_told_yet() -> None:
+async def test_refreshing_shows_what_the_watch_has_not_delivered_yet() -> None:
     bench = Bench()
     nodes = await directory(bench)
     session = await Session.register(bench.store, "proxy", "a", ttl_s=TTL_S, monotonic_s=now_s)
@@ -175,23 +175,23 @@ async def test_a_node_of_which_no_client_can_be_made_keeps_no_other_from_being_s
         await session.close()
 
 
-async def test_a_change_that_was_not_taken_in_is_told_again() -> None:
+async def test_a_change_that_was_not_applied_is_reported_again() -> None:
     """By the watch and, the next time, by the listing after it."""
-    store, told = MemoryMeta(now_s), list[set[str]]()
-    all_told = asyncio.Event()
+    store, seen = MemoryMeta(now_s), list[set[str]]()
+    all_seen = asyncio.Event()
 
     def changed() -> None:
-        told.append(set(view.entries))
-        if len(told) in (1, 2):
+        seen.append(set(view.entries))
+        if len(seen) in (1, 2):
             raise ValueError("not now")
-        all_told.set()
+        all_seen.set()
 
     view = View(store, "p/", changed)
     await view.start()
     await store.txn([Put("p/a", b"")])
-    await all_told.wait()
+    await all_seen.wait()
     await store.txn([Put("p/b", b"")])
     await asyncio.sleep(0.01)
-    assert told == [{"p/a"}, {"p/a"}, {"p/a"}, {"p/a", "p/b"}]
+    assert seen == [{"p/a"}, {"p/a"}, {"p/a"}, {"p/a", "p/b"}]
     await view.stop()
     await store.close()

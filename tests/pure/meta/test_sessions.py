@@ -80,7 +80,7 @@ async def test_cut_off_it_stops_believing_before_the_store_lets_go() -> None:
         while session.is_valid():
             assert await bench.keys() == ["session/proxy-1"]
             await asyncio.sleep(0.05)
-    with pytest.raises(LeaseLost, match="not known"):
+    with pytest.raises(LeaseLost, match="cannot be confirmed"):
         await session.confirm()
     assert not session.lost.is_set(), "it does not know yet"
     await asyncio.sleep(2 * TTL_S)
@@ -112,7 +112,7 @@ async def test_renewals_whose_answers_are_lost_prove_nothing_to_the_holder() -> 
     cable.answers_lost = True
     await asyncio.sleep(3 * TTL_S)
     assert not session.is_valid()
-    assert await bench.keys() == ["session/proxy-1"], "the store has heard of them"
+    assert await bench.keys() == ["session/proxy-1"], "the store has received them"
     cable.answers_lost = False
     await session.confirm()
     assert session.is_valid(), "it has never ended"
@@ -120,7 +120,7 @@ async def test_renewals_whose_answers_are_lost_prove_nothing_to_the_holder() -> 
 
 
 async def test_after_a_standstill_the_first_question_settles_it() -> None:
-    """The loop stood still for a minute: nothing was lost, and whoever asks at once is not turned away."""
+    """The loop stood still for a minute: nothing was lost, and a caller that asks at once is not refused."""
     bench = Bench()
     session = await bench.register()
     bench.stand_still(60)
@@ -165,7 +165,7 @@ async def test_a_renewal_that_took_too_long_is_followed_by_another() -> None:
 
 
 async def _kept_alive(bench: Bench, session: Session) -> None:
-    """The store hears of renewals from elsewhere: the lease does not end meanwhile."""
+    """The store receives renewals from elsewhere: the lease does not end meanwhile."""
     while True:
         bench.store._leases.renew(session._lease)
         await asyncio.sleep(0.5)

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from elanus.core.errors import DiskFull
-from elanus.meta.port import Put
-from elanus.meta.sqlite import MetaInUse, SqliteMeta, UnknownMetaFormat
+from elanus.meta import sqlite
+from elanus.meta.port import MetaFailed, MetaInUse, Put, UnknownMetaFormat
+from elanus.meta.sqlite import SqliteMeta
 
 OTHER_PROCESS = """
 import sys
 from pathlib import Path
-from elanus.meta.sqlite import MetaInUse, SqliteMeta
+from elanus.meta.port import MetaInUse
+from elanus.meta.sqlite import SqliteMeta
 try:
     SqliteMeta(Path(sys.argv[1]))
 except MetaInUse as error:
@@ -43,6 +45,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "meta.db"
     store = SqliteMeta(path)
@@ -78,7 +81,7 @@ def test_a_full_disk_is_an_error_clients_know_and_applies_nothing(
 
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database" * 100)
-    with pytest.raises(UnknownMetaFormat, match="no metadata store"):
+    with pytest.raises(UnknownMetaFormat, match="is not a metadata store"):
         SqliteMeta(tmp_path / "text")
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE theirs (x)")
@@ -96,6 +99,7 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
         SqliteMeta(tmp_path / "meta.db")
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "meta.db"
     for acknowledgements in (5, 40):
@@ -112,3 +116,19 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             await store.close()
 
         asyncio.run(check(last))
+
+
+def test_an_error_of_the_file_is_a_fault_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_db: sqlite3.Connection, _key: str) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async def use() -> None:
+        meta = SqliteMeta(tmp_path / "meta.db")
+        with pytest.raises(MetaFailed, match=r"meta\.db cannot be used: disk I/O error"):
+            await meta.get("key")
+        await meta.close()
+
+    monkeypatch.setattr(sqlite, "_get", fail)
+    asyncio.run(use())

@@ -1,4 +1,4 @@
-"""A change that was begun ends as a whole, whoever stops waiting for it."""
+"""A change that was begun is completed, even when its caller stops waiting for it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from elanus.meta.whole import whole
+from elanus.meta.cancellation import uncancellable
 
 
 async def test_a_cancelled_caller_leaves_no_half_of_a_change() -> None:
     steps: list[str] = []
 
-    @whole
+    @uncancellable
     async def change() -> None:
         steps.append("persisted")
         await asyncio.sleep(1)
@@ -27,7 +27,7 @@ async def test_a_cancelled_caller_leaves_no_half_of_a_change() -> None:
 
 
 async def test_it_answers_and_raises_as_the_change_does() -> None:
-    @whole
+    @uncancellable
     async def change(value: int) -> int:
         return 100 // value
 

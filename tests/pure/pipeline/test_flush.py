@@ -1,4 +1,4 @@
-"""What a flush covers and what it writes, on a pchannel in memory."""
+"""The range and the output of a flush, on a pchannel in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.delta_log import read_delta_log
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.stats_log import read_stats_logs
 
 
@@ -118,6 +118,7 @@ MESSAGES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(messages=MESSAGES)
 def test_ranges_one_after_the_other_cover_each_message_exactly_once(messages: list[Message]) -> None:
@@ -156,12 +157,12 @@ def test_rows_land_in_their_segments_with_ids_and_times(store: LocalStore) -> No
     assert (first.insert_logs[0].ts_min, first.insert_logs[0].ts_max) == (5, 6)
 
 
-def test_deletes_and_upserts_are_written_down_beside_the_rows(store: LocalStore) -> None:
+def test_deletes_and_upserts_are_written_to_a_delta_log(store: LocalStore) -> None:
     entries = stream(
         delete(7, 1, 2), upsert(5, 1, 9, 8), delete(6, 3, partition=PartitionID(4)), insert(5, 1, 1), tick(10)
     )
     outcome = flushed(store, plan(until=10), entries)
-    assert keys_of(store, outcome) == {1: [9, 8, 1]}
+    assert keys_of(store, outcome) == {1: [1, 8, 9]}
     assert outcome.delta is not None
     assert read_delta_log(store, outcome.delta).to_pydict() == {
         "PrimaryKey": [9, 8, 3, 1, 2],
@@ -170,6 +171,31 @@ def test_deletes_and_upserts_are_written_down_beside_the_rows(store: LocalStore)
     }
     assert (outcome.delta.ts_min, outcome.delta.ts_max) == (5, 7)
     assert outcome.files == (*outcome.segments[0].insert_logs, outcome.delta)
+
+
+def test_rows_are_sorted_by_key_and_keep_their_times_and_ids(store: LocalStore, tmp_path: Path) -> None:
+    entries = stream(
+        insert(4, 1, 30, 10, row_id=100),
+        insert(5, 2, 7, 8, row_id=200),
+        upsert(6, 1, 10),
+        insert(7, 1, 20, row_id=400),
+        tick(10),
+    )
+    outcome = flushed(store, plan(until=10), entries)
+    unsorted, sorted_already = outcome.segments
+    assert [output.insert_logs[0].is_sorted for output in outcome.segments] == [True, True]
+    table = read_columns(store, unsorted.insert_logs, ["id", "Timestamp", "RowID"])
+    assert table.to_pydict() == {
+        "id": [10, 10, 20, 30],
+        "Timestamp": [4, 6, 7, 4],
+        "RowID": [101, 0, 400, 100],
+    }
+    vectors = read_vectors(store, unsorted.insert_logs, "v").tolist()
+    assert vectors == [[10, -10], [10, -10], [20, -20], [30, -30]]
+    assert (unsorted.insert_logs[0].ts_min, unsorted.insert_logs[0].ts_max) == (4, 7)
+    assert unsorted.insert_logs[0].size_bytes == store.head(unsorted.insert_logs[0].path).size_bytes
+    assert keys_of(store, outcome)[sorted_already.segment_id] == [7, 8]
+    assert not [file for file in tmp_path.iterdir() if file.is_file()], "the scratch directory is empty"
 
 
 def test_an_empty_range_writes_nothing(store: LocalStore) -> None:
@@ -187,9 +213,9 @@ def test_the_same_range_twice_leaves_two_sets_of_files_that_do_not_touch(store: 
 
 
 def test_an_error_half_way_leaves_no_open_files(store: LocalStore, tmp_path: Path) -> None:
-    strange = replace(insert(6, 1, 2), rows=insert(6, 1, 2).rows.select(["id"]))
-    with pytest.raises(Internal, match="v"):
-        flushed(store, plan(until=10), stream(insert(5, 1, 1), delete(5, 1), strange, tick(10)))
+    writes = writes_in_range(stream(insert(5, 1, 1), delete(5, 1), tick(9)), plan(until=10))
+    with pytest.raises(Internal, match="no tick 10"):
+        write_range(plan(until=10), writes, store, tmp_path, "one")
     assert list(tmp_path.glob("*.parquet")) == []
     assert list(store.list("")) == []
 
@@ -206,3 +232,27 @@ def test_a_flush_job_accounts_for_its_files(store: LocalStore) -> None:
 
 def test_a_plan_travels() -> None:
     assert pickle.loads(pickle.dumps(plan(until=10))) == plan(until=10)
+
+
+def test_writes_that_do_not_fit_the_schema_are_left_out_and_named(store: LocalStore) -> None:
+    foreign = pa.record_batch([pa.array([3, 4], pa.int64()), pa.array(["red", "blue"])], ["id", "colour"])
+    entries = stream(
+        insert(5, 1, 0, 1),
+        replace(insert(6, 1, 0), rows=foreign),
+        replace(upsert(7, 2, 0), rows=foreign),
+        replace(delete(8), primary_keys=pa.array(["0"])),
+        replace(insert(9, 1, 9), collection_id=CollectionID(8)),
+        insert(10, 1, 2),
+        tick(20),
+    )
+    outcome = flushed(store, plan(until=20), entries)
+    assert keys_of(store, outcome) == {1: [0, 1, 2]}
+    assert outcome.delta is None
+    assert [(q.position, q.ts, q.segment_id, q.rows) for q in outcome.quarantined] == [
+        (STEP, 6, 1, 2),
+        (2 * STEP, 7, 2, 2),
+        (3 * STEP, 8, 0, 1),
+        (4 * STEP, 9, 1, 1),
+    ]
+    assert {q.vchannel for q in outcome.quarantined} == {MINE}
+    assert all(q.reason for q in outcome.quarantined)

@@ -1,4 +1,4 @@
-"""What a user's Parquet columns become, and how each kind of misfit is told."""
+"""The conversion of a user's Parquet columns, and the error for each kind of misfit."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_float_vectors_of_every_form(found: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ([[1.0, 2.0], [1.0]], "row 101: field v has 1 values, its dimension asks for 2"),
         ([[1.0, 2.0], None], "row 101: field v is null"),
@@ -194,8 +194,8 @@ def test_float_vectors_of_every_form(found: pa.DataType) -> None:
         ([[1.0, 2.0], [1e39, 1.0]], "row 101: field v holds 1e.39 at position 0: vectors are finite"),
     ],
 )
-def test_a_float_vector_that_does_not_fit(values: list[Any], told: str) -> None:
-    with pytest.raises(InvalidParameter, match=told):
+def test_a_float_vector_that_does_not_fit(values: list[Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
         column(field("v", DataType.FLOAT_VECTOR, dim=2), values)
 
 
@@ -258,7 +258,7 @@ def test_automatic_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "columns", "told"),
+    ("of", "columns", "message"),
     [
         (schema(field("x", DataType.INT8)), {"id": [1]}, "a.parquet has no column x, which collection docs"),
         (schema(), {"id": [1], "y": [1]}, "column y is no field of collection docs: leave it out, or create"),
@@ -272,10 +272,10 @@ def test_automatic_keys() -> None:
         ),
     ],
 )
-def test_columns_that_do_not_fit_are_told_before_any_row_is_read(
-    of: CollectionSchema, columns: dict[str, Any], told: str
+def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(
+    of: CollectionSchema, columns: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InvalidParameter, match=told):
+    with pytest.raises(InvalidParameter, match=message):
         imported(of, **columns)
 
 

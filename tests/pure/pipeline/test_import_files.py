@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.api.imports import ImportedSegment
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
@@ -21,7 +22,6 @@ from elanus.core.timestamps import Timestamp
 from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
 from elanus.pipeline.import_job import import_job, import_task
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup, cut, rows_of_task
-from elanus.rpc.imports import ImportedSegment
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.objects import open_store
 from elanus.storage.stats_log import read_stats_logs
@@ -84,9 +84,7 @@ def keys() -> np.ndarray:
     return np.random.default_rng(3).permutation(1000)
 
 
-def test_a_file_that_is_overwritten_meanwhile_is_told_from_one_that_is_whole(
-    tmp_path: Path, keys: np.ndarray
-) -> None:
+def test_a_file_that_is_overwritten_meanwhile_is_detected(tmp_path: Path, keys: np.ndarray) -> None:
     """Mapped, it would end the process."""
     write(tmp_path, "a.parquet", keys, 500)
     source = open_store((tmp_path / "import").as_uri())
@@ -164,17 +162,17 @@ def test_an_error_names_the_row_within_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("absent.parquet", "absent.parquet: no such file in the import directory"),
         ("../files/x.parquet", "is no path below the import directory"),
         ("broken.parquet", "broken.parquet cannot be read as Parquet"),
     ],
 )
-def test_files_that_cannot_be_had(tmp_path: Path, name: str, told: str) -> None:
+def test_files_that_cannot_be_had(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "import").mkdir()
     (tmp_path / "import" / "broken.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(InvalidParameter, match=told):
+    with pytest.raises(InvalidParameter, match=message):
         surveyed(tmp_path, name)
 
 

@@ -15,10 +15,10 @@ from elanus.core.ids import BuildID, CollectionID, IndexID, PartitionID, Segment
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.index.build import load
-from elanus.index.spec import resolve_index
+from elanus.index.resolve import resolve_index
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file, index_build_job
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.port import ObjectExists
 
 KEY = SegmentKey(CollectionID(7), PartitionID(1), SegmentID(50), MINE)

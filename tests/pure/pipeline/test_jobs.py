@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from elanus.api.job_book import JobBook
 from elanus.core.errors import DiskFull, JobNotFound
 from elanus.core.jobs import JobKind, JobProgress, JobState
 from elanus.pipeline import jobs
 from elanus.pipeline.jobs import JobRunner, default_limits
 from elanus.pipeline.port import Job, JobCancelled, JobLook, JobOutput
-from elanus.pipeline.progress import ProgressBoard, Told
-from elanus.rpc.jobbook import JobBook
+from elanus.pipeline.progress import ProgressBoard, ProgressReport
 from elanus.storage.objects import open_store
 from elanus.storage.paths import progress_path
 
@@ -266,7 +266,7 @@ def test_a_job_that_is_over_before_anybody_has_looked_has_its_page_too() -> None
     running(scenario())
 
 
-def test_what_tasks_tell_of_themselves_is_added_and_goes_with_the_job(
+def test_reports_of_tasks_are_added_and_go_with_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "_LOOK_INTERVAL_S", 0.01)
@@ -276,10 +276,10 @@ def test_what_tasks_tell_of_themselves_is_added_and_goes_with_the_job(
         session = HeldSession()
         session.hold("index build: a")
         runner = JobRunner(session)
-        told = replace(job(JobKind.INDEX_BUILD, "a", (1,)), board=board)
-        task = asyncio.create_task(runner.run(told, "flushed"))
+        reporting = replace(job(JobKind.INDEX_BUILD, "a", (1,)), board=board)
+        task = asyncio.create_task(runner.run(reporting, "flushed"))
         await session.wait_begun("index build: a")
-        open_store(board.store_url).put(progress_path("build-1", Told(0, 3, 250, 70).name), b"")
+        open_store(board.store_url).put(progress_path("build-1", ProgressReport(0, 3, 250, 70).name), b"")
         session.looks[runner.book.entries()[0].job_id] = JobLook(JobProgress(1, 0))
         while not (entry := runner.book.entries()[0]).progress.rows:  # noqa: ASYNC110 - looked at by time
             await asyncio.sleep(0.01)
@@ -298,7 +298,7 @@ def test_a_store_that_says_nothing_of_progress_harms_no_job(
     monkeypatch.setattr(jobs, "_LOOK_INTERVAL_S", 0.01)
     looked: list[str] = []
 
-    def broken(board: ProgressBoard) -> list[Told]:
+    def broken(board: ProgressBoard) -> list[ProgressReport]:
         looked.append(board.job)
         raise OSError("no connection")
 
@@ -310,8 +310,8 @@ def test_a_store_that_says_nothing_of_progress_harms_no_job(
         session.hold("index build: a")
         runner = JobRunner(session)
         board = ProgressBoard(tmp_path.as_uri(), "build-1")
-        told = replace(job(JobKind.INDEX_BUILD, "a"), board=board)
-        task = asyncio.create_task(runner.run(told, "flushed"))
+        reporting = replace(job(JobKind.INDEX_BUILD, "a"), board=board)
+        task = asyncio.create_task(runner.run(reporting, "flushed"))
         while not looked:  # noqa: ASYNC110 - looked at by time
             await asyncio.sleep(0.01)
         session.release("index build: a")

@@ -9,18 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from elanus.api.datanode import CompactionOrder
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.compact import CompactionTask, compaction_job, compaction_task
 from elanus.pipeline.merge import merge_segments
-from elanus.rpc.datanode import CompactionOrder
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
     read_columns,
-    vector_array,
     with_system_columns,
     write_insert_log,
 )
@@ -59,8 +58,8 @@ def rows_of(schema: CollectionSchema, numbers: list[int]) -> pa.RecordBatch:
     columns = [
         keys_of(schema, numbers),
         pa.array([None if n % 3 == 0 else f"name {n}" for n in numbers]),
-        vector_array(vectors, schema.arrow_schema.field("v").type),
-        vector_array(bits, schema.arrow_schema.field("bits").type),
+        schema.field("v").vector.to_column(vectors),
+        schema.field("bits").vector.to_column(bits),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
 
@@ -189,6 +188,7 @@ def test_imported_rows_count_from_their_commit(store: ObjectStore, tmp_path: Pat
     assert merged(order([imported], delta), store, tmp_path).column(TIMESTAMP_FIELD).to_pylist() == [50]
 
 
+@pytest.mark.slow
 def test_many_row_groups_and_rows_of_a_key_by_age(store: ObjectStore, tmp_path: Path) -> None:
     numbers = np.random.default_rng(3).permutation(np.repeat(np.arange(20_000), 2)).tolist()
     half = len(numbers) // 2

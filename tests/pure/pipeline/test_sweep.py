@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from elanus.api.gc import SweepOrder
 from elanus.core.gc import SweepRules, Verdict, digests
 from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
 from elanus.pipeline.sweep import SweepPlan, sweep, sweep_job, sweep_task
-from elanus.rpc.gc import SweepOrder
 from elanus.storage.objects import open_store
 from elanus.storage.paths import (
     INDEX_FILES,
@@ -73,15 +73,15 @@ def test_other_paths_are_nobodys(path: str) -> None:
     assert parse(path) is None
 
 
-def test_what_goes_is_deleted_and_what_stays_is_told_of(store: ObjectStore) -> None:
+def test_a_sweep_deletes_what_goes_and_reports_what_stays(store: ObjectStore) -> None:
     named, closed, open_, pinned = log("a1-n"), log("a99-x"), log("a100-x"), log("a1-p", SegmentID(8))
     gone = log("a200-named", SegmentID(9))
     put(store, named, closed, open_, pinned, f"{INSERT_LOG}/readme", gone)
     rules = replace(RULES, named=digests([named, gone]), kept=frozenset({"8"}), gone=frozenset({"9"}))
     outcome = sweep(SweepOrder(INSERT_LOG, rules, delete=True), store)
     assert left(store) == {named, open_, pinned, f"{INSERT_LOG}/readme", gone}
-    told = {f.verdict: (f.objects, f.bytes, tuple(sorted(f.examples))) for f in outcome.findings}
-    assert told == {
+    found = {f.verdict: (f.objects, f.bytes, tuple(sorted(f.examples))) for f in outcome.findings}
+    assert found == {
         Verdict.NAMED: (2, 10, tuple(sorted((named, gone)))),
         Verdict.SUPERSEDED: (1, 5, (closed,)),
         Verdict.OPEN: (1, 5, (open_,)),
@@ -90,7 +90,7 @@ def test_what_goes_is_deleted_and_what_stays_is_told_of(store: ObjectStore) -> N
     }
 
 
-def test_a_dry_run_tells_the_same_and_deletes_nothing(store: ObjectStore) -> None:
+def test_a_dry_run_reports_the_same_and_deletes_nothing(store: ObjectStore) -> None:
     put(store, log("a1-x"), log("a2-x"), log("a200-x"))
     before = left(store)
     dry = sweep(SweepOrder(INSERT_LOG, RULES, delete=False), store)
@@ -159,7 +159,7 @@ _MILLION = """
 from datetime import UTC, datetime
 from elanus.core.gc import SweepRules, digests
 from elanus.pipeline.sweep import sweep
-from elanus.rpc.gc import SweepOrder
+from elanus.api.gc import SweepOrder
 from elanus.storage.port import ObjectInfo
 
 OBJECTS = 1_000_000
@@ -180,12 +180,13 @@ store = Store()
 rules = SweepRules(digests(path(n) for n in range(0, OBJECTS, 2)), attempts_below=OBJECTS,
                    modified_before_ms=4e12, unnumbered_before_ms=4e12)
 sweep(SweepOrder("insert_log", rules, True), store)
-# the peak of this program alone: what getrusage tells includes the process that started it
+# the peak of this program alone: what getrusage reports includes the process that started it
 (peak,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(store.deleted, int(peak) // 1024)
 """
 
 
+@pytest.mark.slow
 def test_a_million_objects_fit_in_300_mb() -> None:
     run = subprocess.run([sys.executable, "-c", _MILLION], capture_output=True, check=True, text=True)
     deleted, peak_mb = map(int, run.stdout.split())

@@ -7,20 +7,29 @@ from typing import Any
 import pyarrow as pa
 from fakes import FakeData, FakeIndexCoord, FakeLease, FakeQueryCoord, FakeRoot, inline
 
+from elanus.api.querynode import NodeQuery
 from elanus.core.catalog import Collection
 from elanus.core.ids import NodeID
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.log.codec import decode
 from elanus.log.memory import MemoryLog
-from elanus.proxy.front import ProxyFront
-from elanus.proxy.measures import NoMeasures
-from elanus.proxy.patience import Patience
-from elanus.proxy.pressure import Pressure, PressureLimits
-from elanus.proxy.proxy import Coordinators, Proxy, ProxyPolicy
-from elanus.proxy.stamps import OwnStamps
-from elanus.rpc.querynode import NodeQuery
+from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.role.cache import CachedCollection, collection_view
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.proxy.role.stamps import OwnStamps
+from elanus.proxy.verbs.front import ProxyFront
+from elanus.proxy.verbs.pressure import Pressure, PressureLimits
 
 NODE = NodeID(1)
+
+
+def resolved(of: Collection) -> CachedCollection:
+    """A collection of the database ``default``, without indexes, as a name is resolved."""
+    partitions = {p.name: p.partition_id for p in of.partitions}
+    return CachedCollection(collection_view("default", of), partitions, ())
+
+
 POLICY = ProxyPolicy(
     tick_interval_ms=200,
     tasks_max=10,
@@ -28,7 +37,7 @@ POLICY = ProxyPolicy(
     retention_s=3600.0,
     read_timeout_s=5.0,
     call_timeout_s=5.0,
-    quota_rows=1000,
+    allocation_rows_min=1000,
 )
 
 

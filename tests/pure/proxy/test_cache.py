@@ -11,7 +11,7 @@ from fakes import CID, OTHER, FakeIndexCoord, FakeRoot, collection, index, schem
 from elanus.core.catalog import Index
 from elanus.core.errors import CollectionNotFound, IndexNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID
-from elanus.proxy.cache import MetaCache
+from elanus.proxy.role.cache import MetaCache
 
 
 class Coordinators:

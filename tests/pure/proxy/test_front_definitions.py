@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes import CID, DEFAULT, OTHER, collection, index, schema
 from proxy_bench import NODE, Bench
 
+from elanus.api.querycoord import LoadStatus, ResourceGroupStatus
+from elanus.api.querynode import SegmentServing
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
     CollectionNotFound,
     CollectionNotLoaded,
     DatabaseNotFound,
     ElanusError,
+    FieldNotFound,
     IndexNotFound,
     InvalidDimension,
     InvalidParameter,
@@ -26,14 +30,12 @@ from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
-from elanus.rpc.querycoord import LoadStatus, ResourceGroupStatus
-from elanus.rpc.querynode import SegmentServing
 
 TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
 
 
 def asked(work: Callable[[Bench], Any]) -> Bench:
-    """Run ``work`` in a thread beside the event loop of a proxy that knows one collection, ``c``."""
+    """Run ``work`` in a thread next to the event loop of a proxy that knows one collection, ``c``."""
 
     async def run() -> Bench:
         bench = Bench(TWO_PARTITIONS)
@@ -103,8 +105,8 @@ def test_a_loaded_partition_is_not_dropped() -> None:
         bench.query.statuses = [loaded(50, 50)]
         bench.front.drop_partition("default", "c", "p1")
 
-    told = "partition cannot be dropped, partition is loaded, please release it first"
-    refused(drop, InvalidParameter, told)
+    message = "partition cannot be dropped, partition is loaded, please release it first"
+    refused(drop, InvalidParameter, message)
 
 
 def test_altering_a_database_names_what_to_alter() -> None:
@@ -145,13 +147,13 @@ def test_aliases_are_listed_for_one_collection_or_for_all() -> None:
 # indexes
 
 
-def test_an_index_is_checked_before_anybody_hears_of_it() -> None:
+def test_an_index_is_checked_before_it_is_announced() -> None:
     params = {"index_type": "HNSW", "metric_type": "L2", "dim": "3"}
     bench = refused(
         lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidDimension, "dimension"
     )
     assert bench.index.calls.of("create_index") == []
-    refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), InvalidParameter, "nope")
+    refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), FieldNotFound, "nope")
 
 
 def test_an_index_without_a_name_has_its_fields() -> None:
@@ -205,7 +207,7 @@ def test_a_load_names_partitions_by_id() -> None:
     refused(lambda b: b.front.load("default", "c", ["nope"], 1, False), PartitionNotFound)
 
 
-def test_resource_groups_are_told_with_collections_by_name() -> None:
+def test_resource_groups_are_described_with_collections_by_name() -> None:
     def describe(bench: Bench) -> None:
         counts = {CID: 2, CollectionID(999): 1}
         bench.query.resource_group = ResourceGroupStatus("rg", 3, (NodeID(7),), counts, {CID: 1}, {})
@@ -275,7 +277,7 @@ def test_progress_of_what_was_never_asked_to_load_is_an_error() -> None:
 # insight
 
 
-def test_query_segments_tell_state_node_and_index() -> None:
+def test_query_segments_show_state_node_and_index() -> None:
     def work(bench: Bench) -> None:
         bench.index.defined.append(index(90))
         bench.query.held = (
@@ -285,9 +287,22 @@ def test_query_segments_tell_state_node_and_index() -> None:
             ),
             (NODE, SegmentServing(SegmentID(2), CID, OTHER, "v", 5, False, 512, IndexID(0))),
         )
+        zero = compose(1)
+        known = SegmentInfo(SegmentID(1), CID, DEFAULT, "v", SegmentState.FLUSHED, 1000, zero, zero)
+        bench.data.infos = {SegmentID(1): replace(known, is_sorted=True)}
         assert list(bench.front.query_segments("default", "c")) == [
             SegmentView(
-                SegmentID(1), CID, DEFAULT, 10, SegmentState.SEALED, 4096, IndexID(90), "v0", (NODE,)
+                SegmentID(1),
+                CID,
+                DEFAULT,
+                10,
+                SegmentState.SEALED,
+                4096,
+                IndexID(90),
+                "v0",
+                (NODE,),
+                "",
+                True,
             ),
             SegmentView(SegmentID(2), CID, OTHER, 5, SegmentState.GROWING, 512, IndexID(0), "", (NODE,)),
         ]

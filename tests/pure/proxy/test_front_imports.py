@@ -9,6 +9,7 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, collection
 from proxy_bench import Bench
 
+from elanus.api.imports import ImportRequest
 from elanus.core.errors import (
     CollectionNotFound,
     ElanusError,
@@ -17,7 +18,6 @@ from elanus.core.errors import (
     PartitionNotFound,
 )
 from elanus.core.limits import IMPORT_FILES_MAX
-from elanus.rpc.imports import ImportRequest
 
 
 def in_a_thread(work: Callable[[Bench], None]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from fakes import CID, DEFAULT, OTHER, collection, schema
-from proxy_bench import Bench
+from proxy_bench import Bench, resolved
 
 from elanus.core.catalog import Collection
 from elanus.core.errors import (
@@ -19,15 +19,28 @@ from elanus.core.errors import (
     MemoryFull,
     NotReady,
     PartitionNotFound,
+    SchemaMismatch,
 )
-from elanus.core.ids import ALL_PARTITIONS, CollectionID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
-from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import Delete, Insert, MutationResult
 
 PLAIN = collection(shards=2, partitions=(DEFAULT, OTHER))
 AUTO = collection(schema(auto_id=True), shards=2)
+COLOURED = replace(
+    collection(),
+    collection_id=CollectionID(777),
+    schema=replace(
+        schema(),
+        fields=(
+            *(f for f in schema().fields if f.name != "price"),
+            FieldSchema(FieldID(150), "colour", DataType.VARCHAR, max_length=16),
+        ),
+    ),
+)
+"""With a column that the others lack, and without one that they have."""
 AUTO_STRING = collection(schema(key=DataType.VARCHAR, auto_id=True))
 
 
@@ -42,7 +55,7 @@ def rows(keys: list[int], of: CollectionSchema | None = None, *, with_key: bool 
 
 
 def in_a_thread(of: Collection, work: Callable[[Bench], object]) -> Bench:
-    """Run ``work`` in a thread beside a proxy's event loop, as gRPC would."""
+    """Run ``work`` in a thread next to a proxy's event loop, as gRPC would."""
 
     async def run() -> Bench:
         bench = Bench(of)
@@ -54,8 +67,12 @@ def in_a_thread(of: Collection, work: Callable[[Bench], object]) -> Bench:
     return asyncio.run(run())
 
 
-def insert(keys: list[int], partition: str = "", *, with_key: bool = True) -> Insert:
-    return Insert("default", "c", partition, rows(keys, with_key=with_key))
+def insert(keys: list[int], partition: str = "", *, of: Collection = PLAIN, with_key: bool = True) -> Insert:
+    return Insert(resolved(of), partition, rows(keys, with_key=with_key))
+
+
+def delete(text: str, partition: str = "") -> Delete:
+    return Delete(resolved(PLAIN), partition, text)
 
 
 # insert
@@ -84,7 +101,7 @@ def test_automatic_keys_are_unique_and_what_the_log_has(of: Collection, kind: pa
 
     def work(bench: Bench) -> None:
         for _ in range(3):
-            result = bench.front.insert(insert([0] * 40, with_key=False))
+            result = bench.front.insert(insert([0] * 40, of=of, with_key=False))
             assert result.primary_keys.type == kind
             keys.extend(result.primary_keys.to_pylist())
 
@@ -99,7 +116,7 @@ def test_automatic_keys_are_unique_and_what_the_log_has(of: Collection, kind: pa
     ("request_", "error"),
     [
         (insert([1], "nope"), PartitionNotFound),
-        (Insert("default", "nope", "", rows([1])), CollectionNotFound),
+        (Insert(resolved(COLOURED), "", rows([1])), SchemaMismatch),
         (insert([]), InvalidParameter),
     ],
 )
@@ -117,10 +134,48 @@ def test_pressure_holds_rows_back_and_lets_deletes_through() -> None:
         for write in (bench.front.insert, bench.front.upsert):
             with pytest.raises(MemoryFull):
                 write(insert([1]))
-        bench.front.delete(Delete("default", "c", "", "pk in [1]"))
+        bench.front.delete(delete("pk in [1]"))
 
     (message,) = in_a_thread(PLAIN, work).messages()
     assert isinstance(message, DeleteMessage)
+
+
+@pytest.mark.parametrize("verb", ["insert", "upsert"])
+def test_rows_go_to_the_collection_they_were_decoded_for_when_the_alias_switches_meanwhile(verb: str) -> None:
+    """Resolving a second time, after the decoding, would find the other collection."""
+    before = replace(PLAIN, aliases=("alias",))
+    after = replace(COLOURED, name="d", aliases=("alias",))
+
+    def work(bench: Bench) -> None:
+        meant = bench.front.collection("default", "alias")
+        decoded = Insert(meant, "", rows([1, 2], meant.view.schema))
+        bench.root.collections = {
+            before.collection_id: replace(before, aliases=()),
+            after.collection_id: after,
+        }
+        for switched in (before, after):
+            bench.proxy.call(bench.proxy.invalidate_collection(switched.collection_id))
+        assert bench.front.collection("default", "alias").collection_id == after.collection_id
+        assert getattr(bench.front, verb)(decoded).insert_count == 2
+
+    messages = in_a_thread(before, work).messages()
+    assert {m.collection_id for m in messages} == {before.collection_id}
+    assert sorted(k for m in messages for k in m.rows.column("pk").to_pylist()) == [1, 2]
+
+
+def test_an_insert_into_a_collection_that_was_dropped_meanwhile_is_refused() -> None:
+    """Also by a proxy that had an allocation left for it."""
+
+    def work(bench: Bench) -> None:
+        meant = bench.front.collection("default", "c")
+        bench.front.insert(Insert(meant, "", rows([1])))
+        bench.data.dropped.add(meant.collection_id)
+        bench.proxy.call(bench.proxy.invalidate_collection(meant.collection_id))
+        with pytest.raises(CollectionNotFound):
+            bench.front.insert(Insert(meant, "", rows([2])))
+
+    (message,) = in_a_thread(PLAIN, work).messages()
+    assert message.rows.column("pk").to_pylist() == [1]
 
 
 # upsert
@@ -146,7 +201,7 @@ def test_an_upsert_into_automatic_keys_gives_new_ones_and_deletes_the_old() -> N
     results: list[MutationResult] = []
 
     def work(bench: Bench) -> None:
-        results.append(bench.front.upsert(insert([5, 6])))
+        results.append(bench.front.upsert(insert([5, 6], of=AUTO)))
 
     messages = in_a_thread(AUTO, work).messages()
     deleted = [k for m in messages if isinstance(m, DeleteMessage) for k in m.primary_keys.to_pylist()]
@@ -160,12 +215,21 @@ def test_an_upsert_into_automatic_keys_gives_new_ones_and_deletes_the_old() -> N
 # delete
 
 
+@pytest.mark.parametrize("text", ["true", "1 == 1", "true or pk == 1"])
+def test_a_delete_of_everything_is_refused(text: str) -> None:
+    def work(bench: Bench) -> None:
+        with pytest.raises(InvalidParameter, match="delete plan can't be empty or always true"):
+            bench.front.delete(delete(text))
+
+    assert in_a_thread(PLAIN, work).messages() == []
+
+
 def test_a_delete_by_key_asks_no_query_node() -> None:
     results: list[MutationResult] = []
 
     def work(bench: Bench) -> None:
-        results.append(bench.front.delete(Delete("default", "c", "", "pk in [3, 4, 5]")))
-        results.append(bench.front.delete(Delete("default", "c", "p1", "pk == 9")))
+        results.append(bench.front.delete(delete("pk in [3, 4, 5]")))
+        results.append(bench.front.delete(delete("pk == 9", "p1")))
 
     bench = in_a_thread(PLAIN, work)
     deletes = {(m.partition_id, k) for m in bench.messages() for k in m.primary_keys.to_pylist()}
@@ -177,7 +241,7 @@ def test_a_delete_by_key_asks_no_query_node() -> None:
 def test_a_delete_by_filter_deletes_the_keys_it_finds() -> None:
     def work(bench: Bench) -> None:
         bench.nodes.rows = {"pk": pa.array([11, 12])}
-        assert bench.front.delete(Delete("default", "c", "", "price > 3")).delete_count == 2
+        assert bench.front.delete(delete("price > 3")).delete_count == 2
 
     bench = in_a_thread(PLAIN, work)
     assert sorted(k for m in bench.messages() for k in m.primary_keys.to_pylist()) == [11, 12]
@@ -186,7 +250,7 @@ def test_a_delete_by_filter_deletes_the_keys_it_finds() -> None:
 
 def test_a_delete_that_finds_nothing_writes_nothing() -> None:
     def work(bench: Bench) -> None:
-        assert bench.front.delete(Delete("default", "c", "", "price > 3")).delete_count == 0
+        assert bench.front.delete(delete("price > 3")).delete_count == 0
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -194,7 +258,7 @@ def test_a_delete_that_finds_nothing_writes_nothing() -> None:
 def test_a_delete_without_a_filter_is_refused() -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="empty"):
-            bench.front.delete(Delete("default", "c", "", "  "))
+            bench.front.delete(delete("  "))
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -202,7 +266,7 @@ def test_a_delete_without_a_filter_is_refused() -> None:
 # flush
 
 
-def test_a_flush_tells_what_it_sealed_and_what_was_flushed_before() -> None:
+def test_a_flush_returns_what_it_sealed_and_what_was_flushed_before() -> None:
     def work(bench: Bench) -> None:
         result = bench.front.flush("default", ["c"])
         assert result.segment_ids == {"c": (7,)}
@@ -262,7 +326,7 @@ def test_a_collection_that_is_dropped_while_all_are_flushed_is_no_error() -> Non
 def test_a_call_that_takes_too_long_ends_with_an_error_and_is_given_up() -> None:
     given_up: list[bool] = []
 
-    async def for_ever() -> None:
+    async def forever() -> None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -271,13 +335,13 @@ def test_a_call_that_takes_too_long_ends_with_an_error_and_is_given_up() -> None
     def work(bench: Bench) -> None:
         bench.proxy._policy = replace(bench.proxy._policy, call_timeout_s=0.01)
         with pytest.raises(DeadlineExceeded):
-            bench.proxy.call(for_ever())
+            bench.proxy.call(forever())
 
     in_a_thread(PLAIN, work)
     assert given_up == [True]
 
 
-def test_a_thread_whose_task_is_given_up_at_the_end_hears_of_it() -> None:
+def test_a_thread_whose_task_is_given_up_at_the_end_gets_an_error() -> None:
     async def run() -> None:
         bench = Bench(PLAIN)
         cancelled = asyncio.get_running_loop().create_future()

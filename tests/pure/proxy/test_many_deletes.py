@@ -1,6 +1,6 @@
 """A million keys are deleted as arrays: the interpreter's work does not grow with their number.
 
-What is counted is calls of Python functions, all along the way of a delete: filter text, shards, log entries,
+Calls of Python functions are counted, all along the way of a delete: filter text, shards, log entries,
 and the rows of a node. A loop over keys anywhere would be seen as hundreds of thousands.
 """
 
@@ -23,8 +23,8 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode, encode
 from elanus.log.port import LogEntry, Position
-from elanus.proxy.plans import Plans
-from elanus.proxy.writes import delete_messages, keys_by_shard
+from elanus.proxy.role.writes import delete_messages, keys_by_shard
+from elanus.proxy.verbs.plans import Plans
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
 
@@ -73,6 +73,7 @@ def _type_of(keys: pa.Array) -> DataType:
     return DataType.INT64 if pa.types.is_integer(keys.type) else DataType.VARCHAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [DataType.INT64, DataType.VARCHAR])
 def test_a_list_of_a_million_keys_is_never_looped_over(key: DataType) -> None:
     numbers = np.random.default_rng(3).permutation(KEYS)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.api.querynode import NodeHits
 from elanus.core.reduce import primary_keys
-from elanus.proxy.merging import merge_hits, merge_rows
-from elanus.rpc.querynode import NodeHits
+from elanus.proxy.fanout.reduce import merge_hits, merge_rows
 
 K = 4
 Row = tuple[int, int, int]
@@ -19,7 +19,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), st.integers(0, 
 
 
 def hits_of(queries: list[list[Row]], node: int | None, metric: str, text_keys: bool) -> NodeHits:
-    """What a node answers: of each query its best rows, one per key."""
+    """A node's answer: the best rows of each query, one per key."""
     sign = -1 if metric == "IP" else 1
     offsets, ids, scores = [0], [], []
     for rows in queries:

@@ -6,8 +6,8 @@ import pytest
 from fakes import schema
 
 from elanus.core.errors import FieldNotFound
-from elanus.proxy.outputs import Outputs, resolve_outputs
-from elanus.proxy.plans import Plans
+from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
+from elanus.proxy.verbs.plans import Plans
 
 PLAIN = schema()
 DYNAMIC = schema(dynamic=True)

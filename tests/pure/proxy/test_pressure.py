@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.core.errors import DiskFull, MemoryFull
-from elanus.proxy.measures import NoMeasures
-from elanus.proxy.pressure import Pressure, PressureLimits, write_delay_s
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.verbs.pressure import Pressure, PressureLimits, write_delay_s
 
 LIMITS = PressureLimits(growing_soft_bytes=1000, growing_hard_bytes=2000, disk_reserve_bytes=500)
 

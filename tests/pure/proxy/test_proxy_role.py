@@ -9,9 +9,8 @@ from fakes import CID, collection, settle
 from proxy_bench import NODE, Bench
 
 from elanus.core.errors import LeaseLost, NoSession, NotReady, Unavailable
-from elanus.core.ids import TaskID
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.ddl import DdTask
+from elanus.proxy.role.queues import DmQueue, Turn
 
 PCHANNEL = "by-dev-rootcoord-dml_0"
 
@@ -24,14 +23,12 @@ class Write:
         self.go_on = asyncio.Event()
         self.ts = Timestamp(0)
 
-    def begin(self, task_id: TaskID, ts: Timestamp) -> None:
-        self.ts = ts
+    async def run(self, queue: DmQueue) -> Timestamp:
+        return await queue.run(self.name, self.pchannels, self.write)
 
-    async def pre_execute(self) -> None: ...
-    async def execute(self) -> None:
+    async def write(self, turn: Turn) -> None:
+        self.ts = turn.ts
         await self.go_on.wait()
-
-    async def post_execute(self) -> None: ...
 
 
 async def started() -> Bench:
@@ -71,7 +68,7 @@ async def test_it_reports_in_every_interval_and_goes_on_when_nobody_listens() ->
 async def test_a_report_is_strictly_below_the_oldest_unfinished_write() -> None:
     bench = await started()
     writes = [Write(), Write()]
-    running = [asyncio.ensure_future(bench.proxy.dm_queue.run(w)) for w in writes]
+    running = [asyncio.ensure_future(w.run(bench.proxy.dm_queue)) for w in writes]
     await settle()
     report = await bench.proxy.report_tick(bench.root.stamp())
     assert report.node_id == NODE
@@ -89,15 +86,15 @@ async def test_a_report_is_strictly_below_the_oldest_unfinished_write() -> None:
 async def test_it_leaves_the_barrier_only_after_its_last_write() -> None:
     bench = await started()
     write = Write()
-    running = asyncio.ensure_future(bench.proxy.dm_queue.run(write))
+    running = asyncio.ensure_future(write.run(bench.proxy.dm_queue))
     await settle()
     stopping = asyncio.ensure_future(bench.proxy.stop())
     await asyncio.sleep(1.0)
     assert not stopping.done()
     with pytest.raises(NotReady):
-        await bench.proxy.dm_queue.run(Write())
+        await Write().run(bench.proxy.dm_queue)
     with pytest.raises(NotReady):
-        await bench.proxy.dd_queue.run(DdTask("late", lambda: asyncio.sleep(0)))
+        await bench.proxy.dd_queue.run("late", lambda: asyncio.sleep(0))
     write.go_on.set()
     await stopping
     assert running.done()
@@ -107,7 +104,7 @@ async def test_it_leaves_the_barrier_only_after_its_last_write() -> None:
 
 async def test_a_write_that_does_not_end_is_given_up_not_left_behind() -> None:
     bench = await started()
-    running = asyncio.ensure_future(bench.proxy.dm_queue.run(Write()))
+    running = asyncio.ensure_future(Write().run(bench.proxy.dm_queue))
     await settle()
     await bench.proxy.stop()
     assert running.cancelled()
@@ -133,15 +130,15 @@ async def test_a_proxy_that_rootcoord_does_not_know_gives_its_lease_up() -> None
     await bench.proxy.stop()
 
 
-async def test_giving_quota_back_makes_the_next_write_ask_anew() -> None:
+async def test_returning_allocations_makes_the_next_write_ask_again() -> None:
     bench = await started()
     assigner = bench.proxy._assigner
     partition_id = collection().partitions[0].partition_id
     for _ in range(2):
         await assigner.assign(CID, partition_id, "v", 1, bench.root.stamp())
-    await bench.proxy.give_back_quota(CID)
+    await bench.proxy.return_allocations(CID)
     await assigner.assign(CID, partition_id, "v", 1, bench.root.stamp())
-    assert len(bench.data.calls.of("assign_quota")) == 2
+    assert len(bench.data.calls.of("allocate")) == 2
     await bench.proxy.stop()
 
 

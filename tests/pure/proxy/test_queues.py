@@ -6,17 +6,18 @@ import asyncio
 import itertools
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 import pytest
 from fakes import settle
 
 from elanus.core.errors import InvalidParameter, NotReady, TaskQueueFull
-from elanus.core.ids import TaskID
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.ddl import DdTask
-from elanus.proxy.queues import DdQueue, DmQueue, DqQueue
-from elanus.proxy.stamps import OwnStamps
+from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue, Turn
+from elanus.proxy.role.stamps import OwnStamps
 
+T = TypeVar("T")
 A, B, C = "dml_0", "dml_1", "dml_2"
 
 
@@ -30,7 +31,7 @@ def now_s() -> float:
 
 
 class Write:
-    """Prepares for a while (or until told), waits for its turn, hands over; notes the order in ``log``."""
+    """Prepares for a while (or until released), waits for its turn, appends; notes the order in ``log``."""
 
     name = "write"
 
@@ -48,31 +49,30 @@ class Write:
         self.pchannels = pchannels
         self.prepares = prepares
         self.appends = appends
-        self.task_id = TaskID(0)
         self.ts = Timestamp(0)
 
-    def begin(self, task_id: TaskID, ts: Timestamp) -> None:
-        self.task_id, self.ts = task_id, ts
+    async def run(self) -> Timestamp:
+        return await self.queue.run(self.name, self.pchannels, self.write)
 
-    async def pre_execute(self) -> None:
+    async def write(self, turn: Turn) -> None:
+        self.ts = turn.ts
         if self.prepares is not None:
             await self.prepares()
-
-    async def execute(self) -> None:
-        await self.queue.turn(self.task_id)
-        self.log.append(self.ts)
-        self.queue.handed_over(self.task_id)
+        await turn.mine()
+        self.note()
+        turn.done()
         if self.appends is not None:
             await self.appends()
 
-    async def post_execute(self) -> None: ...
+    def note(self) -> None:
+        self.log.append(self.ts)
 
 
 async def refuse() -> None:
     raise InvalidParameter("no")
 
 
-def begun(*work: Awaitable[None]) -> list[asyncio.Future[None]]:
+def begun(*work: Awaitable[T]) -> list[asyncio.Future[T]]:
     return [asyncio.ensure_future(w) for w in work]
 
 
@@ -80,34 +80,35 @@ def begun(*work: Awaitable[None]) -> list[asyncio.Future[None]]:
 
 
 async def test_definitions_run_one_at_a_time_in_the_order_they_came() -> None:
-    queue, seen = DdQueue(stamps(), 10), []
+    queue, seen = DdQueue(10), []
 
     async def work(name: str, seconds: float) -> None:
         seen.append(f"{name} begins")
         await asyncio.sleep(seconds)
         seen.append(f"{name} ends")
 
-    tasks = [DdTask(n, lambda n=n, s=s: work(n, s)) for n, s in (("slow", 9), ("quick", 1), ("last", 0))]
-    await asyncio.gather(*(queue.run(task) for task in tasks))
+    names = ("slow", 9), ("quick", 1), ("last", 0)
+    await asyncio.gather(*(queue.run(name, partial(work, name, seconds)) for name, seconds in names))
     assert seen == [f"{n} {what}" for n in ("slow", "quick", "last") for what in ("begins", "ends")]
-    assert [task.ts for task in tasks] == [101, 102, 103]
-    assert [task.task_id for task in tasks] == [1, 2, 3]
 
 
 async def test_a_definition_that_fails_is_its_callers_error_and_nobody_elses() -> None:
-    queue = DdQueue(stamps(), 10)
-    failing, following = DdTask("failing", refuse), DdTask("following", lambda: asyncio.sleep(0, "done"))
-    results = await asyncio.gather(queue.run(failing), queue.run(following), return_exceptions=True)
+    queue = DdQueue(10)
+    failing, following = (
+        queue.run("failing", refuse),
+        queue.run("following", lambda: asyncio.sleep(0, "done")),
+    )
+    results = await asyncio.gather(failing, following, return_exceptions=True)
     assert isinstance(results[0], InvalidParameter)
-    assert following.result == "done"
+    assert results[1] == "done"
     assert len(queue) == 0
 
 
 async def test_a_caller_that_gives_up_frees_the_way() -> None:
-    queue = DdQueue(stamps(), 10)
+    queue = DdQueue(10)
     stuck, following = begun(
-        queue.run(DdTask("stuck", asyncio.Event().wait)),
-        queue.run(DdTask("following", lambda: asyncio.sleep(0))),
+        queue.run("stuck", asyncio.Event().wait),
+        queue.run("following", lambda: asyncio.sleep(0)),
     )
     await settle()
     stuck.cancel()
@@ -115,57 +116,28 @@ async def test_a_caller_that_gives_up_frees_the_way() -> None:
     assert len(queue) == 0
 
 
-class Plain:
-    """Does one thing; neither prepares nor tidies up."""
+@pytest.mark.parametrize("kind", ["definitions", "writes"])
+async def test_a_full_queue_refuses_at_once_and_takes_again_when_one_has_ended(kind: str) -> None:
+    go_on, begun_work = asyncio.Event(), []
+    definitions, writes = DdQueue(2), DmQueue(stamps(), 2)
 
-    name = "plain"
-    pchannels = (A,)
+    async def work(_turn: Turn | None = None) -> None:
+        begun_work.append(len(begun_work))
+        await go_on.wait()
 
-    def __init__(self, work: Callable[[], Awaitable[object]]) -> None:
-        self.execute = work
-        self.ts = Timestamp(0)
+    def run() -> Awaitable[object]:
+        return definitions.run("plain", work) if kind == "definitions" else writes.run("plain", (A,), work)
 
-    def begin(self, task_id: TaskID, ts: Timestamp) -> None:
-        self.ts = ts
-
-    async def pre_execute(self) -> None: ...
-    async def post_execute(self) -> None: ...
-
-
-@pytest.mark.parametrize("kind", [DdQueue, DmQueue])
-async def test_a_full_queue_refuses_at_once_and_takes_again_when_one_has_ended(
-    kind: type[DdQueue] | type[DmQueue],
-) -> None:
-    queue, go_on = kind(stamps(), 2), asyncio.Event()
-    running = begun(queue.run(Plain(go_on.wait)), queue.run(Plain(go_on.wait)))
+    running = begun(run(), run())
     await settle()
-    refused = Plain(go_on.wait)
+    before = len(begun_work)
     with pytest.raises(TaskQueueFull, match="2 plain tasks are unfinished"):
-        await queue.run(refused)
-    assert refused.ts == 0, "what is refused is not stamped"
+        await run()
+    assert len(begun_work) == before, "refused work never begins"
     go_on.set()
     await asyncio.gather(*running)
-    await queue.run(refused)
-    assert (refused.ts, len(queue)) == (103, 0)
-
-
-@pytest.mark.parametrize("failing", ["pre_execute", "execute", "post_execute", None])
-async def test_an_error_skips_the_phases_behind_it(failing: str | None) -> None:
-    queue, seen = DdQueue(stamps(), 2), []
-
-    def phase(name: str) -> Callable[[], Awaitable[None]]:
-        async def run() -> None:
-            seen.append(name)
-            if name == failing:
-                await refuse()
-
-        return run
-
-    task = Plain(phase("execute"))
-    task.pre_execute, task.post_execute = phase("pre_execute"), phase("post_execute")  # type: ignore[method-assign]
-    await asyncio.gather(queue.run(task), return_exceptions=True)
-    phases = ["pre_execute", "execute", "post_execute"]
-    assert seen == phases[: phases.index(failing) + 1 if failing else 3]
+    await run()
+    assert (len(begun_work), len(definitions), len(writes)) == (3, 0, 0)
 
 
 # writes
@@ -173,9 +145,7 @@ async def test_an_error_skips_the_phases_behind_it(failing: str | None) -> None:
 
 async def test_writes_run_side_by_side() -> None:
     queue, log = DmQueue(stamps(), 10), []
-    await asyncio.gather(
-        *(queue.run(Write(queue, log, prepares=lambda: asyncio.sleep(5))) for _ in range(10))
-    )
+    await asyncio.gather(*(Write(queue, log, prepares=lambda: asyncio.sleep(5)).run() for _ in range(10)))
     assert now_s() == 5
 
 
@@ -183,23 +153,23 @@ async def test_a_slow_write_is_overtaken_by_none_on_its_pchannel() -> None:
     queue, log = DmQueue(stamps(), 10), []
     slow = Write(queue, log, prepares=lambda: asyncio.sleep(5))
     quick = Write(queue, log)
-    await asyncio.gather(queue.run(slow), queue.run(quick))
+    await asyncio.gather(slow.run(), quick.run())
     assert log == [101, 102]
 
 
 async def test_a_write_waits_for_no_other_pchannel() -> None:
     queue, log = DmQueue(stamps(), 10), []
     await asyncio.gather(
-        queue.run(Write(queue, log, (A,), prepares=lambda: asyncio.sleep(5))),
-        queue.run(Write(queue, log, (B,))),
+        Write(queue, log, (A,), prepares=lambda: asyncio.sleep(5)).run(),
+        Write(queue, log, (B,)).run(),
     )
     assert log == [102, 101]
 
 
 async def test_the_next_may_follow_while_an_append_is_on_its_way_to_the_disk() -> None:
     queue, log = DmQueue(stamps(), 10), []
-    running = begun(queue.run(Write(queue, log, appends=lambda: asyncio.sleep(5))))
-    running += begun(queue.run(Write(queue, log)))
+    running = begun(Write(queue, log, appends=lambda: asyncio.sleep(5)).run())
+    running += begun(Write(queue, log).run())
     await settle()
     assert log == [101, 102]
     assert queue.oldest() == {A: 101}, "the first is not durable yet"
@@ -211,14 +181,14 @@ async def test_a_write_that_fails_lets_nobody_pass_those_before_it() -> None:
     first = Write(queue, log, prepares=lambda: asyncio.sleep(5))
     failing = Write(queue, log, prepares=refuse)
     third = Write(queue, log)
-    await asyncio.gather(*map(queue.run, (first, failing, third)), return_exceptions=True)
+    await asyncio.gather(*(w.run() for w in (first, failing, third)), return_exceptions=True)
     assert log == [101, 103]
 
 
 async def test_a_write_that_is_cancelled_in_line_lets_nobody_pass_those_before_it() -> None:
     queue, log = DmQueue(stamps(), 10), []
     writes = [Write(queue, log, prepares=lambda: asyncio.sleep(5)), Write(queue, log), Write(queue, log)]
-    first, second, third = begun(*map(queue.run, writes))
+    first, second, third = begun(*(w.run() for w in writes))
     await settle()
     second.cancel()
     await asyncio.gather(first, third)
@@ -228,7 +198,7 @@ async def test_a_write_that_is_cancelled_in_line_lets_nobody_pass_those_before_i
 
 async def test_a_collection_may_have_two_shards_on_one_pchannel() -> None:
     queue, log = DmQueue(stamps(), 10), []
-    await asyncio.gather(*(queue.run(Write(queue, log, (A, A))) for _ in range(2)))
+    await asyncio.gather(*(Write(queue, log, (A, A)).run() for _ in range(2)))
     assert log == [101, 102]
     assert queue.oldest() == {}
 
@@ -250,13 +220,11 @@ async def test_the_log_has_each_pchannels_writes_in_the_order_of_time(seed: int)
                 await refuse()
 
         class Noted(Write):
-            async def execute(self) -> None:
-                await self.queue.turn(self.task_id)
+            def note(self) -> None:
                 for pchannel in pchannels:
                     logs[pchannel].append(self.ts)
-                self.queue.handed_over(self.task_id)
 
-        await queue.run(Noted(queue, log, pchannels, prepares=prepare))
+        await Noted(queue, log, pchannels, prepares=prepare).run()
 
     results = await asyncio.gather(*(write() for _ in range(60)), return_exceptions=True)
     assert all(r is None or isinstance(r, InvalidParameter) for r in results)
@@ -272,7 +240,7 @@ async def test_a_write_is_unfinished_from_its_stamp_to_its_end_whatever_the_end(
         Write(queue, log, (A, B), prepares=go_on.wait),
         Write(queue, log, (C,), prepares=refuse),
     ]
-    running = begun(*map(queue.run, writes))
+    running = begun(*(w.run() for w in writes))
     await settle()
     assert queue.oldest() == {A: 101, B: 102}
     running[0].cancel()
@@ -288,19 +256,19 @@ async def test_a_write_is_unfinished_from_its_stamp_to_its_end_whatever_the_end(
 
 async def test_a_closed_queue_takes_no_task_and_waits_for_those_it_has() -> None:
     queue, log = DmQueue(stamps(), 10), []
-    running = asyncio.ensure_future(queue.run(Write(queue, log, prepares=lambda: asyncio.sleep(3))))
+    running = asyncio.ensure_future(Write(queue, log, prepares=lambda: asyncio.sleep(3)).run())
     await settle()
     closing = asyncio.ensure_future(queue.close(patience_s=10))
     await settle()
     with pytest.raises(NotReady):
-        await queue.run(Write(queue, log))
+        await Write(queue, log).run()
     await closing
     assert (now_s(), log, running.done()) == (3, [101], True)
 
 
 async def test_a_task_that_does_not_end_is_cancelled_when_the_queue_closes() -> None:
     queue = DmQueue(stamps(), 10)
-    stuck = asyncio.ensure_future(queue.run(Write(queue, [], prepares=asyncio.Event().wait)))
+    stuck = asyncio.ensure_future(Write(queue, [], prepares=asyncio.Event().wait).run())
     await settle()
     await queue.close(patience_s=10)
     assert now_s() == 10
@@ -309,7 +277,7 @@ async def test_a_task_that_does_not_end_is_cancelled_when_the_queue_closes() -> 
 
 
 async def test_an_empty_queue_closes_at_once() -> None:
-    await DdQueue(stamps(), 10).close(patience_s=10)
+    await DdQueue(10).close(patience_s=10)
     assert now_s() == 0
 
 

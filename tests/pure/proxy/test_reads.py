@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fakes import DEFAULT, OTHER, collection, index, schema
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.api.querynode import NodeHits
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import (
     CollectionNotLoaded,
@@ -29,13 +31,15 @@ from elanus.core.ids import CollectionID
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import Query, Search
-from elanus.proxy.cache import CachedCollection, collection_view
-from elanus.proxy.measures import NoMeasures
-from elanus.proxy.patience import Patience
-from elanus.proxy.queues import DqQueue
-from elanus.proxy.reads import Reader
-from elanus.proxy.stamps import OwnStamps
-from elanus.rpc.querynode import NodeHits
+from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.cache import CachedCollection, collection_view
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.queues import DqQueue
+from elanus.proxy.role.read_path import ReadPath
+from elanus.proxy.role.stamps import OwnStamps
+from elanus.proxy.verbs.query import Querying, matching_keys
+from elanus.proxy.verbs.search import Searching
 
 L = ConsistencyLevel
 NOW = compose(100_000)
@@ -98,6 +102,10 @@ class Waits(NoMeasures):
         self.waits_s.append(seconds)
 
 
+class ReadVerbs(Searching, Querying):
+    """The verbs that read."""
+
+
 class Bench:
     def __init__(
         self, nodes: Nodes | None = None, now: Timestamp = NOW, reads_max: int = 4, retention_s: float = 60.0
@@ -105,18 +113,22 @@ class Bench:
         self.nodes = nodes or Nodes()
         self.queue = DqQueue(reads_max)
         self.measures = Waits()
+        self.own_writes = OwnWrites(GRACEFUL_MS)
         self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
-        self.reader = Reader(
+        self.reads = ReadPath(
             self.nodes,
             self.queue,
             OwnStamps(lambda: now),
             lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
             self.measures,
+            self.own_writes,
             graceful_time_ms=GRACEFUL_MS,
             retention_s=retention_s,
             timeout_s=7.0,
             now_s=time.monotonic,
         )
+        proxy: Any = SimpleNamespace(reads=self.reads, measures=self.measures)
+        self.verbs = ReadVerbs(lambda: proxy, None, tuple)  # type: ignore[arg-type]
 
 
 def cached(
@@ -130,8 +142,7 @@ def cached(
 
 def search(**changes: Any) -> Search:
     asked = Search(
-        database="default",
-        collection="c",
+        collection=cached(),
         partitions=(),
         vector_field="",
         queries=np.zeros((1, 2), np.float32),
@@ -148,7 +159,7 @@ def search(**changes: Any) -> Search:
 
 
 def query(**changes: Any) -> Query:
-    return replace(Query("default", "c", (), "pk > 0", ("price",), None, 0, ReadConsistency()), **changes)
+    return replace(Query(cached(), (), "pk > 0", ("price",), None, 0, ReadConsistency()), **changes)
 
 
 # the moment
@@ -170,7 +181,7 @@ def test_a_read_is_as_of_what_is_served_or_of_what_it_demands(
     level: ConsistencyLevel, served: Timestamp, read_at: Timestamp, waits: bool
 ) -> None:
     bench = Bench(Nodes(served))
-    result = bench.reader.search(cached(), search(consistency=ReadConsistency(level)))
+    result = bench.verbs.search(search(consistency=ReadConsistency(level)))
     assert result.ts == bench.nodes.asked[0].read_ts == read_at
     assert bench.nodes.waited == ([(read_at, 7.0)] if waits else [])
     assert bench.asked_ticks == ([(("by-dev-rootcoord-dml_0",), read_at)] if waits else [])
@@ -179,19 +190,39 @@ def test_a_read_is_as_of_what_is_served_or_of_what_it_demands(
 def test_a_session_reads_its_own_writes() -> None:
     written = compose(99_000)
     bench = Bench(Nodes(compose(98_000)))
-    bench.reader.query(cached(), query(consistency=ReadConsistency(L.SESSION, written)))
+    bench.verbs.query(query(consistency=ReadConsistency(L.SESSION, written)))
     assert bench.nodes.waited == [(written, 7.0)]
+
+
+@pytest.mark.parametrize("asked", [L.BOUNDED, None])
+def test_a_bounded_read_sees_the_last_write_of_its_own_client(asked: ConsistencyLevel | None) -> None:
+    bench = Bench(Nodes(compose(98_000)))
+    written = compose(99_000)
+    bench.own_writes.note("mine", cached().collection_id, written)
+    bench.verbs.query(query(consistency=ReadConsistency(asked, client="theirs")))
+    bench.verbs.query(query(consistency=ReadConsistency(asked)))
+    assert (bench.nodes.waited, bench.asked_ticks) == ([], [])
+    result = bench.verbs.search(search(consistency=ReadConsistency(asked, client="mine")))
+    assert bench.nodes.waited == [(written, 7.0)]
+    assert result.ts == bench.nodes.asked[-1].read_ts == written
+
+
+def test_an_eventual_read_waits_for_no_write() -> None:
+    bench = Bench(Nodes(compose(98_000)))
+    bench.own_writes.note("mine", cached().collection_id, compose(99_000))
+    result = bench.verbs.query(query(consistency=ReadConsistency(L.EVENTUALLY, client="mine")))
+    assert (result.ts, bench.nodes.waited) == (compose(98_000), [])
 
 
 def test_without_a_level_the_collections_own_decides() -> None:
     bench = Bench(Nodes(compose(98_000)))
-    bench.reader.query(cached(level=L.STRONG), query(consistency=ReadConsistency()))
+    bench.verbs.query(query(collection=cached(level=L.STRONG), consistency=ReadConsistency()))
     assert bench.nodes.waited == [(NOW, 7.0)]
 
 
 def test_a_delete_by_filter_sees_every_write_before_it() -> None:
     bench = Bench(Nodes(compose(99_999)))
-    keys = bench.reader.matching_keys(cached(level=L.EVENTUALLY), "price > 3", {}, "p1")
+    keys = matching_keys(bench.reads, cached(level=L.EVENTUALLY), "price > 3", {}, "p1")
     assert keys.to_pylist() == [1, 2, 3, 4]
     assert bench.nodes.waited == [(NOW, 7.0)]
     assert (bench.nodes.asked[0].partition_ids, bench.nodes.asked[0].output_fields) == ((OTHER,), ("pk",))
@@ -200,7 +231,7 @@ def test_a_delete_by_filter_sees_every_write_before_it() -> None:
 def test_what_is_not_loaded_is_said_before_anything_waits() -> None:
     bench = Bench(Nodes(Timestamp(-1)))
     with pytest.raises(CollectionNotLoaded):
-        bench.reader.search(cached(), search())
+        bench.verbs.search(search())
     assert bench.asked_ticks == []
 
 
@@ -208,29 +239,29 @@ def test_a_read_that_waited_in_vain_frees_its_slot() -> None:
     bench = Bench(Nodes(Timestamp(0)), now=compose(300_000), reads_max=1)
     for _ in range(2):
         with pytest.raises(DeadlineExceeded):
-            bench.reader.search(cached(), search(consistency=ReadConsistency(L.STRONG)))
+            bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
 
 
 @pytest.mark.parametrize(("own_s", "waits_s"), [(None, 7.0), (1.5, 1.5), (3600.0, 7.0)])
 def test_a_read_waits_no_longer_than_its_client(own_s: float | None, waits_s: float) -> None:
     bench = Bench(Nodes(compose(98_000)))
     strong = ReadConsistency(L.STRONG)
-    bench.reader.query(cached(), query(consistency=strong, timeout_s=own_s))
-    bench.reader.search(cached(), search(consistency=strong, timeout_s=own_s))
+    bench.verbs.query(query(consistency=strong, timeout_s=own_s))
+    bench.verbs.search(search(consistency=strong, timeout_s=own_s))
     assert bench.nodes.waited == [(NOW, waits_s)] * 2
 
 
 def test_a_wait_in_vain_is_measured_too() -> None:
     bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
     with pytest.raises(DeadlineExceeded):
-        bench.reader.query(cached(), query(consistency=ReadConsistency(L.STRONG)))
+        bench.verbs.query(query(consistency=ReadConsistency(L.STRONG)))
     assert len(bench.measures.waits_s) == 1
 
 
 def test_reads_beyond_the_limit_are_refused() -> None:
     bench = Bench(reads_max=1)
     with bench.queue.slot(), pytest.raises(TaskQueueFull):
-        bench.reader.query(cached(), query())
+        bench.verbs.query(query())
 
 
 # what is asked of the nodes
@@ -238,7 +269,7 @@ def test_reads_beyond_the_limit_are_refused() -> None:
 
 def test_a_search_covers_its_offset_and_names_ids() -> None:
     bench = Bench()
-    bench.reader.search(cached(), search(limit=10, offset=5, partitions=("p1", "p1"), metric_type="l2"))
+    bench.verbs.search(search(limit=10, offset=5, partitions=("p1", "p1"), metric_type="l2"))
     (asked,) = bench.nodes.asked
     assert (asked.k, asked.partition_ids, asked.field_id, asked.metric_type) == (15, (OTHER,), 102, "L2")
     assert (asked.output_fields, asked.params) == (("price",), {"ef": 50})
@@ -247,7 +278,7 @@ def test_a_search_covers_its_offset_and_names_ids() -> None:
 @pytest.mark.parametrize(
     ("request_", "of", "error"),
     [
-        (search(vector_field="price"), schema(), FieldNotFound),
+        (search(vector_field="price"), schema(), InvalidParameter),
         (search(vector_field="nope"), schema(), FieldNotFound),
         (search(), schema(vectors=2), InvalidParameter),
         (search(vector_field="v1"), schema(vectors=2), IndexNotFound),
@@ -256,31 +287,31 @@ def test_a_search_covers_its_offset_and_names_ids() -> None:
         (search(output_fields=("nope",)), schema(), FieldNotFound),
     ],
 )
-def test_a_search_that_cannot_be_is_refused_before_the_nodes_hear_of_it(
+def test_an_invalid_search_is_refused_before_it_reaches_the_nodes(
     request_: Search, of: CollectionSchema, error: type[Exception]
 ) -> None:
     bench = Bench()
     with pytest.raises(error):
-        bench.reader.search(cached(of), request_)
+        bench.verbs.search(replace(request_, collection=cached(of)))
     assert bench.nodes.asked == []
 
 
 def test_a_search_of_what_is_not_loaded_says_so_even_without_an_index() -> None:
     bench = Bench(Nodes(served=Timestamp(-1)))
     with pytest.raises(CollectionNotLoaded):
-        bench.reader.search(cached(indexed=False), search(metric_type="IP"))
+        bench.verbs.search(search(collection=cached(indexed=False), metric_type="IP"))
 
 
-def test_a_partition_that_is_not_there_is_told_in_the_words_for_reads() -> None:
+def test_a_missing_partition_is_refused_in_the_words_for_reads() -> None:
     with pytest.raises(PartitionNotFound, match=r"^partition name nope not found$"):
-        Bench().reader.query(cached(), query(partitions=("_default", "nope")))
+        Bench().verbs.query(query(partitions=("_default", "nope")))
 
 
 def test_a_bad_filter_is_refused_as_a_query_plan() -> None:
     with pytest.raises(
         InvalidFilter, match=r"^failed to create query plan: cannot parse expression: pk inn"
     ) as e:
-        Bench().reader.query(cached(), query(filter="pk inn [1]"))
+        Bench().verbs.query(query(filter="pk inn [1]"))
     assert e.value.position == 3
 
 
@@ -289,20 +320,20 @@ def test_pages_of_an_iterator_are_answered_as_of_their_moment(level: Consistency
     moment = compose(90_000)
     page = ReadConsistency(level, moment, pinned=True)
     bench = Bench()
-    assert bench.reader.search(cached(), search(consistency=page)).ts == moment
+    assert bench.verbs.search(search(consistency=page)).ts == moment
     assert bench.nodes.asked[0].read_ts == moment
     late = Bench(Nodes(served=compose(80_000)))
-    assert late.reader.query(cached(), query(consistency=page, limit=1)).ts == moment
+    assert late.verbs.query(query(consistency=page, limit=1)).ts == moment
     assert [ts for ts, _ in late.nodes.waited] == [moment]
 
 
 def test_a_read_pinned_beyond_the_retention_time_is_refused() -> None:
     bench = Bench(now=compose(100_000), retention_s=10.0)
     oldest = ReadConsistency(L.STRONG, compose(90_000), pinned=True)
-    assert bench.reader.query(cached(), query(consistency=oldest, limit=1)).ts == compose(90_000)
+    assert bench.verbs.query(query(consistency=oldest, limit=1)).ts == compose(90_000)
     beyond = ReadConsistency(L.STRONG, compose(89_999), pinned=True)
     with pytest.raises(TimestampTooOld, match=r"10\.001 s back, .* kept for 10 s") as refused:
-        bench.reader.query(cached(), query(consistency=beyond, limit=1))
+        bench.verbs.query(query(consistency=beyond, limit=1))
     assert "datacoord.retention_s" in refused.value.message
     assert len(bench.nodes.asked) == 1
 
@@ -312,7 +343,7 @@ def test_a_read_of_the_past_is_as_of_its_moment_whatever_the_guarantee() -> None
     for level in L:
         bench = Bench()
         asked = ReadConsistency(level, NOW, travel_ts=moment)
-        assert bench.reader.search(cached(), search(consistency=asked)).ts == moment
+        assert bench.verbs.search(search(consistency=asked)).ts == moment
         assert (bench.nodes.asked[0].read_ts, bench.nodes.waited) == (moment, [])
 
 
@@ -325,30 +356,30 @@ def test_a_moment_that_never_was_is_refused(moment: Timestamp, text: str) -> Non
     made = cached()
     young = replace(made, view=replace(made.view, created=compose(95_000)))
     with pytest.raises(InvalidParameter, match=text):
-        bench.reader.query(young, query(consistency=ReadConsistency(travel_ts=moment)))
+        bench.verbs.query(query(collection=young, consistency=ReadConsistency(travel_ts=moment)))
     assert bench.nodes.asked == []
 
 
 def test_nothing_retained_leaves_the_present() -> None:
     bench = Bench(retention_s=0)
-    assert bench.reader.query(cached(), query(limit=1)).ts == NOW
+    assert bench.verbs.query(query(limit=1)).ts == NOW
     with pytest.raises(TimestampTooOld):
-        bench.reader.query(cached(), query(consistency=ReadConsistency(L.STRONG, NOW - 1, pinned=True)))
+        bench.verbs.query(query(consistency=ReadConsistency(L.STRONG, NOW - 1, pinned=True)))
 
 
 def test_an_iterator_ends_when_its_collections_name_means_another_one() -> None:
     bench = Bench()
     expected = cached().collection_id
-    bench.reader.query(cached(), query(collection_id=expected))
+    bench.verbs.query(query(collection_id=expected))
     for read in (query(collection_id=CollectionID(expected + 1)), search(collection_id=CollectionID(1))):
-        ask = bench.reader.query if isinstance(read, Query) else bench.reader.search
+        ask = bench.verbs.query if isinstance(read, Query) else bench.verbs.search
         with pytest.raises(InvalidParameter, match="alias or database may have been changed"):
-            ask(cached(), read)  # type: ignore[operator]
+            ask(read)  # type: ignore[operator]
 
 
 def test_a_query_asks_for_no_more_rows_than_it_needs_and_cuts_its_offset() -> None:
     bench = Bench()
-    result = bench.reader.query(cached(), query(limit=3, offset=1))
+    result = bench.verbs.query(query(limit=3, offset=1))
     assert bench.nodes.asked[0].limit == 4
     assert result.fields["pk"].to_pylist() == [2, 3, 4]
     assert result.output_fields == ("pk", "price")
@@ -357,7 +388,7 @@ def test_a_query_asks_for_no_more_rows_than_it_needs_and_cuts_its_offset() -> No
 @pytest.mark.parametrize("name", ["count(*)", "Count(*)", " COUNT(*) "])
 def test_a_count_is_one_row_and_asks_for_none(name: str) -> None:
     bench = Bench()
-    result = bench.reader.query(cached(), query(output_fields=(name,), filter=""))
+    result = bench.verbs.query(query(output_fields=(name,), filter=""))
     assert {n: c.to_pylist() for n, c in result.fields.items()} == {"count(*)": [17]}
 
 
@@ -372,14 +403,14 @@ def test_a_count_is_one_row_and_asks_for_none(name: str) -> None:
 def test_a_query_that_makes_no_sense_is_refused(asked: Query) -> None:
     bench = Bench()
     with pytest.raises(InvalidParameter):
-        bench.reader.query(cached(), asked)
+        bench.verbs.query(asked)
     assert bench.nodes.asked == []
 
 
 @pytest.mark.parametrize("asked", [query(filter="", limit=5), query(filter="", ids=[3, 4])])
 def test_an_empty_filter_with_a_limit_or_with_ids_is_one(asked: Query) -> None:
     bench = Bench()
-    bench.reader.query(cached(), asked)
+    bench.verbs.query(asked)
     keys = bench.nodes.asked[0].primary_keys
     assert (None if keys is None else keys.to_pylist()) == asked.ids
 
@@ -387,7 +418,7 @@ def test_an_empty_filter_with_a_limit_or_with_ids_is_one(asked: Query) -> None:
 def test_ids_take_the_type_of_the_primary_key() -> None:
     bench = Bench()
     bench.nodes.rows = {"pk": pa.array(["a"])}
-    bench.reader.query(cached(schema(key=DataType.VARCHAR)), query(filter="", ids=["a"]))
+    bench.verbs.query(query(collection=cached(schema(key=DataType.VARCHAR)), filter="", ids=["a"]))
     assert bench.nodes.asked[0].primary_keys.type == pa.string()
 
 
@@ -397,7 +428,7 @@ def test_ids_take_the_type_of_the_primary_key() -> None:
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.integers(0, 8))
 def test_each_query_loses_its_first_hits_and_no_other(counts: list[int], offset: int) -> None:
     hits = a_query_each(*counts)
-    result = Bench(Nodes(hits=hits)).reader.search(cached(), search(offset=offset))
+    result = Bench(Nodes(hits=hits)).verbs.search(search(offset=offset))
     expected = [list(range(b, e))[offset:] for b, e in zip(hits.offsets, hits.offsets[1:], strict=False)]
     bounds = list(zip(result.offsets, result.offsets[1:], strict=False))
     assert [result.ids.tolist()[b:e] for b, e in bounds] == expected
@@ -407,5 +438,5 @@ def test_each_query_loses_its_first_hits_and_no_other(counts: list[int], offset:
 
 @pytest.mark.parametrize(("decimals", "first"), [(-1, 0.12345), (0, 0.0), (2, 0.12), (4, 0.1234)])
 def test_scores_are_rounded_only_when_asked(decimals: int, first: float) -> None:
-    result = Bench(Nodes(hits=a_query_each(3))).reader.search(cached(), search(round_decimal=decimals))
+    result = Bench(Nodes(hits=a_query_each(3))).verbs.search(search(round_decimal=decimals))
     assert result.scores[0] == pytest.approx(first, abs=1e-4 if decimals == 4 else 1e-6)

@@ -9,15 +9,14 @@ import pytest
 from fakes import settle
 
 from elanus.core.errors import Internal, Unavailable
-from elanus.core.ids import TaskID
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.queues import DmQueue
-from elanus.proxy.stamps import RemoteStamps
+from elanus.proxy.role.queues import DmQueue, Turn
+from elanus.proxy.role.stamps import RemoteStamps
 
 
 class Oracle:
-    """Answers when it is told to."""
+    """Answers when the test says so."""
 
     def __init__(self) -> None:
         self.last = 100
@@ -106,15 +105,12 @@ class Write:
         self.ts = Timestamp(0)
         self.go_on = asyncio.Event()
 
-    def begin(self, _task_id: TaskID, ts: Timestamp) -> None:
-        self.ts = ts
+    async def run(self, queue: DmQueue) -> Timestamp:
+        return await queue.run(self.name, self.pchannels, self.write)
 
-    async def pre_execute(self) -> None: ...
-
-    async def execute(self) -> None:
+    async def write(self, turn: Turn) -> None:
+        self.ts = turn.ts
         await self.go_on.wait()
-
-    async def post_execute(self) -> None: ...
 
 
 async def test_no_report_passes_a_write_whose_stamp_is_on_its_way() -> None:
@@ -125,7 +121,7 @@ async def test_no_report_passes_a_write_whose_stamp_is_on_its_way() -> None:
     await oracle.answer()
     assert await before == 101
     queue, write = DmQueue(stamps, 10), Write()
-    running = asyncio.ensure_future(queue.run(write))
+    running = asyncio.ensure_future(write.run(queue))
     await settle()
     assert write.ts == 0, "it waits for its stamp"
     _, channels = tick_report(Timestamp(103), queue.oldest())
@@ -142,7 +138,7 @@ async def test_two_writes_wait_under_one_floor_and_leave_one_by_one() -> None:
     oracle = Oracle()
     stamps = RemoteStamps(oracle.allocate, 5.0)
     queue, first, second = DmQueue(stamps, 10), Write(), Write()
-    running = [asyncio.ensure_future(queue.run(w)) for w in (first, second)]
+    running = [asyncio.ensure_future(w.run(queue)) for w in (first, second)]
     await settle()
     running[0].cancel()
     await settle()
@@ -159,6 +155,6 @@ async def test_what_the_time_is_about_needs_no_call_for_a_second() -> None:
     stamps = RemoteStamps(oracle.allocate, 5.0)
     first = asyncio.ensure_future(stamps.fresh())
     await oracle.answer()
-    with patch("elanus.proxy.stamps.time.monotonic", return_value=stamps._last[1] + 0.5):
+    with patch("elanus.proxy.role.stamps.time.monotonic", return_value=stamps._last[1] + 0.5):
         assert stamps.about_now() == await first + (500 << 18)
     assert oracle.asked == []

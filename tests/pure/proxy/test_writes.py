@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,15 @@ from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode
 from elanus.log.memory import MemoryLog
 from elanus.log.port import LogEntry
-from elanus.proxy.queues import DmQueue
-from elanus.proxy.segments import SegmentAssigner
-from elanus.proxy.stamps import OwnStamps
-from elanus.proxy.writes import (
-    DeleteTask,
-    InsertTask,
+from elanus.proxy.role.queues import DmQueue
+from elanus.proxy.role.segments import SegmentAssigner
+from elanus.proxy.role.stamps import OwnStamps
+from elanus.proxy.role.writes import (
+    KeyDelete,
     LogWriter,
     RowWrite,
     ShardKeys,
@@ -69,14 +70,24 @@ class Writing:
         self.root = FakeRoot()
         self.queue = DmQueue(OwnStamps(self.root.stamp), 100)
         self.lease = FakeLease()
-        self.writer = LogWriter(self.log, self.queue, SegmentAssigner(self.data, 1), inline, self.lease)
+        self.writer = LogWriter(self.log, SegmentAssigner(self.data, 1), inline, self.lease)
 
-    def insert(
+    async def insert(
         self, batch: pa.RecordBatch, *, replaces: bool = False, also: tuple[ShardKeys, ...] = ()
-    ) -> InsertTask:
+    ) -> Timestamp:
         shards = rows_by_shard(batch, batch.column("pk"), TWO_SHARDS.vchannels)
         write = RowWrite(CID, DEFAULT, shards, 500, replaces, batch.nbytes, also)
-        return InsertTask(self.writer, write, pchannels_of(TWO_SHARDS))
+        return await self.write(write)
+
+    async def write(self, write: RowWrite) -> Timestamp:
+        return await self.queue.run(
+            "insert", pchannels_of(TWO_SHARDS), partial(self.writer.write_rows, write)
+        )
+
+    async def delete(self, delete: KeyDelete) -> Timestamp:
+        return await self.queue.run(
+            "delete", pchannels_of(TWO_SHARDS), partial(self.writer.delete_keys, delete)
+        )
 
     def entries(self) -> dict[str, list[LogEntry]]:
         return {p: list(self.log.read_range(p, 0, self.log.end(p))) for p in self.log.pchannels()}
@@ -108,10 +119,9 @@ def test_keys_of_a_delete_go_where_their_rows_went() -> None:
 async def test_an_insert_is_one_message_for_each_vchannel_and_segment() -> None:
     writing = Writing(rows_granted_max=30)
     batch = rows(100)
-    task = writing.insert(batch)
-    await writing.queue.run(task)
+    ts = await writing.insert(batch)
     messages = [decode(e) for entries in writing.entries().values() for e in entries]
-    assert all(isinstance(m, InsertMessage) and m.ts == task.ts for m in messages)
+    assert all(isinstance(m, InsertMessage) and m.ts == ts for m in messages)
     assert max(m.rows.num_rows for m in messages) == 30
     assert len({(m.vchannel, m.segment_id) for m in messages}) == len(messages)
     shards = {s.vchannel: s.rows for s in rows_by_shard(batch, batch.column("pk"), TWO_SHARDS.vchannels)}
@@ -122,7 +132,7 @@ async def test_an_insert_is_one_message_for_each_vchannel_and_segment() -> None:
 
 async def test_each_row_has_a_row_id_of_its_own() -> None:
     writing = Writing(rows_granted_max=30)
-    await writing.queue.run(writing.insert(rows(100)))
+    await writing.insert(rows(100))
     headers = [e.header for entries in writing.entries().values() for e in entries]
     ids = [n for h in headers for n in range(h.row_id_start, h.row_id_start + h.rows)]
     assert sorted(ids) == list(range(500, 600))
@@ -130,7 +140,7 @@ async def test_each_row_has_a_row_id_of_its_own() -> None:
 
 async def test_an_upsert_is_one_record_that_replaces() -> None:
     writing = Writing()
-    await writing.queue.run(writing.insert(rows(10), replaces=True))
+    await writing.insert(rows(10), replaces=True)
     messages = [decode(e) for entries in writing.entries().values() for e in entries]
     assert {type(m) for m in messages} == {UpsertMessage}
 
@@ -138,19 +148,18 @@ async def test_an_upsert_is_one_record_that_replaces() -> None:
 async def test_keys_to_delete_go_with_the_rows_at_the_same_timestamp() -> None:
     writing = Writing()
     gone = keys_by_shard(pa.array([1, 2, 3]), TWO_SHARDS.vchannels)
-    task = writing.insert(rows(4, first=100), also=tuple(gone))
-    await writing.queue.run(task)
+    ts = await writing.insert(rows(4, first=100), also=tuple(gone))
     messages = [decode(e) for entries in writing.entries().values() for e in entries]
     deletes = [m for m in messages if isinstance(m, DeleteMessage)]
     assert sorted(k for m in deletes for k in m.primary_keys.to_pylist()) == [1, 2, 3]
-    assert {m.ts for m in messages} == {task.ts}
+    assert {m.ts for m in messages} == {ts}
     assert {m.partition_id for m in deletes} == {ALL_PARTITIONS}
 
 
 async def test_a_delete_is_one_message_for_each_vchannel() -> None:
     writing = Writing()
     shards = keys_by_shard(pa.array(range(50)), TWO_SHARDS.vchannels)
-    await writing.queue.run(DeleteTask(writing.writer, CID, DEFAULT, shards, pchannels_of(TWO_SHARDS)))
+    await writing.delete(KeyDelete(CID, DEFAULT, shards))
     (one,), (two,) = writing.entries().values()
     assert (one.header.rows + two.header.rows, one.header.partition_id) == (50, DEFAULT)
 
@@ -171,7 +180,7 @@ async def test_rows_of_many_bytes_are_split_into_entries_of_bounded_size() -> No
     )
     writing = Writing()
     write = RowWrite(CID, DEFAULT, [ShardRows(TWO_SHARDS.vchannels[0], batch)], 0, False, batch.nbytes)
-    await writing.queue.run(InsertTask(writing.writer, write, pchannels_of(TWO_SHARDS)))
+    await writing.write(write)
     ((entries),) = writing.entries().values()
     assert len(entries) == 4
     assert all(e.payload_bytes < LOG_ENTRY_TARGET_BYTES * 1.01 for e in entries)
@@ -186,7 +195,7 @@ async def test_a_row_larger_than_an_entry_travels_alone() -> None:
     )
     writing = Writing()
     write = RowWrite(CID, DEFAULT, [ShardRows(TWO_SHARDS.vchannels[0], huge)], 0, False, huge.nbytes)
-    await writing.queue.run(InsertTask(writing.writer, write, pchannels_of(TWO_SHARDS)))
+    await writing.write(write)
     ((entries),) = writing.entries().values()
     assert [e.header.rows for e in entries] == [1, 1, 1]
 
@@ -218,13 +227,13 @@ async def test_concurrent_writes_stand_in_the_log_in_the_order_of_time(seed: int
 
     async def slowly(requests: tuple) -> tuple:  # type: ignore[type-arg]
         await pause()
-        return await FakeData.assign_quota(writing.data, requests)
+        return await FakeData.allocate(writing.data, requests)
 
-    writing.data.assign_quota = slowly  # type: ignore[method-assign]
+    writing.data.allocate = slowly  # type: ignore[method-assign]
 
     async def one(number: int) -> None:
         await pause()
-        await writing.queue.run(writing.insert(rows(chance.randint(1, 60), first=number * 100)))
+        await writing.insert(rows(chance.randint(1, 60), first=number * 100))
 
     await asyncio.gather(*(one(n) for n in range(30)))
     entries = writing.entries()
@@ -239,14 +248,14 @@ async def test_a_write_that_the_disk_refuses_is_no_success_and_is_over() -> None
     log.failing = pchannels_of(TWO_SHARDS)[1]
     writing = Writing(log)
     with pytest.raises(DiskFull):
-        await writing.queue.run(writing.insert(rows(50)))
+        await writing.insert(rows(50))
     assert writing.queue.oldest() == {}
     assert len(writing.queue) == 0
 
 
 async def test_a_write_is_unfinished_until_it_is_durable_everywhere() -> None:
     writing = Writing(SlowLog(random.Random(1)))
-    running = asyncio.ensure_future(writing.queue.run(writing.insert(rows(50))))
+    running = asyncio.ensure_future(writing.insert(rows(50)))
     await settle()
     assert len(writing.log.pchannels()) == 2, "the entries are in the log, not yet durable"
     oldest = writing.queue.oldest()
@@ -271,7 +280,7 @@ async def test_a_write_counts_only_if_the_lease_held_until_it_was_durable() -> N
 
     log.append = slow_append  # type: ignore[method-assign]
     writing.lease.confirm = confirm  # type: ignore[method-assign]
-    await writing.queue.run(writing.insert(rows(1)))
+    await writing.insert(rows(1))
     assert steps == ["confirmed", "durable", "confirmed"]
 
 
@@ -286,16 +295,16 @@ async def test_a_write_whose_lease_is_over_is_in_the_log_and_not_acknowledged() 
 
     log.append = last_append  # type: ignore[method-assign]
     with pytest.raises(LeaseLost, match="retry") as refused:
-        await writing.queue.run(writing.insert(rows(1)))
+        await writing.insert(rows(1))
     assert refused.value.retriable
     assert writing.log.pchannels() != ()
     assert writing.queue.oldest() == {}
 
 
-async def test_without_a_lease_nothing_is_written_for_quota_may_have_been_sealed() -> None:
+async def test_without_a_lease_nothing_is_written_for_allocations_may_have_been_sealed() -> None:
     writing = Writing()
     writing.lease.calls.failing["confirm"] = LeaseLost("the session of proxy 1 is over; retry")
     with pytest.raises(LeaseLost):
-        await writing.queue.run(writing.insert(rows(1)))
+        await writing.insert(rows(1))
     assert list(writing.log.pchannels()) == []
     assert writing.queue.oldest() == {}

@@ -7,6 +7,15 @@ from dataclasses import dataclass, field
 
 from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
+from elanus.api.datacoord import RecoveryInfo
+from elanus.api.querynode import (
+    LoadCollection,
+    LoadSegment,
+    QueryNodeStatus,
+    SealedSegmentsChange,
+    SegmentServing,
+    WatchVchannel,
+)
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, Unavailable
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
@@ -15,24 +24,15 @@ from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import OneNode
-from elanus.querycoord.loader import Peers
+from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
-from elanus.rpc.datacoord import RecoveryInfo
-from elanus.rpc.querynode import (
-    LoadCollection,
-    LoadSegment,
-    QueryNodeStatus,
-    SealedSegmentsChange,
-    SegmentServing,
-    WatchVchannel,
-)
 
 NODE = NodeID(2)
 
 
 @dataclass
 class Held:
-    """What a node has of one collection."""
+    """A node's part of one collection."""
 
     request: LoadCollection
     vchannels: dict[str, WatchVchannel] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Bench:
 
     async def start(self) -> QueryCoord:
         fleet = OneNode(NODE, self.node)  # type: ignore[arg-type]
-        peers = Peers(self.root, self.data, self.index, fleet, self.proxies)  # type: ignore[arg-type]
+        peers = QueryDependencies(self.root, self.data, self.index, fleet, self.proxies)  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers)
         await self.coord.start()
         return self.coord

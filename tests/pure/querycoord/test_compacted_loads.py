@@ -8,10 +8,10 @@ from dataclasses import replace
 from fakes import CID, DEFAULT, collection, compose, index, manifest, recovery
 from query_bench import Bench
 
+from elanus.api.datacoord import RecoveryInfo
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
-from elanus.rpc.datacoord import RecoveryInfo
 
 ONE = collection()
 INPUTS = (manifest(1), manifest(2))
@@ -46,7 +46,7 @@ async def test_the_output_takes_the_inputs_place_in_one_version() -> None:
     await bench.coord.stop()
 
 
-async def test_nodes_are_told_of_segments_whose_rows_they_may_not_have_read_yet() -> None:
+async def test_nodes_are_notified_of_segments_whose_rows_they_may_not_have_read_yet() -> None:
     """Of one that was never served: an input that was an output itself, or was flushed between two looks."""
     bench = await serving_inputs(indexed=False)
     ancestors = {**COMPACTED.successors, SegmentID(3): SegmentID(9), SegmentID(4): SegmentID(0)}
@@ -97,7 +97,7 @@ async def test_the_output_does_not_wait_for_a_node_that_began_to_follow_and_serv
     await bench.coord.stop()
 
 
-async def test_a_node_is_told_of_partitions_whose_drop_is_not_done() -> None:
+async def test_a_node_is_notified_of_partitions_whose_drop_is_not_done() -> None:
     bench = Bench(replace(ONE, leaving=(PartitionID(77),)))
     bench.set_data(recovery(ONE))
     await bench.start()
@@ -120,7 +120,7 @@ async def test_the_output_waits_for_a_node_that_has_not_read_its_rows() -> None:
 
 
 async def test_the_output_does_not_wait_for_what_a_failing_node_had_read() -> None:
-    """The node begins anew behind all flushed rows, and has let go of its growing ones."""
+    """The node starts again behind all flushed rows, and has released its growing ones."""
     bench = Bench(ONE)
     bench.set_data(recovery(ONE))
     await bench.start()

@@ -10,13 +10,13 @@ import msgspec
 from fakes import CID, DEFAULT, OTHER, collection, compose, index, manifest, recovery
 from query_bench import NODE, Bench
 
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.querynode import SealedSegmentsChange
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp, plus_ms
 from elanus.querycoord.state import LoadState, ReplicaRecord
-from elanus.querycoord.visibility import LEAD_MS, Moments, Settled, decide_moments, settled
-from elanus.rpc.querychannel import QueryChannelInfo
-from elanus.rpc.querynode import SealedSegmentsChange
+from elanus.querycoord.visible_from import LEAD_MS, Moments, Settled, decide_moments, settled
 
 TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER))
 COMMIT, MOMENT, LATER = compose(20), compose(30), compose(40)
@@ -58,7 +58,7 @@ def test_what_a_version_has_named_keeps_its_moment_and_the_lack_of_one() -> None
     assert decided(imported(2), imported(3), named={2: MOMENT, 3: Timestamp(0)}) == Moments({2: MOMENT}, ())
 
 
-def test_a_stamp_counts_for_all_when_one_of_its_segments_was_heard_of() -> None:
+def test_a_stamp_counts_for_all_when_one_of_its_segments_was_announced() -> None:
     stamped = {2: MOMENT, 3: MOMENT}
     assert decided(imported(2), imported(3), stamped=stamped, found=(2,)) == Moments(ids(stamped), ())
     assert decided(imported(2), imported(3), stamped=stamped).open == (2, 3)
@@ -153,8 +153,8 @@ async def test_what_was_there_before_a_load_counts_from_its_commit() -> None:
     bench = await serving(imported(2), imported(3, OTHER), partition_ids=(DEFAULT,))
     await bench.coord.load(CID, (OTHER,), 1)
     await asyncio.sleep(1)
-    told = [(change.online, dict(change.visible_from)) for change in bench.node.calls.of("announce")]
-    assert told == [((2,), {}), ((3,), {})]
+    announced = [(change.online, dict(change.visible_from)) for change in bench.node.calls.of("announce")]
+    assert announced == [((2,), {}), ((3,), {})]
     bench.set_data(recovery(TWO_PARTITIONS, imported(2), imported(3, OTHER), imported(4, OTHER)))
     await asyncio.sleep(1)
     assert set(last(bench).visible_from) == {4}, "by now that partition is read"
@@ -173,19 +173,19 @@ async def test_a_partition_that_is_loaded_again_counts_from_the_commit() -> None
     await bench.coord.stop()
 
 
-async def test_a_version_that_was_heard_of_keeps_its_moment_though_its_answer_was_lost() -> None:
+async def test_a_version_that_arrived_keeps_its_moment_though_its_answer_was_lost() -> None:
     bench = await serving(manifest(1))
     bench.node.loses_answers = True
     bench.set_data(recovery(TWO_PARTITIONS, manifest(1), imported(2)))
     await asyncio.sleep(0.2)
-    heard = last(bench).visible_from
+    kept = last(bench).visible_from
     await bench.coord.stop()
     bench.node.loses_answers = False
     await bench.start()
     await asyncio.sleep(2)
     (record,) = await LoadState(bench.meta).replicas(CID)
-    assert heard
-    assert record.info.visible_from == heard
+    assert kept
+    assert record.info.visible_from == kept
     assert record.stamps == {}
     await bench.coord.stop()
 

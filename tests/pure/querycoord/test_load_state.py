@@ -1,4 +1,4 @@
-"""What querycoord keeps, where it is more than one transaction takes."""
+"""Querycoord's records, where they exceed one transaction."""
 
 from __future__ import annotations
 

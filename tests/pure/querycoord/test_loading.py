@@ -54,7 +54,7 @@ async def test_a_load_follows_then_loads_then_announces_then_serves() -> None:
     await bench.coord.stop()
 
 
-async def test_the_load_of_one_collection_is_told_without_the_others() -> None:
+async def test_the_load_of_one_collection_is_reported_without_the_others() -> None:
     bench = await loaded(Bench())
     (status,) = await bench.coord.loads(CID)
     assert (status.collection_id, await bench.coord.loads()) == (CID, (status,))
@@ -314,7 +314,7 @@ async def released_without_the_node() -> Bench:
     return bench
 
 
-async def test_a_node_that_was_not_told_of_a_release_is_told_later() -> None:
+async def test_a_node_that_missed_a_release_gets_it_later() -> None:
     bench = await released_without_the_node()
     assert CID in bench.node.held
     await asyncio.sleep(5)
@@ -322,16 +322,16 @@ async def test_a_node_that_was_not_told_of_a_release_is_told_later() -> None:
     await bench.coord.stop()
 
 
-async def test_a_load_begins_anew_on_a_node_that_was_not_told_of_the_release_before() -> None:
+async def test_a_load_starts_again_on_a_node_that_missed_the_release_before() -> None:
     bench = await released_without_the_node()
     of_the_load_before = bench.node.held[CID]
     await bench.coord.load(CID, (), 1)
     await settle()
     assert bench.node.held[CID] is not of_the_load_before, "its growing rows may be in segments by now"
     assert bench.node.held[CID].version == 1
-    told = len(bench.node.calls.of("release_collection"))
+    releases = len(bench.node.calls.of("release_collection"))
     await asyncio.sleep(5)
-    assert len(bench.node.calls.of("release_collection")) == told, "it stays"
+    assert len(bench.node.calls.of("release_collection")) == releases, "it stays"
     await bench.coord.stop()
 
 
@@ -435,7 +435,7 @@ async def test_a_node_that_is_away_is_loaded_when_it_is_back() -> None:
     await bench.coord.stop()
 
 
-async def test_a_vchannel_whose_following_failed_is_followed_anew() -> None:
+async def test_a_vchannel_whose_following_failed_is_followed_again() -> None:
     bench = Bench()
     bench.set_data(recovery(ONE, manifest(1)))
     await loaded(bench)

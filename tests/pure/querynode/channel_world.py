@@ -9,18 +9,18 @@ from typing import Any, cast
 
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 
+from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.querynode import QueryNodeApi
+from elanus.api.rootcoord import RootCoordApi
+from elanus.channels.memory import MemoryChannels
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.fanout import FanOut
-from elanus.proxy.patience import Patience
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.fanout.deadline import Patience
 from elanus.querynode.node import QueryNode
-from elanus.rpc.memory_channels import MemoryChannels
-from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import QueryNodeApi
-from elanus.rpc.rootcoord import RootCoordApi
 
 A, B = NodeID(11), NodeID(12)
 
@@ -172,8 +172,8 @@ async def waiting(node: QueryNode) -> None:
     raise AssertionError("the read has not come to the node")
 
 
-async def heard_of(node_id: NodeID, cluster: Cluster) -> None:
-    """Until the proxy has been told that the node belongs to the replica."""
+async def known_to_proxy(node_id: NodeID, cluster: Cluster) -> None:
+    """Until the proxy knows that the node belongs to the replica."""
     for _ in range(5000):
         if any(node_id in replica.nodes for replica in cluster.proxy._replicas.known(COLLECTION) or ()):
             return

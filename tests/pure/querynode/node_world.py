@@ -1,8 +1,8 @@
 """The rest of the system around one query node, in a few lines: who writes the log, who flushes it.
 
 `World` appends messages and ticks to a log in memory, turns finished stretches of it into binlogs and
-delta logs as the pipeline does, and tells the node what a query coordinator would. Beside it grows a
-`Model` of the rows. Whatever the world went through, the node's answers must be the model's.
+delta logs as the pipeline does, and sends the node a query coordinator's orders. Next to it grows a
+`Model` of the rows. The node's answers must be the model's at any time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ import numpy as np
 import pyarrow as pa
 from node_rows import VECTOR, Model, Row, schema_of
 
+from elanus.api.querynode import (
+    FieldIndexSpec,
+    LoadCollection,
+    LoadSegment,
+    NodeQuery,
+    NodeSearch,
+    SealedSegmentsChange,
+    WatchVchannel,
+)
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import (
     ALL_PARTITIONS,
@@ -47,15 +56,6 @@ from elanus.log.memory import MemoryLog
 from elanus.log.msgstream import read_packs
 from elanus.querynode.node import QueryNode
 from elanus.querynode.snapshot import Snapshot
-from elanus.rpc.querynode import (
-    FieldIndexSpec,
-    LoadCollection,
-    LoadSegment,
-    NodeQuery,
-    NodeSearch,
-    SealedSegmentsChange,
-    WatchVchannel,
-)
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
@@ -65,7 +65,7 @@ from elanus.storage.binlog import (
     write_insert_log,
 )
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 
 COLLECTION = CollectionID(7)
 PCHANNEL = "by-dev-rootcoord-dml_0"
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 @dataclass
 class Segment:
-    """What datacoord would know of a segment."""
+    """A segment as datacoord would know it."""
 
     manifest: SegmentManifest
     last_ts: int = 0

@@ -15,7 +15,7 @@ from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.storage.delta_log import PRIMARY_KEY_COLUMN, delete_rows, delta_log_schema, delta_log_writer
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.port import ObjectMissing
 
 KEY = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
@@ -87,7 +87,7 @@ def test_no_more_is_kept_than_it_may(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fetches_max", [1, TOGETHER])
-def test_a_file_that_is_missing_is_told(store: Store, tmp_path: Path, fetches_max: int) -> None:
+def test_a_missing_file_is_named(store: Store, tmp_path: Path, fetches_max: int) -> None:
     files = written(store, 3, tmp_path)
     store.delete(files[1].path)
     with pytest.raises(ObjectMissing):

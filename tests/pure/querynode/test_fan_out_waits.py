@@ -1,4 +1,4 @@
-"""What a read over query channels waits for, how long, and what is told of it."""
+"""The waits of a read over query channels: for what, how long, and how they are reported."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from node_world import COLLECTION, PCHANNEL
 
 from elanus.core.errors import DeadlineExceeded
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.proxy.patience import Patience
+from elanus.proxy.fanout.deadline import Patience
 
 
 @scenario
 async def test_nothing_is_known_to_be_served_before_the_first_tick(cluster: Cluster) -> None:
-    """Of a root coordinator that has only begun: a weak read as of 0 would see nothing of all there is."""
+    """A root coordinator has only begun: a weak read as of 0 would see no row."""
     ticks, asked = cluster.ticks, 0
 
     async def none_yet() -> Mapping[str, Timestamp]:
@@ -50,7 +50,7 @@ async def test_a_read_ends_when_its_client_waits_no_more(cluster: Cluster) -> No
 
 
 @scenario
-async def test_the_wait_at_the_nodes_is_told(cluster: Cluster) -> None:
+async def test_the_wait_at_the_nodes_is_reported(cluster: Cluster) -> None:
     at_once, ahead = Patience(5.0), Patience(5.0)
     await asyncio.to_thread(cluster.proxy.count, cluster.node_query(), at_once)
     read = cluster.node_query(ts=cluster.now + 100)

@@ -8,17 +8,17 @@ from typing import Any
 from unittest.mock import AsyncMock, patch
 
 import pytest
-from channel_world import A, B, Cluster, finished, heard_of, scenario, waiting
+from channel_world import A, B, Cluster, finished, known_to_proxy, scenario, waiting
 from fakes import FakeNodes
 from node_world import COLLECTION
 
+from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.errors import CollectionNotLoaded, Unavailable
 from elanus.core.ids import CollectionID, NodeID
-from elanus.proxy import fanout
-from elanus.proxy.fanout import FanOut
-from elanus.proxy.patience import Patience
+from elanus.proxy.fanout import client as fanout
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.fanout.deadline import Patience
 from elanus.querynode import serving
-from elanus.rpc.querychannel import QueryChannelInfo
 
 
 @scenario
@@ -36,7 +36,7 @@ async def test_the_loss_of_a_node_ends_its_reads_at_once_with_its_name(cluster: 
 
 
 @scenario
-async def test_a_node_that_came_and_went_unheard_of_keeps_no_read_waiting(cluster: Cluster) -> None:
+async def test_a_node_that_came_and_went_unknown_to_proxy_keeps_no_read_waiting(cluster: Cluster) -> None:
     """The others answer under a version that names it, and it is gone before the read comes."""
     segment_id = await finished(cluster, 1, 2)
     await cluster.check()
@@ -50,25 +50,25 @@ async def test_a_node_that_came_and_went_unheard_of_keeps_no_read_waiting(cluste
 
 @scenario
 async def test_a_node_lost_while_a_proxy_asks_who_is_there_is_asked_for_again(cluster: Cluster) -> None:
-    """What it is told may be older than what the nodes serve by then."""
+    """The answer may be older than the version that the nodes serve by then."""
     segment_id = await finished(cluster, 1, 2)
     await cluster.load(B, [segment_id])
-    told, tell = await cluster.query_channels(COLLECTION), cluster.query_channels
+    answer, ask = await cluster.query_channels(COLLECTION), cluster.query_channels
 
-    async def tell_late(_: CollectionID) -> tuple[QueryChannelInfo, ...]:
-        cluster.query_channels = tell  # type: ignore[method-assign]
+    async def answer_late(_: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        cluster.query_channels = ask  # type: ignore[method-assign]
         await cluster.place({segment_id: B})
         await cluster.nodes[B].stop()
         cluster.proxy.node_lost(B)
-        return told
+        return answer
 
-    cluster.query_channels = tell_late  # type: ignore[method-assign]
+    cluster.query_channels = answer_late  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="query node 12 went away, and is not replaced yet"):
         await cluster.counted()
 
 
 @scenario
-async def test_a_proxy_hears_of_a_new_node_by_the_answers_of_the_others(cluster: Cluster) -> None:
+async def test_a_proxy_learns_of_a_new_node_from_the_answers_of_the_others(cluster: Cluster) -> None:
     """So that the loss of that node ends at once what waits for it."""
     segment_id = await finished(cluster, 1, 2)
     await cluster.check()
@@ -76,7 +76,7 @@ async def test_a_proxy_hears_of_a_new_node_by_the_answers_of_the_others(cluster:
     await cluster.place({segment_id: B})
     await cluster.nodes[B].stop()
     reading = asyncio.create_task(cluster.counted())
-    await heard_of(B, cluster)
+    await known_to_proxy(B, cluster)
     cluster.proxy.node_lost(B)
     with pytest.raises(Unavailable, match="query node 12 went away before it had answered"):
         await reading
@@ -129,7 +129,7 @@ async def test_a_node_that_was_replaced_before_anybody_read_fails_no_read(cluste
 
 
 @scenario
-async def test_the_places_of_a_lost_node_are_looked_up_anew(cluster: Cluster) -> None:
+async def test_the_places_of_a_lost_node_are_looked_up_again(cluster: Cluster) -> None:
     segment_id = await finished(cluster, 1, 2)
     await cluster.load(B, [segment_id])
     await cluster.place({segment_id: B})
@@ -170,7 +170,7 @@ async def test_a_release_ends_the_reads_under_way(cluster: Cluster) -> None:
 
 
 @scenario
-async def test_a_release_that_nobody_told_of_ends_the_reads_under_way(cluster: Cluster) -> None:
+async def test_a_release_that_was_not_announced_ends_the_reads_under_way(cluster: Cluster) -> None:
     ahead = cluster.node_query(ts=cluster.now + 100)
     with patch.object(fanout, "_LOOK_S", 0.01):
         reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
@@ -182,21 +182,21 @@ async def test_a_release_that_nobody_told_of_ends_the_reads_under_way(cluster: C
 
 @scenario
 async def test_a_node_that_leaves_says_so_to_the_reads_it_has(cluster: Cluster) -> None:
-    """The proxy asks anew who is there, and waits for the end of its session only."""
+    """The proxy looks up the replicas again, and waits only for the end of its session."""
     ahead = cluster.node_query(ts=cluster.now + 100)
     reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
     await waiting(cluster.nodes[A])
-    told = asyncio.Event()
-    tell = cluster.query_channels
+    asked = asyncio.Event()
+    ask = cluster.query_channels
 
-    async def tell_again(collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
-        told.set()
-        return await tell(collection_id)
+    async def answer_again(collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        asked.set()
+        return await ask(collection_id)
 
-    cluster.query_channels = tell_again  # type: ignore[method-assign]
+    cluster.query_channels = answer_again  # type: ignore[method-assign]
     await cluster.nodes[A].stop()
     async with asyncio.timeout(5):
-        await told.wait()
+        await asked.wait()
     cluster.proxy.node_lost(A)
     with pytest.raises(Unavailable, match="query node 11 went away"):
         await reading

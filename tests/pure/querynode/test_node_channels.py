@@ -1,7 +1,7 @@
 """Several query nodes on one query channel, and a proxy that reads over all of them.
 
-Whatever moves between the nodes (segments, the lead of a vchannel), every read sees each row exactly once:
-counts are compared, which no de-duplication can mend.
+While segments and the lead of a vchannel move between the nodes, every read sees each row exactly once:
+counts are compared, which no de-duplication can correct.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pytest
 from channel_world import A, B, Cluster, finished, scenario, waiting
 from node_world import COLLECTION, VCHANNEL, breathe, inline
 
+from elanus.api.query_channel import SealedSegmentsChangeInfo, encode_message
 from elanus.core.errors import ChannelLost, NotReady, Unavailable
 from elanus.core.ids import NodeID, SegmentID
-from elanus.proxy import fanout
-from elanus.proxy.patience import Patience
-from elanus.querynode import effort, serving
-from elanus.rpc.querychannel import SealedSegmentsChangeInfo, encode_message
+from elanus.proxy.fanout import client as fanout
+from elanus.proxy.fanout.deadline import Patience
+from elanus.querynode import inline_reads, serving
 
 
 @scenario
@@ -110,7 +110,7 @@ async def test_reads_before_a_change_are_answered_under_the_version_before_it(cl
 async def test_rows_that_came_elsewhere_by_compaction_are_not_taken_from_the_log_any_more(
     cluster: Cluster,
 ) -> None:
-    """Of a segment whose successor a version brought online before the node had read that far."""
+    """The deletes of a segment whose successor came online before the node had read that far."""
     behind = cluster.open[1] = SegmentID(77)
     await cluster.place({}, replaced=(behind,))
     await cluster.insert([(1, 1), (2, 2)])
@@ -248,7 +248,7 @@ async def test_a_channel_without_a_successor_is_an_error(cluster: Cluster) -> No
 
 
 @scenario
-async def test_large_reads_and_answers_go_beside_the_channel(cluster: Cluster) -> None:
+async def test_large_reads_and_answers_go_around_the_channel(cluster: Cluster) -> None:
     with patch.object(serving, "PAYLOAD_MAX_BYTES", 10), patch.object(fanout, "PAYLOAD_MAX_BYTES", 10):
         await cluster.insert([(n, n) for n in range(50)])
         await cluster.tick()
@@ -281,7 +281,7 @@ async def test_only_a_read_that_is_small_is_answered_without_a_thread(cluster: C
         offloaded.clear()
     values = 10 * 2 * len(small.queries)
     for most, expected in ((values, []), (values - 1, [A])):  # B holds no rows
-        with patch.object(effort, "SMALL_VALUES_MAX", most):
+        with patch.object(inline_reads, "SMALL_VALUES_MAX", most):
             await search(small)
         assert offloaded == expected
 

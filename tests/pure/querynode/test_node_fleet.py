@@ -1,7 +1,7 @@
 """A query coordinator over several query nodes: spread, balance, replicas, and what is lost with a node.
 
 The nodes, the coordinator and the proxy's fan-out are the real ones, on channels in memory; the rest of the
-system is `node_world`. Every check compares counts too, which no de-duplication can mend.
+system is `node_world`. Every check compares counts too, which no de-duplication can correct.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from channel_world import waiting
 from fakes import collection as fake_collection
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 
+from elanus.api.datacoord import RecoveryInfo, VchannelRecovery
+from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
+from elanus.api.querynode import QueryNodeApi
+from elanus.api.rootcoord import RootCoordApi
+from elanus.channels import memory as memory_channels
+from elanus.channels.memory import MemoryChannels
 from elanus.core.catalog import Collection, Index, Partition
 from elanus.core.change import Changes
 from elanus.core.errors import (
@@ -32,20 +38,14 @@ from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentI
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
-from elanus.proxy.fanout import FanOut
-from elanus.proxy.patience import Patience
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.fanout.deadline import Patience
 from elanus.querycoord import coord as coordinator
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet
-from elanus.querycoord.loader import Peers
+from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
 from elanus.querynode.node import QueryNode
-from elanus.rpc import memory_channels
-from elanus.rpc.datacoord import RecoveryInfo, VchannelRecovery
-from elanus.rpc.memory_channels import MemoryChannels
-from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
-from elanus.rpc.querynode import QueryNodeApi
-from elanus.rpc.rootcoord import RootCoordApi
 
 W = TypeVar("W")
 
@@ -97,7 +97,7 @@ class Fleet(World):
     async def start_coordinator(self) -> None:
         nodes = lambda: cast(Mapping[NodeID, QueryNodeApi], self.nodes)  # noqa: E731 - a view of those alive
         fleet = ChannelFleet(nodes, self.channels, NodeID(next(self.sessions)))
-        peers = Peers(self, self, self, fleet, {})  # type: ignore[arg-type]
+        peers = QueryDependencies(self, self, self, fleet, {})  # type: ignore[arg-type]
         self.coord = QueryCoord(LoadState(self.meta), peers, balance_interval_s=0.05)
         await self.coord.start()
 
@@ -159,10 +159,10 @@ class Fleet(World):
         return RecoveryInfo(COLLECTION, (vchannel,), flushed)
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
-        return await self.changes.wait(since, timeout_s)
+        return await self.changes.wait_change(since, timeout_s)
 
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
-        return self.changes.since(since)
+        return await self.changes.changed_since(since)
 
     # what happens meanwhile
 
@@ -230,7 +230,7 @@ def test_a_channel_whose_holder_is_away_is_replaced_and_does_not_come_back() -> 
 
 
 def test_a_later_coordinator_numbers_its_versions_higher() -> None:
-    """Whatever the former one, which does not know that it was replaced, still announces."""
+    """The previous one, which does not know that it was replaced, still announces versions."""
     former, later = (ChannelFleet(dict, MemoryChannels(), NodeID(n)) for n in (20, 21))
     number = former.version_after(7)
     latest = later.version_after(number)
@@ -324,7 +324,7 @@ async def test_with_two_replicas_the_loss_of_a_node_fails_no_read_but_those_unde
 async def test_with_two_replicas_reads_under_way_in_a_node_that_dies_are_answered_by_the_other(
     fleet: Fleet,
 ) -> None:
-    """What the proxy knew of the replicas is old then, of the one that can answer too."""
+    """The proxy's view of the replicas is old then, of the one that can answer too."""
     await fleet.finish(0, 1)
     await fleet.begin(1, 2, replicas=2)
     await fleet.check()
@@ -356,6 +356,25 @@ async def test_a_coordinator_that_takes_over_leaves_everything_in_its_place(flee
 
 
 @scenario
+async def test_a_replica_that_was_not_persisted_is_made_by_the_next_coordinator(fleet: Fleet) -> None:
+    """The coordinator died after the second replica was ready, and before the first one was."""
+    await fleet.finish(1, 2)
+    await fleet.begin(1, 2, replicas=2)
+    await fleet.coord.stop()
+    state = LoadState(fleet.meta)
+    first, _ = await state.replicas(COLLECTION)
+    await state.remove_replica(first)
+    await fleet.start_coordinator()
+
+    async def both_are_there() -> bool:
+        infos = await fleet.coord.query_channels(COLLECTION)
+        return [info.replica for info in infos] == [0, 1] and await fleet.spread() == {1: 1, 2: 1}
+
+    await fleet.until(both_are_there)
+    await fleet.end()
+
+
+@scenario
 async def test_a_move_that_was_planned_goes_on_under_the_next_coordinator(fleet: Fleet) -> None:
     """It dies between the plan and the version: the next one loads to the same node."""
     first = await fleet.finish(1, 2)
@@ -372,7 +391,7 @@ async def test_a_move_that_was_planned_goes_on_under_the_next_coordinator(fleet:
         (info,) = await fleet.coord.query_channels(COLLECTION)
         return info.sealed[first] == target
 
-    with patch("elanus.querycoord.loader.balance", lambda *_: []):
+    with patch("elanus.querycoord.moves.balance", lambda *_: []):
         await fleet.until(moved)
         await fleet.check()
     await fleet.end()
@@ -423,7 +442,7 @@ async def test_a_lost_channel_is_replaced_under_another_name(fleet: Fleet) -> No
 @scenario
 async def test_a_balance_by_hand_moves_what_it_names(fleet: Fleet) -> None:
     segment_id = await fleet.finish(1, 2)
-    with patch("elanus.querycoord.loader.balance", lambda *_: []):
+    with patch("elanus.querycoord.moves.balance", lambda *_: []):
         await fleet.begin(1, 2)
         (info,) = await fleet.coord.query_channels(COLLECTION)
         source = info.sealed[segment_id]

@@ -11,6 +11,7 @@ import pytest
 from node_rows import VECTOR, schema_of
 from node_world import COLLECTION, PCHANNEL, VCHANNEL, World, breathe, scenario
 
+from elanus.api.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange
 from elanus.core.errors import (
     CollectionNotLoaded,
     DeadlineExceeded,
@@ -20,7 +21,7 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import IndexID, PartitionID, SegmentID
-from elanus.core.messages import DeleteMessage, MsgKind
+from elanus.core.messages import DeleteMessage, InsertMessage, MsgKind, UpsertMessage
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.index import resolve_index
@@ -28,7 +29,6 @@ from elanus.log.port import EntryHeader, NewEntry
 from elanus.querynode import growing as growing_module
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.rpc.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange
 
 ONE, TWO = PartitionID(1), PartitionID(2)
 
@@ -114,7 +114,7 @@ async def test_a_dropped_partition_goes_with_its_message(world: World) -> None:
 
 @scenario()
 async def test_rows_behind_the_drop_of_their_partition_belong_to_nobody(world: World) -> None:
-    """A proxy that had not heard of it wrote them; the node starts from behind the message of the drop."""
+    """A proxy that did not know of the drop wrote them; the node starts behind the message of the drop."""
     await world.insert([(1, 1)], partition=1)
     await world.insert([(2, 2)], partition=2)
     await world.ddl(MsgKind.DROP_PARTITION, 1)
@@ -129,7 +129,7 @@ async def test_rows_behind_the_drop_of_their_partition_belong_to_nobody(world: W
 
 
 @scenario()
-async def test_a_dropped_collection_is_released_and_those_who_wait_are_told(world: World) -> None:
+async def test_a_dropped_collection_is_released_and_waiting_reads_fail(world: World) -> None:
     with ThreadPoolExecutor(1) as threads:
         wait = threads.submit(world.node.wait_service_time, COLLECTION, Timestamp(world.now + 99), 60)
         await world.ddl(MsgKind.DROP_COLLECTION)
@@ -162,7 +162,7 @@ async def test_only_wanted_partitions_are_taken_in(world: World) -> None:
 
 @scenario(partitions=(1,))
 async def test_a_partition_that_is_added_comes_complete(world: World) -> None:
-    """Its rows stood in the log before anybody wanted them: the vchannel is followed anew."""
+    """Its rows were in the log before the partition was loaded: the vchannel is followed again."""
     await world.insert([(1, 1)], partition=1)
     await world.insert([(2, 2), (3, 3)], partition=2)
     await world.delete([3])
@@ -206,7 +206,7 @@ async def test_a_released_partition_goes_and_can_come_again(world: World) -> Non
 
 
 @scenario(partitions=(1,))
-async def test_a_vchannel_followed_anew_takes_in_nothing_that_was_handed_off(world: World) -> None:
+async def test_a_vchannel_followed_again_applies_nothing_that_was_handed_off(world: World) -> None:
     await world.insert([(1, 1)], partition=1)
     await world.tick()
     before = world.watch_request()  # as the metadata was before the flush
@@ -241,7 +241,7 @@ async def test_partitions_created_later_are_served_when_the_collection_is_loaded
 
 
 @scenario()
-async def test_a_vchannel_that_cannot_be_followed_says_so_until_it_is_loaded_anew(world: World) -> None:
+async def test_a_vchannel_that_cannot_be_followed_is_an_error_until_it_is_loaded_again(world: World) -> None:
     await world.insert([(1, 1)])
     await world.tick()
     world.flush()
@@ -258,7 +258,7 @@ async def test_a_vchannel_that_cannot_be_followed_says_so_until_it_is_loaded_ane
 
 
 @scenario()
-async def test_who_waits_for_a_vchannel_to_catch_up_hears_that_it_will_not(world: World) -> None:
+async def test_waiting_for_a_vchannel_that_will_not_catch_up_fails(world: World) -> None:
     """The log was trimmed after its checkpoint had been looked up."""
     await world.insert([(1, 1)])
     await world.tick()
@@ -334,6 +334,7 @@ def arrival(rows: int, ts: int) -> NewRows:
     return NewRows(batch, np.full(rows, ts, dtype=np.int64))
 
 
+@pytest.mark.slow
 def test_many_small_inserts_leave_few_blocks() -> None:
     segment = growing_segment()
     for ts in range(1000):
@@ -380,3 +381,18 @@ async def test_rows_do_not_keep_a_large_piece_of_log_alive(world: World) -> None
     values = segment.blocks[0].batch.column("value")
     start = np.frombuffer(padded.obj, dtype=np.uint8).ctypes.data
     assert not start <= values.buffers()[1].address < start + 100_000
+
+
+@scenario()
+async def test_writes_that_do_not_fit_the_collection_are_skipped_and_stop_nothing(world: World) -> None:
+    await world.insert([(1, 1), (2, 2)])
+    foreign = pa.record_batch([pa.array([1, 8], pa.int64()), pa.array(["red", "blue"])], ["id", "colour"])
+    segment_id = next(iter(world.segments))
+    for kind in (InsertMessage, UpsertMessage):
+        await world.append(kind(Timestamp(world.stamp()), VCHANNEL, COLLECTION, ONE, segment_id, 0, foreign))
+    strange = DeleteMessage(Timestamp(world.stamp()), VCHANNEL, COLLECTION, PartitionID(0), pa.array([b"1"]))
+    await world.append(strange)
+    await world.insert([(3, 3)])
+    await world.tick()
+    assert (world.keys(), world.count()) == ([1, 2, 3], 3)
+    assert follower(world).failure is None

@@ -16,17 +16,17 @@ import pytest
 from node_world import COLLECTION
 from test_node_fleet import Fleet, scenarios_of
 
+from elanus.api.datacoord import RecoveryInfo
+from elanus.api.querynode import LoadSegment
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import InsufficientMemory, Unavailable
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.fanout import FanOut
+from elanus.proxy.fanout.client import FanOut
 from elanus.querycoord import replica
-from elanus.querycoord.state import LoadState
-from elanus.rpc.datacoord import RecoveryInfo
-from elanus.rpc.querynode import LoadSegment
-from elanus.rpc.rootcoord import RootCoordApi
+from elanus.querycoord.state import LoadState, ReplicaRecord
 
 ONE, TWO = PartitionID(1), PartitionID(2)
 
@@ -67,7 +67,7 @@ class Shared(Fleet):
         node.load_segment = load  # type: ignore[method-assign]
 
     async def grow(self, keys: range, partition: PartitionID = ONE) -> SegmentID:
-        """A segment whose files are complete, of which the coordinator does not hear yet."""
+        """A segment whose files are complete, which the coordinator does not know yet."""
         await self.insert([(key, key) for key in keys], partition)
         await self.tick()
         self.seal()
@@ -224,4 +224,44 @@ async def test_a_further_partition_that_does_not_fit_is_refused_and_changes_noth
     assert status.percentages == {ONE: 100}
     (info,) = await fleet.coord.query_channels(COLLECTION)
     assert info.sealed == {small: 1}
+    await fleet.end()
+
+
+@scenario
+async def test_an_input_moved_just_before_the_coordinator_died_serves_until_its_output_does(
+    fleet: Shared,
+) -> None:
+    """The version with its new place is in force, but no record names it there."""
+    first, second = await fleet.finish(1, 2), await fleet.finish(3, 4)
+    await fleet.begin(1, 2)
+    (before,) = await fleet.coord.query_channels(COLLECTION)
+    source, target = before.sealed[first], before.sealed[second]
+    put = LoadState.put_replica
+
+    async def dies_after_the_move(state: LoadState, record: ReplicaRecord) -> None:
+        if record.info.sealed.get(first) == target:
+            raise Unavailable("the coordinator died")
+        await put(state, record)
+
+    async def is_moved() -> bool:
+        return first in {s.segment_id for s in (await fleet.nodes[target].status()).segments}
+
+    with (
+        patch("elanus.querycoord.moves.balance", lambda *_: []),
+        patch.object(LoadState, "put_replica", dies_after_the_move),
+    ):
+        await fleet.coord.load_balance(COLLECTION, source, (target,), (first,))
+        await fleet.until(is_moved)
+        await fleet.coord.stop()
+    output = fleet.compact([first, second])
+    waiting = fleet.segments[output]
+    waiting.manifest = replace(waiting.manifest, deletes_from=Timestamp(fleet.tick_ts + 1))
+    fleet.successors = {first: output, second: output}
+    await fleet.start_coordinator()
+
+    async def is_settled() -> bool:
+        (info,) = await fleet.coord.query_channels(COLLECTION)
+        return info.version > before.version + 1 and info.sealed == {first: target, second: target}
+
+    await fleet.until(is_settled)
     await fleet.end()

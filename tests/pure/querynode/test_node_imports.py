@@ -18,7 +18,7 @@ from elanus.core.errors import TimestampTooOld
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.patience import Patience
+from elanus.proxy.fanout.deadline import Patience
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 
 WRITTEN = Timestamp(2)
@@ -197,7 +197,7 @@ async def test_nodes_at_different_ticks_show_an_import_from_one_moment_on(cluste
 
 
 @on_channels
-async def test_a_node_that_joins_a_channel_hears_of_the_moments_in_force(cluster: Cluster) -> None:
+async def test_a_node_that_joins_a_channel_gets_the_moments_in_force(cluster: Cluster) -> None:
     segment_id = imported(cluster, 50, [1, 2, 3], cluster.stamp())
     unseen = await cluster.stamp_and_tick()
     cluster.visible_from[segment_id] = Timestamp(cluster.stamp())

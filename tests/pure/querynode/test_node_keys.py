@@ -40,7 +40,7 @@ def test_string_keys_match_where_they_are_equal(left: list[str], right: list[str
     assert matched(array(left, pa.string()), array(right, pa.string())) == pairs(left, right)
 
 
-def test_strings_with_the_same_code_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strings_with_the_same_code_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys_module, "_string_codes", lambda keys: np.zeros(len(keys), dtype=np.uint64))
     assert matched(pa.array(["a", "b", "a"]), pa.array(["b", "a"])) == [(0, 1), (1, 0), (2, 1)]
 

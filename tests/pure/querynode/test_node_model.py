@@ -1,4 +1,4 @@
-"""Whatever a collection goes through, every read at every timestamp gives exactly the model's rows.
+"""Every read of a collection at every timestamp gives exactly the model's rows.
 
 Writes, deletes, late messages and ticks in any order; flushes, handoffs, exchanges for an indexed copy,
 compactions, restarts in between. Counts and raw rows are compared too, where de-duplication cannot hide a
@@ -182,6 +182,7 @@ async def play(
     await world.node.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key_type", "index"),
     [(DataType.INT64, "HNSW"), (DataType.VARCHAR, "FLAT"), (DataType.INT64, "IVF_FLAT")],

@@ -7,9 +7,9 @@ from unittest.mock import patch
 from node_world import COLLECTION, VCHANNEL
 from test_node_fleet import Fleet, scenario
 
+from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo
 from elanus.core.ids import NodeID
 from elanus.querynode.serving import ChannelServing
-from elanus.rpc.querychannel import QueryChannelInfo, SealedSegmentsChangeInfo
 
 
 @scenario
@@ -28,7 +28,7 @@ async def test_what_was_moved_away_from_a_node_that_reads_on_late_stays_where_it
         (found,) = await fleet.coord.query_channels(COLLECTION)
         return found
 
-    with patch("elanus.querycoord.loader.balance", lambda *_: []):
+    with patch("elanus.querycoord.moves.balance", lambda *_: []):
         await fleet.begin(1, 2)
         before = await info()
         leader = before.vchannels[VCHANNEL]

@@ -10,6 +10,7 @@ import pytest
 from node_rows import VECTOR
 from node_world import COLLECTION, World, breathe, inline, scenario
 
+from elanus.api.querynode import LoadCollection
 from elanus.core.errors import (
     CollectionNotLoaded,
     FieldNotFound,
@@ -23,7 +24,6 @@ from elanus.core.schema import DataType
 from elanus.expr import BoundFilter
 from elanus.querynode import memory
 from elanus.querynode.node import QueryNode
-from elanus.rpc.querynode import LoadCollection
 
 
 async def written(world: World, *pairs: tuple[int, int], seal: bool = False, index: bool = False) -> None:

@@ -15,11 +15,10 @@ from elanus.querynode.vectors import VectorColumn
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
-    vector_array,
     with_system_columns,
     write_insert_log,
 )
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 
 KEY = SegmentKey(CollectionID(7), PartitionID(1), SegmentID(5), "by-dev-rootcoord-dml_0_7v0")
 
@@ -45,7 +44,7 @@ def test_rows_come_from_the_right_file_and_row_group(data_type: DataType, dim: i
     for number, rows in enumerate(counts):
         matrices.append(matrix_of(field, rows, number))
         batch = pa.record_batch(
-            [pa.array(np.arange(rows)), vector_array(matrices[-1], field.arrow_type)],
+            [pa.array(np.arange(rows)), field.vector.to_column(matrices[-1])],
             schema=schema.arrow_schema,
         )
         logged = with_system_columns(batch, 0, Timestamp(number + 1), insert_log_schema(schema, KEY))
@@ -53,12 +52,12 @@ def test_rows_come_from_the_right_file_and_row_group(data_type: DataType, dim: i
 
     rows = np.array([counts[0] - 1, 0, counts[0] + 6, 2999, counts[0], 0, 2500])
     taken = VectorColumn.filed(field, None, store, files).take(rows)
-    assert taken.equals(vector_array(np.concatenate(matrices)[rows], field.arrow_type))
+    assert taken.equals(field.vector.to_column(np.concatenate(matrices)[rows]))
     assert taken.type == field.arrow_type
 
 
 @pytest.mark.parametrize("data_type", [DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR])
 def test_no_rows_are_an_empty_column(data_type: DataType) -> None:
     field = FieldSchema(FieldID(101), "vector", data_type, dim=16)
-    column = vector_array(matrix_of(field, 0, 0), field.arrow_type)
+    column = field.vector.to_column(matrix_of(field, 0, 0))
     assert (len(column), column.type) == (0, field.arrow_type)

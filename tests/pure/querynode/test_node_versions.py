@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scenario
 
+from elanus.api.querynode import SealedSegmentsChange
 from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, Unavailable
 from elanus.core.timestamps import Timestamp
 from elanus.log.memory import MemoryLog
 from elanus.log.port import Position
 from elanus.querynode.node import QueryNode
 from elanus.querynode.query import count
-from elanus.rpc.querynode import SealedSegmentsChange
 from elanus.storage.port import ObjectMissing
 
 
@@ -156,12 +156,12 @@ async def test_an_old_version_changes_nothing(world: World) -> None:
 
 
 @scenario()
-async def test_a_version_that_was_meant_for_the_node_before_it_began_anew_is_refused(world: World) -> None:
+async def test_a_version_meant_for_the_node_before_it_started_again_is_refused(world: World) -> None:
     """A call that was under way when the node died, and reaches the next one."""
     segment_id = await flushed(world, 1, 2)
     status = await world.node.status()
     late = SealedSegmentsChange(COLLECTION, 8, (), (segment_id,), incarnation="another")
-    with pytest.raises(NotReady, match="began anew"):
+    with pytest.raises(NotReady, match="before its restart"):
         await world.node.announce(late)
     assert (await world.node.status()).versions == {COLLECTION: 1}
     await world.node.announce(replace(late, incarnation=status.incarnation))
@@ -169,7 +169,7 @@ async def test_a_version_that_was_meant_for_the_node_before_it_began_anew_is_ref
 
 
 @scenario()
-async def test_an_indexed_copy_is_loaded_beside_the_one_that_serves(world: World) -> None:
+async def test_an_indexed_copy_is_loaded_next_to_the_one_that_serves(world: World) -> None:
     segment_id = await flushed(world, 1, 2)
     await world.hand_off([segment_id])
     world.build_index(segment_id)
@@ -183,7 +183,7 @@ async def test_an_indexed_copy_is_loaded_beside_the_one_that_serves(world: World
 
 
 @scenario()
-async def test_a_copy_that_no_version_will_name_is_let_go_beside_the_one_that_serves(world: World) -> None:
+async def test_a_copy_that_no_version_will_name_is_released_next_to_the_one_that_serves(world: World) -> None:
     segment_id = await flushed(world, 1, 2)
     await world.hand_off([segment_id])
     used_bytes = (await world.node.status()).used_bytes

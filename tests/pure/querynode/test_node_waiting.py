@@ -10,7 +10,7 @@ import pytest
 from elanus.core.errors import CollectionNotLoaded, DeadlineExceeded, ElanusError
 from elanus.core.timestamps import Timestamp
 from elanus.querynode.cache import IdentityCache
-from elanus.querynode.waiting import ServiceClock
+from elanus.querynode.service_clock import ServiceClock
 
 
 def in_thread(work: Callable[[], None]) -> tuple[threading.Thread, list[ElanusError]]:

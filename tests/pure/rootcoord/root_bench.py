@@ -8,6 +8,7 @@ import pytest
 from fakes import FakeData, FakeIndexCoord, FakeLease, FakeNodes, FakeProxy, FakeQueryCoord, schema, settle
 from virtual_time import VirtualClock
 
+from elanus.api.rootcoord import NewCollection, TickReport
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError
 from elanus.core.messages import MsgKind
@@ -18,13 +19,12 @@ from elanus.log.port import EntryHeader
 from elanus.meta.memory import MemoryMeta
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
-from elanus.rpc.rootcoord import NewCollection, TickReport
 
 PCHANNELS = 2
 
 
 class Proxy(FakeProxy):
-    """Reports now, or what it is told to; has no unfinished writes unless told so."""
+    """Reports now, or what the test says; has no unfinished writes by default."""
 
     def __init__(self, bench: Bench) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a crash or an error cuts off is as if it had not begun, or goes to its end."""
+"""A definition that a crash or an error cuts off has not begun, or is completed."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def never(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[o
 async def test_a_new_coordinator_makes_the_proxies_forget_what_they_cached() -> None:
     """The one before may have died between a change and the word of it."""
     bench, _ = await started("c")
-    told = len(bench.proxy.calls.of("invalidate_everything"))
+    before = len(bench.proxy.calls.of("invalidate_everything"))
     await bench.restart()
     await settle()
-    assert len(bench.proxy.calls.of("invalidate_everything")) == told + 1
+    assert len(bench.proxy.calls.of("invalidate_everything")) == before + 1
     await bench.root.stop()
 
 
@@ -150,7 +150,7 @@ async def test_a_drop_that_was_cut_off_goes_to_its_end(where: str, how: str) -> 
     assert bench.index.calls.of("drop_collection")[-1] == cid
     assert bench.data.calls.of("drop_collection")[-1] == cid
     messages = Counter(h.vchannel for h in bench.ddl(MsgKind.DROP_COLLECTION))
-    assert set(messages.values()) == {2}, "told again: the first time may have been lost"
+    assert set(messages.values()) == {2}, "announced again: the first time may have been lost"
     await root.stop()
 
 
@@ -175,7 +175,7 @@ async def test_a_dropped_collection_is_not_forgotten_before_the_proxies_have() -
     await root.stop()
 
 
-async def test_a_drop_whose_message_found_no_room_is_told_when_there_is() -> None:
+async def test_a_drop_whose_message_found_no_room_is_announced_when_there_is() -> None:
     bench, root = await started("c")
     append = bench.log.append
 
@@ -207,7 +207,7 @@ def segment_in(collection: Collection, partition_id: PartitionID, state: Segment
 
 @pytest.mark.parametrize("has_rows", [True, False])
 async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end(has_rows: bool) -> None:
-    """Also where no row of it is known: a proxy that has not heard of the drop may still write one."""
+    """Also where no row of it is known: a proxy that does not know of the drop may still write one."""
     bench, root = await started("c")
     await root.create_partition("default", "c", "p")
     made = await root.describe_collection("default", "c")
@@ -245,7 +245,7 @@ async def test_a_partition_is_not_found_only_when_its_drop_has_come_to_its_end()
     bench.data.drop_partition = never(known)  # type: ignore[method-assign,assignment]
     dropping = asyncio.ensure_future(root.drop_partition("default", "c", "p"))
     await settle()
-    told = bench.proxy.calls.of("invalidate_collection")
+    before = bench.proxy.calls.of("invalidate_collection")
     with patch.object(RootCoord, "tidy", never(settle)):  # it is not the tidying that does it
         dropping.cancel()
         root = await bench.restart()
@@ -254,7 +254,7 @@ async def test_a_partition_is_not_found_only_when_its_drop_has_come_to_its_end()
         assert bench.data.calls.of("drop_partition") == [
             (made.collection_id, made.partitions[1].partition_id)
         ]
-        assert bench.proxy.calls.of("invalidate_collection") == [*told, made.collection_id]
+        assert bench.proxy.calls.of("invalidate_collection") == [*before, made.collection_id]
         assert root._catalog.by_id(made.collection_id).leaving == ()
         await root.stop()
 

@@ -121,7 +121,7 @@ async def test_there_is_a_limit_of_collections(monkeypatch: pytest.MonkeyPatch) 
 # dropping
 
 
-async def test_a_drop_releases_memory_then_indexes_then_data_and_is_told_to_the_proxies() -> None:
+async def test_a_drop_releases_memory_then_indexes_then_data_and_notifies_the_proxies() -> None:
     bench, root = await started("c")
     made = await root.describe_collection("default", "c")
     cid = made.collection_id

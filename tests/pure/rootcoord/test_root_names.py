@@ -23,7 +23,7 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import CollectionID
-from elanus.proxy.cache import MetaCache
+from elanus.proxy.role.cache import MetaCache
 from elanus.rootcoord import names
 from elanus.rootcoord.coord import RootCoord
 
@@ -166,7 +166,7 @@ MAY_COME_AGAIN = ("create alias", "alter alias", "drop alias", "create partition
 
 
 @pytest.mark.parametrize("name", sorted(DEFINITIONS))
-async def test_a_definition_whose_caller_gave_up_is_told_to_the_proxies(name: str) -> None:
+async def test_the_proxies_are_notified_of_a_definition_whose_caller_gave_up(name: str) -> None:
     bench, root = await started("c", "d")
     await root.create_alias("default", "c", "a")
     await root.create_partition("default", "c", "q")
@@ -179,7 +179,7 @@ async def test_a_definition_whose_caller_gave_up_is_told_to_the_proxies(name: st
 
 
 @pytest.mark.parametrize("name", MAY_COME_AGAIN)
-async def test_the_second_try_succeeds_when_the_proxies_have_heard_of_the_first(name: str) -> None:
+async def test_the_second_try_succeeds_when_the_proxies_know_of_the_first(name: str) -> None:
     bench, root = await started("c", "d")
     await root.create_alias("default", "c", "a")
     bench.proxy.calls.failing["invalidate_collection"] = Unavailable("the call was lost")

@@ -63,7 +63,7 @@ async def test_they_ascend_over_a_crash_and_a_clock_that_stepped(step_ms: int) -
         await asyncio.sleep(0.1)
         given_out.append(made.allocate(50) + 49)
     clock.step_ms(step_ms)
-    again = await oracle(meta, clock)  # the first one just ceased to be heard of
+    again = await oracle(meta, clock)  # the first one just stopped answering
     assert again.allocate() > max(given_out)
     await made.stop()
     await again.stop()

@@ -8,11 +8,11 @@ import pytest
 from fakes import FakeProxy, settle
 from root_bench import Bench, new
 
+from elanus.api.rootcoord import TickReport
 from elanus.core.errors import LeaseLost, NoSession, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
-from elanus.rpc.rootcoord import TickReport
 
 ZERO, ONE = "by-dev-rootcoord-dml_0", "by-dev-rootcoord-dml_1"
 BOTH = (ZERO, ONE)

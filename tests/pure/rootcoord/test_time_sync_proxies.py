@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 from fakes import FakeNodes, FakeProxy, settle
 
+from elanus.api.rootcoord import TickReport
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
-from elanus.core.timestamps import Timestamp, compose
+from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.log.memory import MemoryLog
 from elanus.rootcoord.timesync import TimeSync
-from elanus.rpc.rootcoord import TickReport
 
 P, Q = "dml_0", "dml_1"
 ONE, TWO, THREE = NodeID(1), NodeID(2), NodeID(3)
@@ -40,9 +40,9 @@ def stamp() -> Timestamp:
 
 
 @asynccontextmanager
-async def several(*node_ids: NodeID) -> AsyncIterator[tuple[TimeSync, FakeNodes]]:
+async def several(*node_ids: NodeID, idle_tick_ms: int = 0) -> AsyncIterator[tuple[TimeSync, FakeNodes]]:
     proxies = FakeNodes({node_id: Proxy(node_id) for node_id in node_ids})
-    sync = TimeSync(MemoryLog(), proxies, stamp)
+    sync = TimeSync(MemoryLog(), proxies, stamp, idle_tick_ms=idle_tick_ms)
     sync.start(epoch=1)
     await sync.use([P, Q], stamp())
     sync.follow()
@@ -112,7 +112,7 @@ async def test_one_that_stalls_holds_the_ticks_until_it_has_left() -> None:
         assert asyncio.get_running_loop().time() <= left_s + 1.1
 
 
-async def test_one_that_comes_back_after_it_had_left_must_join_and_report_anew() -> None:
+async def test_a_proxy_that_comes_back_must_join_and_report_again() -> None:
     async with several(ONE, TWO) as (sync, proxies):
         two = proxies[TWO]
         proxies.leave(TWO)
@@ -178,3 +178,54 @@ async def test_who_comes_while_a_round_is_under_way_has_the_next_at_once() -> No
         await asyncio.gather(first, second)
         assert asyncio.get_running_loop().time() == began_s
         assert len(proxies[ONE].calls.of("report_tick")) == 2
+
+
+def at_ms(ms: int) -> Timestamp:
+    return compose(ms, 0)
+
+
+async def ticks_after(sync: TimeSync, now_ms: int, *, written: tuple[str, ...] = ()) -> tuple[int, int]:
+    """The last ticks of `P` and `Q` after a report at that time, in milliseconds."""
+    assert sync.take(TickReport(ONE, at_ms(now_ms), {}, written))
+    await sync.write_ticks()
+    return physical_ms(sync.tick_of(P)), physical_ms(sync.tick_of(Q))
+
+
+async def test_what_is_idle_is_ticked_more_seldom_and_what_is_written_to_at_once() -> None:
+    async with several(ONE, idle_tick_ms=1000) as (sync, _):
+        assert await ticks_after(sync, 10_000) == (10_000, 10_000)
+        assert await ticks_after(sync, 10_200) == (10_000, 10_000)
+        assert await ticks_after(sync, 10_400, written=(Q,)) == (10_000, 10_400)
+        assert await ticks_after(sync, 10_999) == (10_000, 10_400)
+        assert await ticks_after(sync, 11_000) == (11_000, 10_400)
+        assert await ticks_after(sync, 11_400) == (11_000, 11_400)
+
+
+async def test_a_reader_that_asks_waits_for_no_idle_tick() -> None:
+    async with several(ONE, idle_tick_ms=1000) as (sync, proxies):
+        assert await report(sync, proxies[ONE])
+        first = sync.tick_of(P)
+        await asyncio.sleep(0.3)
+        asked_for = stamp()
+        assert await report(sync, proxies[ONE])
+        assert sync.tick_of(P) == first < asked_for, "a report alone moves nothing that is idle"
+        await asyncio.wait_for(sync.tick_now([P], asked_for), timeout=5)
+        assert sync.tick_of(P) >= asked_for
+        assert sync.tick_of(Q) == first
+
+
+async def test_a_tick_that_was_held_back_follows_when_the_write_has_ended() -> None:
+    async with several(ONE, idle_tick_ms=1000) as (sync, _):
+        await ticks_after(sync, 10_000)
+        sync.take(TickReport(ONE, at_ms(10_200), {P: at_ms(10_100)}, (P,)))
+        await sync.write_ticks()
+        assert physical_ms(sync.tick_of(P)) == 10_100
+        assert await ticks_after(sync, 10_400, written=(P,)) == (10_400, 10_000)
+
+
+async def test_a_definition_is_passed_by_the_next_tick() -> None:
+    async with several(ONE, idle_tick_ms=1000) as (sync, _):
+        await ticks_after(sync, 10_000)
+        sync.begin_ddl(at_ms(10_100))
+        sync.end_ddl(at_ms(10_100))
+        assert await ticks_after(sync, 10_200) == (10_200, 10_200)

@@ -7,13 +7,13 @@ import inspect
 import pkgutil
 from typing import Any
 
-import elanus.rpc
-from elanus.rpc.querychannel import ReadPayloads
+import elanus.api
+from elanus.api.query_channel import ReadPayloads
 
 
 def _interfaces() -> dict[str, type[Any]]:
     modules = (
-        importlib.import_module(f"elanus.rpc.{m.name}") for m in pkgutil.iter_modules(elanus.rpc.__path__)
+        importlib.import_module(f"elanus.api.{m.name}") for m in pkgutil.iter_modules(elanus.api.__path__)
     )
     named = {
         name: kind

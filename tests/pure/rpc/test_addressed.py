@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from elanus.api.proxy import ProxyApi
 from elanus.core.errors import Unavailable
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.timestamps import Timestamp
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.local import LocalRole, local_client
-from elanus.rpc.proxy import ProxyApi
 from elanus.rpc.remote import Peer
 
 FORMER, LATTER = NodeID(5), NodeID(9)
@@ -23,7 +23,7 @@ class Proxy:
     def __init__(self, answer: int) -> None:
         self._answer = Timestamp(answer)
 
-    async def give_back_quota(self, collection_id: CollectionID) -> Timestamp:
+    async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
         return self._answer
 
 
@@ -47,7 +47,7 @@ def run_with(work: Callable[[LocalRole, RpcChannel], Awaitable[None]]) -> None:
 
 
 def asked(channel: RpcChannel, node_id: NodeID | None) -> Awaitable[Timestamp]:
-    return Peer("proxy", channel, node_id).client(ProxyApi, 5.0).give_back_quota(CollectionID(1))
+    return Peer("proxy", channel, node_id).client(ProxyApi, 5.0).return_allocations(CollectionID(1))
 
 
 def test_a_call_reaches_the_session_it_is_meant_for_and_no_later_one() -> None:
@@ -56,7 +56,7 @@ def test_a_call_reaches_the_session_it_is_meant_for_and_no_later_one() -> None:
         assert await asked(channel, FORMER) == 50
         role.down()
         role.up(Proxy(90), LATTER)
-        with pytest.raises(Unavailable, match="proxy 5 is gone: 9 is in its place"):
+        with pytest.raises(Unavailable, match="proxy 5 is gone: 9 has replaced it"):
             await asked(channel, FORMER)
         assert await asked(channel, LATTER) == 90
 
@@ -75,7 +75,7 @@ def test_a_call_that_waited_for_a_role_to_be_up_is_not_taken_by_the_next_session
     run_with(work)
 
 
-def test_whoever_is_there_answers_a_call_that_is_meant_for_nobody() -> None:
+def test_any_session_answers_a_call_that_names_none() -> None:
     async def work(role: LocalRole, channel: RpcChannel) -> None:
         role.up(Proxy(90), LATTER)
         assert await asked(channel, None) == 90

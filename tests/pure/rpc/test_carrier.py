@@ -15,6 +15,8 @@ import pytest
 from role_interfaces import INTERFACES
 from type_samples import sample
 
+from elanus.api.datacoord import ChannelAssignment
+from elanus.api.datanode import DataNodeApi, FlushReason
 from elanus.core.errors import (
     DeadlineExceeded,
     ElanusError,
@@ -24,8 +26,6 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import SegmentID
 from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.rpc.datacoord import ChannelAssignment
-from elanus.rpc.datanode import DataNodeApi, FlushReason
 
 WHY = FlushReason("flush")
 
@@ -185,7 +185,7 @@ def test_a_peer_that_ends_during_a_call_is_unavailable() -> None:
 
 
 class NewerDataNodeApi(DataNodeApi, Protocol):
-    """What a peer of a later release might know."""
+    """A value of a later release's peer."""
 
     async def polish(self, vchannel: str) -> None: ...
 
@@ -227,7 +227,7 @@ def test_arguments_of_another_type_are_refused_before_the_role_sees_them() -> No
 def test_an_answer_of_another_type_is_refused() -> None:
     async def run() -> None:
         async with served((DataNodeApi, Recorder(DataNodeApi))) as channel:
-            with pytest.raises(Internal, match="what datanode answered to flush_segments is of another type"):
+            with pytest.raises(Internal, match="the answer of datanode to flush_segments has another type"):
                 await channel.client(as_release(OtherDataNodeApi)).flush_segments(1, "v", (), WHY)
 
     asyncio.run(run())

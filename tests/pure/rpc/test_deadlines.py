@@ -1,4 +1,4 @@
-"""What is left of a call's time bounds the calls made to answer it, and nothing else."""
+"""The time left of a call bounds the calls made to answer it, and nothing else."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def test_the_next_peer_is_not_waited_for_longer_than_the_caller_waits() -> None:
     async def run() -> None:
         ended = asyncio.Event()
 
-        async def ask_for_ever() -> float:
+        async def ask_forever() -> float:
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.set()
             return 0.0
 
-        async with served(ask_for_ever) as last:
+        async with served(ask_forever) as last:
 
             async def ask_the_last() -> float:
                 return await last.client(AskApi, 600.0).ask()

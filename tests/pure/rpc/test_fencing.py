@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from role_interfaces import INTERFACES
 
+from elanus.api.datanode import DataNodeApi, FlushReason
+from elanus.api.fencing import Gate, orders_of
+from elanus.api.gc import SweeperApi
+from elanus.api.pipeline import PipelineApi
 from elanus.core.errors import CoordinatorReplaced, LeaseLost
 from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.rpc.datanode import DataNodeApi, FlushReason
-from elanus.rpc.fencing import Gate, orders_of
-from elanus.rpc.gc import SweeperApi
-from elanus.rpc.pipeline import PipelineApi
 
 FORMER, LATTER = NodeID(5), NodeID(9)
 UNFENCED = {"QueryNodeApi": {"status"}, "PipelineApi": {"ping"}}
@@ -40,7 +40,7 @@ def test_the_orders_of_each_interface_are_these(api: str) -> None:
 # the gate
 
 
-def test_until_a_coordinator_is_heard_of_every_order_passes() -> None:
+def test_until_a_coordinator_is_known_every_order_passes() -> None:
     gate = Gate()
     gate.admit("datacoord", None)
     gate.admit("datacoord", FORMER)
@@ -48,32 +48,32 @@ def test_until_a_coordinator_is_heard_of_every_order_passes() -> None:
 
 def test_after_a_later_one_orders_of_the_former_are_refused() -> None:
     gate = Gate()
-    gate.hear("datacoord", FORMER)
+    gate.note("datacoord", FORMER)
     gate.admit("datacoord", FORMER)
-    gate.hear("datacoord", LATTER)
+    gate.note("datacoord", LATTER)
     gate.admit("datacoord", LATTER)
     with pytest.raises(CoordinatorReplaced, match="an order of datacoord 5: datacoord 9 has taken its place"):
         gate.admit("datacoord", FORMER)
 
 
-def test_hearing_of_the_former_again_changes_nothing() -> None:
+def test_a_call_of_an_earlier_session_changes_nothing() -> None:
     gate = Gate()
-    gate.hear("datacoord", LATTER)
-    gate.hear("datacoord", FORMER)
+    gate.note("datacoord", LATTER)
+    gate.note("datacoord", FORMER)
     with pytest.raises(CoordinatorReplaced):
         gate.admit("datacoord", FORMER)
 
 
-def test_an_order_of_nobody_is_refused_once_somebody_was_heard_of() -> None:
+def test_an_order_without_a_session_is_refused_once_a_coordinator_is_known() -> None:
     gate = Gate()
-    gate.hear("datacoord", FORMER)
+    gate.note("datacoord", FORMER)
     with pytest.raises(CoordinatorReplaced, match="without the session"):
         gate.admit("datacoord", None)
 
 
-def test_roles_are_told_apart() -> None:
+def test_roles_are_distinguished() -> None:
     gate = Gate()
-    gate.hear("datacoord", LATTER)
+    gate.note("datacoord", LATTER)
     gate.admit("indexcoord", FORMER)
 
 
@@ -134,7 +134,7 @@ def test_a_former_coordinator_that_wakes_up_orders_nothing() -> None:
     assert run_with_node(work) == ["flush", "flush"]
 
 
-def test_what_one_interface_heard_the_others_of_the_process_know() -> None:
+def test_a_session_known_to_one_interface_is_known_to_the_others_of_the_process() -> None:
     async def work(channel: RpcChannel) -> None:
         await channel.client(DataNodeApi, issued_by=LATTER).flush_segments(2, "v", (), FlushReason("size"))
         with pytest.raises(CoordinatorReplaced):
@@ -143,7 +143,7 @@ def test_what_one_interface_heard_the_others_of_the_process_know() -> None:
     assert run_with_node(work) == ["flush"]
 
 
-def test_a_question_is_answered_to_anybody_and_is_heard() -> None:
+def test_a_question_is_answered_to_anybody_and_makes_its_session_known() -> None:
     async def work(channel: RpcChannel) -> None:
         await channel.client(PipelineApi, issued_by=LATTER).ping()
         await channel.client(PipelineApi, issued_by=FORMER).ping()

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from fakes import CID, FakeProxy, settle
 
+from elanus.api.cache_invalidation import Invalidations
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
-from elanus.rpc.invalidation import Invalidations
 
 ONE, TWO = NodeID(1), NodeID(2)
 
@@ -21,108 +21,108 @@ class Proxies(dict[NodeID, FakeProxy]):
     def break_down(self, node_id: NodeID) -> None:
         self[node_id].calls.failing["invalidate_collection"] = Unavailable("the call was lost")
 
-    def mend(self, node_id: NodeID) -> None:
+    def repair(self, node_id: NodeID) -> None:
         del self[node_id].calls.failing["invalidate_collection"]
 
-    def told(self, node_id: NodeID) -> list[object]:
+    def received(self, node_id: NodeID) -> list[object]:
         return self[node_id].calls.of("invalidate_collection")
 
 
-async def tell(invalidations: Invalidations) -> None:
-    await invalidations.heard(invalidations.begin(CID))
+async def announce(invalidations: Invalidations) -> None:
+    await invalidations.confirmed(invalidations.begin(CID))
 
 
-async def test_every_proxy_is_told() -> None:
+async def test_every_proxy_is_notified() -> None:
     proxies = Proxies()
-    await tell(Invalidations(proxies))
-    assert [proxies.told(n) for n in (ONE, TWO)] == [[CID], [CID]]
-    await tell(Invalidations({}))
+    await announce(Invalidations(proxies))
+    assert [proxies.received(n) for n in (ONE, TWO)] == [[CID], [CID]]
+    await announce(Invalidations({}))
 
 
 async def test_a_lost_call_is_repeated_before_the_change_returns() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
-    telling = asyncio.ensure_future(tell(Invalidations(proxies)))
+    announcing = asyncio.ensure_future(announce(Invalidations(proxies)))
     await asyncio.sleep(3.0)
-    assert not telling.done()
-    proxies.mend(TWO)
-    await telling
-    assert proxies.told(TWO)[-1] == CID
+    assert not announcing.done()
+    proxies.repair(TWO)
+    await announcing
+    assert proxies.received(TWO)[-1] == CID
 
 
-async def test_a_proxy_that_is_gone_needs_to_hear_nothing() -> None:
+async def test_a_proxy_that_is_gone_needs_no_notification() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
-    telling = asyncio.ensure_future(tell(Invalidations(proxies)))
+    announcing = asyncio.ensure_future(announce(Invalidations(proxies)))
     await asyncio.sleep(1.0)
     del proxies[TWO]
-    await telling
+    await announcing
 
 
-async def test_one_that_stays_silent_is_an_error_and_is_told_all_the_same() -> None:
+async def test_a_silent_proxy_is_an_error_and_is_notified_all_the_same() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
     invalidations = Invalidations(proxies)
     with pytest.raises(Unavailable, match=r"the change is made, but proxies \[2\] have not answered"):
-        await tell(invalidations)
-    tried = len(proxies.told(TWO))
-    proxies.mend(TWO)
+        await announce(invalidations)
+    tried = len(proxies.received(TWO))
+    proxies.repair(TWO)
     await asyncio.sleep(2.0)
-    assert len(proxies.told(TWO)) == tried + 1
+    assert len(proxies.received(TWO)) == tried + 1
     await invalidations.stop()
 
 
-async def test_whoever_is_new_has_everything_forgotten_and_waits_for_nobody() -> None:
+async def test_a_new_owner_makes_the_proxies_forget_everything_and_waits_for_none() -> None:
     proxies = Proxies()
     invalidations = Invalidations(proxies)
-    invalidations.tell_everything()
+    invalidations.invalidate_everything()
     await settle()
     assert all(len(p.calls.of("invalidate_everything")) == 1 for p in proxies.values())
     await invalidations.stop()
 
 
-async def test_when_its_owner_stops_nobody_is_told_any_more() -> None:
+async def test_when_its_owner_stops_no_proxy_is_notified_any_more() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
     invalidations = Invalidations(proxies)
     with pytest.raises(Unavailable):
-        await tell(invalidations)
+        await announce(invalidations)
     await invalidations.stop()
-    tried = len(proxies.told(TWO))
+    tried = len(proxies.received(TWO))
     await asyncio.sleep(5.0)
-    assert len(proxies.told(TWO)) == tried
+    assert len(proxies.received(TWO)) == tried
 
 
 async def test_a_defect_of_a_proxy_is_not_taken_for_an_answer() -> None:
     proxies = Proxies()
     proxies[TWO].calls.failing["invalidate_collection"] = KeyError("a defect")
     with pytest.raises(KeyError):
-        await tell(Invalidations(proxies))
+        await announce(Invalidations(proxies))
 
 
-async def test_one_that_gives_up_waiting_leaves_the_telling_to_go_on_for_the_next() -> None:
+async def test_notifications_go_on_when_their_caller_gives_up_waiting() -> None:
     proxies = Proxies()
     proxies.break_down(TWO)
     invalidations = Invalidations(proxies)
-    await invalidations.all_heard()  # of nothing
-    telling = asyncio.ensure_future(tell(invalidations))
+    await invalidations.all_confirmed()  # of nothing
+    announcing = asyncio.ensure_future(announce(invalidations))
     await settle()
-    telling.cancel()
-    waiting = asyncio.ensure_future(invalidations.all_heard())
+    announcing.cancel()
+    waiting = asyncio.ensure_future(invalidations.all_confirmed())
     await asyncio.sleep(3.0)
     assert not waiting.done()
-    proxies.mend(TWO)
+    proxies.repair(TWO)
     await waiting
     proxies.break_down(ONE)
     invalidations.begin(CID)
     with pytest.raises(Unavailable, match=r"of an earlier change: .* proxies \[1\]"):
-        await invalidations.all_heard()
+        await invalidations.all_confirmed()
     await invalidations.stop()
 
 
-async def test_what_is_made_after_its_owner_stopped_the_successor_tells() -> None:
+async def test_a_change_made_after_its_owner_stopped_is_announced_by_the_successor() -> None:
     proxies = Proxies()
     invalidations = Invalidations(proxies)
     await invalidations.stop()
-    await tell(invalidations)
-    assert not proxies.told(ONE)
+    await announce(invalidations)
+    assert not proxies.received(ONE)

@@ -1,4 +1,4 @@
-"""A process's own account of its jobs, and how the ledger hears of it."""
+"""A process's own account of its jobs, and its reports to the ledger."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from virtual_time import run_virtually
 
+from elanus.api.job_book import HISTORY_MAX_JOBS, SIGN_OF_LIFE_S, JobBook, keep_reported
 from elanus.core.errors import Unavailable
 from elanus.core.jobs import JobEntry, JobKind, JobProgress, JobState
-from elanus.rpc.jobbook import HISTORY_MAX_JOBS, SIGN_OF_LIFE_S, JobBook, keep_reported
 
 
 class FakeLedger:
     def __init__(self) -> None:
-        self.heard: list[list[JobState]] = []
+        self.received: list[list[JobState]] = []
         self.entries: dict[str, JobEntry] = {}
         self.away = False
 
@@ -22,7 +22,7 @@ class FakeLedger:
         assert (owner, address) == ("life", "unix:/p")
         if self.away:
             raise Unavailable("away")
-        self.heard.append([entry.state for entry in entries])
+        self.received.append([entry.state for entry in entries])
         self.entries |= {entry.job_id: entry for entry in entries}
 
 
@@ -31,17 +31,17 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_changes_of_state_are_told_at_once_and_progress_with_the_next_sign_of_life() -> None:
+def test_changes_of_state_are_reported_at_once_and_progress_with_the_next_heartbeat() -> None:
     async def scenario() -> None:
         book, ledger = JobBook("life"), FakeLedger()
-        telling = asyncio.ensure_future(keep_reported(book, ledger, "unix:/p"))  # type: ignore[arg-type]
+        reporting = asyncio.ensure_future(keep_reported(book, ledger, "unix:/p"))  # type: ignore[arg-type]
         await settle()
-        assert ledger.heard == [[]], "a process says that it is there before it has jobs"
+        assert ledger.received == [[]], "a process says that it is there before it has jobs"
         job_id = book.order(JobKind.FLUSH, "size", ["ch"])
         await settle()
         book.begin(job_id, tasks=2)
         await settle()
-        assert ledger.heard[1:] == [[JobState.WAITING], [JobState.RUNNING]]
+        assert ledger.received[1:] == [[JobState.WAITING], [JobState.RUNNING]]
         book.look(job_id, JobProgress(2, 1))
         await settle()
         assert ledger.entries[job_id].progress.tasks_done == 0
@@ -50,19 +50,19 @@ def test_changes_of_state_are_told_at_once_and_progress_with_the_next_sign_of_li
         book.finish(job_id, ["a"], rows=3, size_bytes=4)
         await settle()
         assert ledger.entries[job_id].state is JobState.FINISHED
-        count = len(ledger.heard)
+        count = len(ledger.received)
         await asyncio.sleep(SIGN_OF_LIFE_S * 3.5)
-        assert ledger.heard[count:] == [[], [], []], "signs of life"
-        telling.cancel()
+        assert ledger.received[count:] == [[], [], []], "signs of life"
+        reporting.cancel()
 
     run_virtually(scenario())
 
 
-def test_a_ledger_that_was_away_hears_the_latest_of_each_job() -> None:
+def test_a_ledger_that_was_away_gets_the_latest_of_each_job() -> None:
     async def scenario() -> None:
         book, ledger = JobBook("life"), FakeLedger()
         ledger.away = True
-        telling = asyncio.ensure_future(keep_reported(book, ledger, "unix:/p"))  # type: ignore[arg-type]
+        reporting = asyncio.ensure_future(keep_reported(book, ledger, "unix:/p"))  # type: ignore[arg-type]
         for _ in range(HISTORY_MAX_JOBS + 50):
             job_id = book.order(JobKind.FLUSH, "size", ["ch"])
             book.begin(job_id)
@@ -75,9 +75,9 @@ def test_a_ledger_that_was_away_hears_the_latest_of_each_job() -> None:
         assert ledger.entries[running].state is JobState.WAITING
         assert ledger.entries[job_id].error == "OSError: no"
         assert HISTORY_MAX_JOBS <= len(ledger.entries) <= HISTORY_MAX_JOBS + 1, (
-            "what waits to be told is bounded"
+            "the reports that wait are bounded"
         )
-        telling.cancel()
+        reporting.cancel()
 
     run_virtually(scenario())
 

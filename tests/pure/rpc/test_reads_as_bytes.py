@@ -6,13 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from elanus.core.errors import Internal, InvalidFilter
-from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
-from elanus.core.reduce import PrimaryKeys
-from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.core.timestamps import Timestamp
-from elanus.expr import compile_filter
-from elanus.rpc.querychannel import (
+from elanus.api.query_channel import (
     DqRequest,
     DqResult,
     SealedSegmentsChangeInfo,
@@ -21,8 +15,14 @@ from elanus.rpc.querychannel import (
     encode_message,
     encode_result,
 )
-from elanus.rpc.querynode import NodeHits, NodeQuery, NodeSearch
-from elanus.rpc.reads import NodeCount, decode_answer, decode_read, encode_answer, encode_read
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.channels.read_codec import NodeCount, decode_answer, decode_read, encode_answer, encode_read
+from elanus.core.errors import Internal, InvalidFilter
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
+from elanus.core.reduce import PrimaryKeys
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.expr import compile_filter
 
 SCHEMA = CollectionSchema(
     "things",

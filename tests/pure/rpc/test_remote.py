@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import pytest
 from fakes import settle
 
+from elanus.api.idempotency import repeatable
 from elanus.core.errors import DeadlineExceeded, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.remote import Peer, RemoteRole
-from elanus.rpc.repeat import repeatable
 
 
 class Api(Protocol):
@@ -75,15 +75,15 @@ class Sessions(Nodes[Peer]):
 
     def begin(self, number: int, channel: Channel) -> Peer:
         self.peers[NodeID(number)] = peer = Peer(channel.name, channel)  # type: ignore[arg-type]
-        self._tell()
+        self._notify()
         return peer
 
     async def end(self, number: int) -> None:
         peer = self.peers.pop(NodeID(number))
-        self._tell()
+        self._notify()
         await peer.end()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self.listeners:
             listener()
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from role_interfaces import INTERFACES
 
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.repeat import is_repeatable
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.idempotency import is_repeatable
 
 SENT_ONCE = {
     "RootCoordApi": {

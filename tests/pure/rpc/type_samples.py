@@ -10,7 +10,7 @@ from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 
 def sample(of: Any, seed: int = 1) -> Any:
-    """Differs by ``seed``, so that two arguments of one type can be told apart."""
+    """Differs by ``seed``, so that two arguments of one type differ."""
     if isinstance(of, NewType):
         return sample(of.__supertype__, seed)
     if dataclasses.is_dataclass(of):

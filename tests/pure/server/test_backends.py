@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from elanus.server.backends import bind, log_url, store_url
+from elanus.core.messages import MsgKind
+from elanus.core.timestamps import Timestamp
+from elanus.log.port import START, EntryHeader, NewEntry
+from elanus.server.backends import bind, log_url, open_follower, open_log, store_url
 from elanus.server.data_dir import paths_of
 from elanus.server.settings import LogSettings, Settings, StorageSettings
 from elanus.server.startup import CannotStart
@@ -66,3 +70,21 @@ def test_a_log_url_is_checked_before_anything_starts(url: str) -> None:
 def test_a_storage_url_is_checked_before_anything_starts(url: str) -> None:
     with pytest.raises(ValidationError, match=r"storage|url"):
         settings(storage=url)
+
+
+def test_a_log_in_files_may_be_outside_the_data_directory(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "fast disk" / "log"
+    paths = paths_of(tmp_path / "data")
+
+    async def use() -> None:
+        log = await open_log(settings(elsewhere.as_uri()), paths)
+        await log.append("dml_0", [NewEntry(EntryHeader(MsgKind.TIME_TICK, Timestamp(7)))])
+        follower = await open_follower(settings(elsewhere.as_uri()), paths, poll_ms=1)
+        (entry,) = await follower.open_reader("dml_0", START).read()
+        assert entry.header.ts == 7
+        await follower.close()
+        await log.close()
+
+    asyncio.run(use())
+    assert (elsewhere / "dml_0").is_dir()
+    assert not paths.log.exists()

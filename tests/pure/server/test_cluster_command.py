@@ -1,4 +1,4 @@
-"""What `elanus run` refuses before it starts anything."""
+"""Misuse that `elanus run` refuses before it starts anything."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_service_that_is_not_named(name: str) -> None:
         check(settings, ("proxy",))
 
 
-def test_an_address_for_all_needs_one_to_tell_the_others() -> None:
+def test_listening_on_every_address_needs_one_to_announce() -> None:
     with pytest.raises(ValueError, match="set advertise"):
         ClusterSettings(host="0.0.0.0")
     assert ClusterSettings(host="0.0.0.0", advertise="node7").host == "0.0.0.0"

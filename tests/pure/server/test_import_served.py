@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.querycoord import ReplicaStatus
+from elanus.api.querynode import SegmentServing
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
-from elanus.rpc.querychannel import QueryChannelInfo
-from elanus.rpc.querycoord import ReplicaStatus
-from elanus.rpc.querynode import SegmentServing
 from elanus.server.import_served import ServedImports
 
 CID, PID, SEGMENT = CollectionID(1), PartitionID(2), SegmentID(50)

@@ -18,7 +18,7 @@ from elanus.server.settings import LoggingSettings
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """A place for messages. What was configured is taken back: it belongs to the whole process."""
+    """A place for messages. The configuration is undone afterwards: it belongs to the whole process."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield io.StringIO()

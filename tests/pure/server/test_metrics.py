@@ -9,6 +9,7 @@ from elanus.metrics import SPECS, CounterSpec, HistogramSpec, Metrics
 UNITS = ("_total", "_seconds", "_ms", "_bytes")
 COUNTS_OF_THINGS = {
     "elanus_owned_vchannels",
+    "elanus_quarantined_entries",
     "elanus_segments",
     "elanus_pipeline_up",
     "elanus_jobs_running",

@@ -11,10 +11,10 @@ from http.client import HTTPResponse
 
 import pytest
 
+from elanus.api.gc import GcState, GcStatus
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable, NotReady
 from elanus.metrics import Metrics
-from elanus.rpc.gc import GcState, GcStatus
-from elanus.server.observe import Health, ObservePort
+from elanus.server.http_port import Health, ObservePort
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
 from elanus.server.status import REQUEST_HEADER, JobStatus, PipelineStatus, RoleStatus, Status
@@ -147,7 +147,7 @@ def test_a_role_is_not_restarted(
     assert server.restarted == []
 
 
-def test_jobs_are_told_of(port: ObservePort) -> None:
+def test_jobs_are_listed(port: ObservePort) -> None:
     assert [job["job_id"] for job in json.loads(ask(port.url + "/jobs")[1])] == ["flush-1"]
     assert json.loads(ask(port.url + "/jobs/flush-1")[1])["kind"] == "flush"
     assert ask(port.url + "/jobs/flush-9") == (404, '{"error":"no job flush-9"}')

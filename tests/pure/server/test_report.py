@@ -1,4 +1,4 @@
-"""What `/status` shows when a coordinator does not answer: everything that the others know."""
+"""`/status` when a coordinator does not answer: everything that the others know."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from fakes import collection
 
+from elanus.api.gc import GcState, GcStatus
+from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.timestamps import compose
-from elanus.rpc.gc import GcState, GcStatus
-from elanus.rpc.querycoord import LoadStatus
 from elanus.server import report
 from elanus.server.report import Report
 from elanus.server.status import RoleStatus, Status
@@ -51,6 +51,7 @@ def subject() -> Any:
         data=SimpleNamespace(
             segments=answers(()),
             channel_owners=answers({"dml_0_7v0": NodeID(9)}),
+            quarantined=answers({"dml_0_7v0": 2, "dml_1_7v1": 3}),
             gc_status=answers(GcStatus(GcState.IDLE, (), 0, 0, 0, None)),
         ),
         ledger=SimpleNamespace(jobs=answers(())),
@@ -75,14 +76,16 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_PATIENCE_S", 0.05)
 
 
-def test_when_all_answer_all_are_as_their_sessions_tell() -> None:
+def test_when_all_answer_all_are_as_their_sessions_say() -> None:
     whole = subject()
     whole.elsewhere = lambda: [RoleStatus("datacoord 2", "Standby", "a:1")]
     shown = status(whole)
     assert states(shown) == {"proxy": "Healthy", "datacoord 2": "Standby"}
     (described,) = shown.collections
     assert (described.database, described.name, described.loaded_percent) == ("default", COLLECTION.name, 40)
-    assert [(c.pchannel, c.lag_ms, c.data_node) for c in shown.channels] == [("dml_0", 1000.0, 9)]
+    assert [(c.pchannel, c.lag_ms, c.data_node, c.quarantined) for c in shown.channels] == [
+        ("dml_0", 1000.0, 9, 2)
+    ]
 
 
 def test_a_coordinator_that_is_silent_is_named_and_the_rest_is_shown() -> None:
@@ -97,7 +100,7 @@ def test_a_coordinator_that_is_silent_is_named_and_the_rest_is_shown() -> None:
 
 def test_a_coordinator_that_is_nowhere_is_named_too() -> None:
     lacking = subject()
-    for name in ("segments", "channel_owners", "gc_status"):
+    for name in ("segments", "channel_owners", "quarantined", "gc_status"):
         setattr(lacking.data, name, refuses)
     shown = status(lacking)
     assert shown.roles[-1] == RoleStatus("datacoord", "Abnormal", "no data coordinator is registered")

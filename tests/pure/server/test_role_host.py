@@ -137,11 +137,11 @@ async def test_a_process_whose_peers_come_later_starts_when_it_can() -> None:
 async def test_one_that_stands_by_keeps_none_from_starting() -> None:
     bench = Bench("b")
 
-    async def for_ever() -> Session:
+    async def forever() -> Session:
         await asyncio.sleep(1e9)
         raise AssertionError
 
-    bench.host.add(LocalRole("a"), for_ever, bench._build("a"), stands_by=True)
+    bench.host.add(LocalRole("a"), forever, bench._build("a"), stands_by=True)
     starting = asyncio.ensure_future(bench.host.start_when_possible())
     await asyncio.sleep(1)
     assert (bench.host.state("a"), bench.host.state("b")) == ("Standby", "Healthy")

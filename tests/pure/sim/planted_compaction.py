@@ -54,7 +54,7 @@ def inputs_let_go_before_the_output_is_there(patch: pytest.MonkeyPatch) -> None:
 _SEEN: set[Any] = set()
 
 
-def inputs_kept_beside_the_output(patch: pytest.MonkeyPatch) -> None:
+def inputs_kept_next_to_the_output(patch: pytest.MonkeyPatch) -> None:
     """The version that brings the output does not take the inputs away, which de-duplication hides."""
     decide = replica.decide
 
@@ -66,9 +66,9 @@ def inputs_kept_beside_the_output(patch: pytest.MonkeyPatch) -> None:
 
 
 def deltas_forgotten_too_early(patch: pytest.MonkeyPatch) -> None:
-    """A delta log goes as soon as it is old enough, whoever has it folded in."""
+    """A delta log goes as soon as it is old enough, even if it is not folded in yet."""
     patch.setattr(
-        "elanus.datacoord.survey.superseded_deltas",
+        "elanus.datacoord.compaction_facts.superseded_deltas",
         lambda deltas, segments, bound, concerned: [d for d in deltas if d.file.ts_max <= bound],
     )
 
@@ -95,7 +95,7 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str]], ..
         inputs_let_go_before_the_output_is_there,
         frozenset({"VIS1"}),
     ),
-    ("inputs kept beside the output", inputs_kept_beside_the_output, frozenset({"VIS2"})),
+    ("inputs kept next to the output", inputs_kept_next_to_the_output, frozenset({"VIS2"})),
     (
         "deltas forgotten too early",
         deltas_forgotten_too_early,

@@ -17,7 +17,7 @@ SEEDS = 12
 
 
 def former_owner_believed(patch: pytest.MonkeyPatch) -> None:
-    """What a vchannel's former owner commits is taken as it comes, however late."""
+    """A commit of a vchannel's former owner is accepted, however late."""
     checked = Commits._checked
 
     def believed(self: Commits, commit: Any) -> Any:
@@ -47,7 +47,7 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int
         former_owner_believed,
         frozenset({"CKPT1", "SEG1", "SEG2", "VIS2"}),
         SEEDS,
-        17,
+        24,
     ),
     ("moved under its old epoch", moved_under_its_old_epoch, frozenset({"OWN1"}), SEEDS, 1),
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from elanus.sim.run import run
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
+pytestmark = pytest.mark.sim
+
 
 def test_a_drop_that_was_cut_off_is_finished_before_the_collection_is_said_to_be_gone() -> None:
-    """The log was full when the drop was to be announced, so the client asked again, and was told that there
-    is no such collection, while a proxy that had it in its cache still answered."""
+    """The log was full when the drop was to be announced, so the client asked again. The answer was that
+    there is no such collection, while a proxy that had it in its cache still answered."""
     scenario = Scenario(
         seed=511,
         work_s=17.945223670799525,

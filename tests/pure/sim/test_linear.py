@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from elanus.sim.linear import Operation, Value, unexplained
 
+pytestmark = pytest.mark.sim
+
 
 def write(value: Value, began: int, ended: int | None, key: int = 1) -> Operation:
     return Operation(key, False, value, began, ended)
@@ -24,7 +26,7 @@ A, B = 10, 20
 POSSIBLE = {
     "nothing happened": [],
     "a write is read": [write(A, 0, 1), read(A, 2, 3)],
-    "a read beside a write sees it or not": [write(A, 0, 9), read(None, 1, 2), read(A, 3, 4)],
+    "a read during a write sees it or not": [write(A, 0, 9), read(None, 1, 2), read(A, 3, 4)],
     "writes side by side take either order": [write(A, 0, 9), write(B, 0, 9), read(B, 10, 11)],
     "a delete is a write of nothing": [write(A, 0, 1), write(None, 2, 3), read(None, 4, 5)],
     "an unanswered write may take effect late": [write(A, 0, None), read(None, 5, 6), read(A, 7, 8)],

@@ -19,6 +19,8 @@ from elanus.sim.run import run
 from elanus.sim.scenario import FaultKind, load, save
 from elanus.sim.shrink import shrink
 
+pytestmark = pytest.mark.sim
+
 
 def test_a_scenario_survives_its_file(tmp_path: Path) -> None:
     scenario = draw(3)
@@ -64,10 +66,10 @@ def test_a_finding_is_shrunk_and_replayed(
     assert len(shrunk.scenario.operations) < len(scenario.operations) / 4
     save(shrunk.scenario, tmp_path / "scenario.json")
     assert not replay_scenario(tmp_path / "scenario.json")
-    told = capsys.readouterr().out
-    assert shrunk.outcome.message in told
+    printed = capsys.readouterr().out
+    assert shrunk.outcome.message in printed
     for operation in shrunk.scenario.operations:
-        assert str(operation) in told
+        assert str(operation) in printed
     monkeypatch.undo()
     assert replay_scenario(tmp_path / "scenario.json"), "without the bug the same scenario finds nothing"
 

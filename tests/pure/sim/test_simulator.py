@@ -13,7 +13,9 @@ from elanus.sim.plan import CALM, FAULTS, OPERATIONS, draw
 from elanus.sim.report import Summary, run_seeds
 from elanus.sim.run import run, run_seed
 
-SEEDS = 200
+pytestmark = pytest.mark.sim
+
+SEEDS = 100
 _PRINT_DIGESTS = "from elanus.sim.run import run_seed; print([run_seed(s).digest for s in (7, 7, 8)])"
 
 
@@ -37,6 +39,14 @@ def test_all_that_can_be_done_and_all_that_can_fail_occurs(summary: Summary) -> 
     assert summary.counts.keys() > OPERATIONS.keys()
     for event in ("reads judged", "reads repeated", "indexes built", "versions announced", "vchannels moved"):
         assert summary.counts[event] >= SEEDS
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_every_invariant_is_kept_under_further_seeds() -> None:
+    lines: list[str] = []
+    found = run_seeds(SEEDS + 1, SEEDS, lines.append)
+    assert not found.broken, "\n".join(lines)
 
 
 def test_without_faults_nothing_fails() -> None:

@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import pytest
 
+from elanus.sim.coop_threads import Turns
 from elanus.sim.loop import VirtualLoop
-from elanus.sim.turns import Turns
+
+pytestmark = pytest.mark.sim
 
 T = TypeVar("T")
 
@@ -49,16 +51,16 @@ def test_code_that_blocks_waits_for_the_loop_and_in_virtual_time() -> None:
 
 def test_one_runs_at_a_time_and_in_the_order_of_the_waits() -> None:
     async def work(turns: Turns) -> list[str]:
-        told: list[str] = []
+        events: list[str] = []
 
         def blocking(name: str, pause_s: float) -> None:
             for turn in range(2):
-                told.append(f"{name}{turn}")
+                events.append(f"{name}{turn}")
                 turns.sleep(pause_s)
 
         names = [("a", 3.0), ("b", 2.0)]
         await asyncio.gather(*(turns.run_thread(lambda n=n, s=s: blocking(n, s)) for n, s in names))
-        return told
+        return events
 
     assert run(work) == ["a0", "b0", "b1", "a1"]
 
@@ -71,9 +73,9 @@ def test_what_is_waited_for_raises_in_the_thread_and_what_that_raises_comes_out(
         def blocking() -> str:
             with pytest.raises(TimeoutError):
                 turns.run(never(), 5.0)
-            raise KeyError("told")
+            raise KeyError("expected")
 
-        with pytest.raises(KeyError, match="told"):
+        with pytest.raises(KeyError, match="expected"):
             await turns.run_thread(blocking)
         return "done"
 
@@ -91,41 +93,41 @@ def test_a_signal_is_seen_when_it_is_set_and_not_before() -> None:
 
 def test_who_is_cancelled_has_the_thread_clean_up() -> None:
     async def work(turns: Turns) -> list[str]:
-        told: list[str] = []
+        events: list[str] = []
 
         def blocking() -> None:
             try:
                 turns.sleep(100.0)
             finally:
-                told.append("cleaned up")
+                events.append("cleaned up")
 
         reading = asyncio.ensure_future(turns.run_thread(blocking))
         await asyncio.sleep(1.0)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        await turns.run_thread(lambda: told.append("used again"))
-        return told
+        await turns.run_thread(lambda: events.append("used again"))
+        return events
 
     assert run(work) == ["cleaned up", "used again"]
 
 
-def test_work_that_was_begun_goes_on_beside_and_can_be_called_off() -> None:
+def test_work_in_the_background_goes_on_and_can_be_cancelled() -> None:
     async def work(turns: Turns) -> list[str]:
-        told: list[str] = []
+        events: list[str] = []
 
-        async def tell(what: str, after_s: float) -> None:
+        async def note(what: str, after_s: float) -> None:
             await asyncio.sleep(after_s)
-            told.append(what)
+            events.append(what)
 
         def blocking() -> None:
-            turns.begin(tell("begun", 1.0))
-            call_off = turns.begin(tell("called off", 2.0))
+            turns.begin(note("begun", 1.0))
+            call_off = turns.begin(note("called off", 2.0))
             turns.sleep(1.5)
             call_off()
             turns.sleep(2.0)
 
         await turns.run_thread(blocking)
-        return told
+        return events
 
     assert run(work) == ["begun"]

@@ -21,7 +21,7 @@ from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import ElanusSource, as_spark, spark_schema
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.port import ObjectMissing
 
 PART, DIM = PartitionID(8), 2
@@ -154,9 +154,9 @@ def test_vectors_become_lists_as_spark_has_them(read: SegmentRead, store: LocalS
         ]
     )
     batch = next(iter(read_segment(replace(read, columns=("id", "v")), store))).slice(2, 3)
-    told = as_spark(batch, target)
-    assert told.schema.equals(target)
-    assert told.column("v").to_pylist() == [[2.0, -2.0], [3.0, -3.0], [4.0, -4.0]]
+    converted = as_spark(batch, SCHEMA, target)
+    assert converted.schema.equals(target)
+    assert converted.column("v").to_pylist() == [[2.0, -2.0], [3.0, -3.0], [4.0, -4.0]]
     assert spark_schema(SCHEMA, ("v", "name")).simpleString() == "struct<v:array<float>,name:string>"
 
 

@@ -39,7 +39,7 @@ def vector_column(matrix: np.ndarray) -> pa.Array:
 
 
 def rows_of_every_type(count: int, first: int = 0) -> pa.RecordBatch:
-    """Rows first … first + count - 1; each value tells its row."""
+    """Rows first … first + count - 1; each value names its row."""
     numbers = np.arange(first, first + count)
     return pa.record_batch(
         [

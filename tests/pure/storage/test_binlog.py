@@ -1,4 +1,4 @@
-"""Insert logs: what is written is read, whole, by column and as a matrix; damage is told by name."""
+"""Insert logs: rows are read back whole, by column and as a matrix; damage is reported by name."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.core.types import KINDS
 from elanus.storage import parquet
 from elanus.storage.binlog import (
     insert_log_schema,
     insert_log_writer,
     read_columns,
     read_vectors,
-    vectors_of,
     with_system_columns,
     write_insert_log,
 )
-from elanus.storage.objects import LocalStore
+from elanus.storage.local import LocalStore
 from elanus.storage.port import CorruptObject, ObjectMissing
 
 FILE_SCHEMA = insert_log_schema(EVERY_TYPE, KEY)
@@ -71,7 +71,7 @@ def test_a_manifest_may_say_from_when_all_its_rows_count(store: LocalStore) -> N
 def test_a_file_is_accounted_for(store: LocalStore, tmp_path: Path) -> None:
     file = written(store, "insert_log/7/8/9/a.parquet", stamped(3, 0, 50), stamped(2, 3, 60))
     size = store.head(file.path).size_bytes
-    assert file == BinlogFile("insert_log/7/8/9/a.parquet", 5, size, Timestamp(50), Timestamp(60))
+    assert file == BinlogFile("insert_log/7/8/9/a.parquet", 5, size, Timestamp(50), Timestamp(60), True)
     assert list(tmp_path.glob("*.parquet")) == [], "the scratch file is gone"
 
 
@@ -98,6 +98,7 @@ def test_vectors_come_as_one_contiguous_matrix(store: LocalStore) -> None:
     assert bits.tolist() == [[0, n] for n in range(7)]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=8),
@@ -140,11 +141,14 @@ def test_vectors_are_split_into_byte_planes_without_dictionary_or_statistics(sto
 
 def test_a_slice_of_a_column_is_a_matrix_that_shares_its_memory() -> None:
     column = vector_column(np.arange(12).reshape(4, 3))
-    view = vectors_of(column.slice(1, 2))
+    floats, bits = (KINDS[t].vector for t in (DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR))
+    assert floats is not None
+    assert bits is not None
+    view = floats.to_matrix(column.slice(1, 2))
     assert view.tolist() == [[3, 4, 5], [6, 7, 8]]
-    assert np.shares_memory(view, vectors_of(column))
+    assert np.shares_memory(view, floats.to_matrix(column))
     binary = pa.array([b"ab", b"cd", b"ef"], pa.binary(2))
-    assert bytes(vectors_of(binary.slice(1, 1))[0]) == b"cd"
+    assert bytes(bits.to_matrix(binary.slice(1, 1))[0]) == b"cd"
 
 
 def test_rows_must_come_in_the_order_of_time(store: LocalStore, tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ def damaged(store: LocalStore, at: int) -> BinlogFile:
 
 
 @pytest.mark.parametrize("at", [300, 2000, -1, -20], ids=["page", "later page", "end", "footer"])
-def test_damage_is_found_and_told_by_path(store: LocalStore, at: int) -> None:
+def test_damage_is_found_and_reported_by_path(store: LocalStore, at: int) -> None:
     file = damaged(store, at)
     with pytest.raises(CorruptObject, match=r"broken\.parquet"):
         read_columns(store, [file], FILE_SCHEMA.names)
@@ -212,7 +216,7 @@ def test_another_row_count_than_the_manifest_says_is_damage(store: LocalStore) -
         read_vectors(store, [file], "vector")
 
 
-def test_missing_files_columns_and_sources_are_told(store: LocalStore) -> None:
+def test_missing_files_columns_and_sources_are_named(store: LocalStore) -> None:
     file = written(store, "a.parquet", stamped(3, 0, 1))
     with pytest.raises(ObjectMissing, match="gone"):
         read_columns(store, [dataclasses.replace(file, path="gone")], ["id"])
@@ -235,7 +239,7 @@ def test_a_plain_parquet_reader_sees_the_same_rows(store: LocalStore, tmp_path: 
     assert ids["$meta"] == b"110"
 
 
-def test_vectors_beside_wide_dimensions(store: LocalStore, tmp_path: Path) -> None:
+def test_vectors_of_wide_dimensions(store: LocalStore, tmp_path: Path) -> None:
     wide = CollectionSchema(
         "wide",
         (

@@ -1,4 +1,4 @@
-"""What is decoded in threads may be decoded by several of them at first, at the same moment.
+"""The first decode may happen in several threads at the same moment.
 
 A program of its own, for its end would be that of the tests.
 """
@@ -21,7 +21,7 @@ read = lambda: read_manifest(store, path)
 
 _SNAPSHOT = """
 from elanus.core.schema import CollectionSchema
-from elanus.rpc.connector import SNAPSHOTS, CollectionSnapshot
+from elanus.api.connector import SNAPSHOTS, CollectionSnapshot
 from elanus.storage.snapshots import read_snapshot, write_snapshot
 
 write_snapshot(store, "snapshots/1", CollectionSnapshot(2, CollectionSchema("c", ()), 9, (), {}))

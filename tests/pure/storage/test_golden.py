@@ -1,6 +1,6 @@
 """Files of format version 1 as they were first written: every release must read them.
 
-Run this file as a program to write them anew, which is right only together with a new format version.
+Run this file as a program to write them again, which is right only together with a new format version.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from elanus.storage.binlog import (
     write_insert_log,
 )
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer, read_delta_log
+from elanus.storage.local import LocalStore
 from elanus.storage.manifests import read_manifest, write_manifest
-from elanus.storage.objects import LocalStore
 from elanus.storage.stats_log import KeyStatsBuilder, read_stats_logs, write_stats_log
 
 GOLDEN = Path(__file__).parent / "golden"

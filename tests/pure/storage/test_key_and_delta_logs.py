@@ -15,8 +15,8 @@ from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer, read_delta_log
+from elanus.storage.local import LocalStore
 from elanus.storage.manifests import read_manifest, write_manifest
-from elanus.storage.objects import LocalStore
 from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing
 from elanus.storage.stats_log import KeyStats, KeyStatsBuilder, read_stats_logs, write_stats_log
 
@@ -66,7 +66,7 @@ def test_deletes_come_back_in_order(
     ],
     ids=["int64", "string"],
 )
-def test_statistics_tell_which_keys_may_be_there(
+def test_statistics_show_which_keys_may_be_there(
     store: LocalStore, batches: list[list[object]], inside: list[object], outside: list[object]
 ) -> None:
     stats = stats_of(*map(pa.array, batches))
@@ -116,7 +116,7 @@ def test_a_manifest_is_never_overwritten(store: LocalStore) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format_version":1}', b'{"rows":"x"}'])
-def test_damaged_json_is_told_by_path(store: LocalStore, content: bytes) -> None:
+def test_damaged_json_is_reported_by_path(store: LocalStore, content: bytes) -> None:
     store.put("broken.json", content)
     with pytest.raises(CorruptObject, match=r"broken\.json"):
         read_manifest(store, "broken.json")

@@ -1,4 +1,4 @@
-"""What only the local object store can go through: full disks, other file systems, interrupted writes."""
+"""Failures of the local object store alone: full disks, other file systems, interrupted writes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from elanus.core.errors import DiskFull, InvalidParameter
-from elanus.storage import objects
-from elanus.storage.objects import LocalStore, open_store
-from elanus.storage.port import ObjectExists
+from elanus.storage.local import LocalStore, disk_full_reported
+from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectExists, StorageFailed
 
 
 @pytest.fixture
@@ -41,12 +41,14 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(
     assert files_below(tmp_path / "files") == []
 
 
-def test_other_errors_stay_what_they_are(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_disk_errors_are_faults_of_the_store(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_descriptor: int) -> None:
         raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="input/output"):
+    with pytest.raises(StorageFailed, match=r"one: .*input/output"):
         store.put("one", b"data")
     assert list(store.list("")) == []
 
@@ -135,5 +137,5 @@ def test_urls_of_other_forms_are_refused(url: str) -> None:
 
 
 def test_disk_full_is_recognised_by_its_number() -> None:
-    with pytest.raises(DiskFull, match="the-file"), objects.disk_full_reported("the-file"):
+    with pytest.raises(DiskFull, match="the-file"), disk_full_reported("the-file"):
         raise OSError(errno.ENOSPC, "no space")

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ FUNCTION_LINES_MAX = 80
 SIZE_MAX_BYTES = 3_000_000
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\b[Pp]hase \d", re.MULTILINE)
-"""Words of work that was left for later. What is left out is said in words, or done."""
+"""Words of work that was left for later. Gaps are described in words, or closed."""
 
 MACHINE_PATH = re.compile(r"(?<![\w.~/>])/(home|root|tmp|mnt|wor[k]|Users)/\w")
 """Paths that exist on one machine only."""
@@ -27,7 +28,8 @@ def tracked_files() -> list[Path]:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listing.returncode == 0:
         names = listing.stdout.decode().split("\0")
-        return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+        found = [ROOT / name for name in names if name]
+        return [f for f in found if f.is_file() or f.is_symlink()]
     return [f for f in ROOT.rglob("*") if f.is_file() and not _is_hidden(f.relative_to(ROOT))]
 
 
@@ -45,6 +47,11 @@ TEXT_FILES = [
 ]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -54,13 +61,18 @@ def test_the_tree_was_found() -> None:
     assert {"README.md", "Makefile", "pyproject.toml"} <= {shown(f) for f in TEXT_FILES}
 
 
+def test_no_file_is_a_link() -> None:
+    """A link may lead out of the project, to a file that only its author has."""
+    assert [shown(path) for path in FILES if path.is_symlink()] == []
+
+
 def test_modules_say_what_they_are_in_a_first_sentence() -> None:
     wrong = []
     for path in MODULES:
         source = path.read_text()
         if path.name == "__init__.py" and not source.strip():
             continue
-        first_line = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+        first_line = (ast.get_docstring(parsed(path)) or "").partition("\n")[0]
         if not first_line.endswith((".", ":", "?")):
             wrong.append(f"{shown(path)}: {first_line!r}")
     assert wrong == []
@@ -75,7 +87,7 @@ def test_functions_can_be_seen_at_once() -> None:
     long = {
         f"{shown(path)}: {node.name}": node.end_lineno - node.lineno + 1
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
@@ -84,7 +96,7 @@ def test_functions_can_be_seen_at_once() -> None:
 
 
 @pytest.mark.parametrize("words", [UNFINISHED, MACHINE_PATH], ids=["unfinished", "machine path"])
-def test_words_that_stand_nowhere(words: re.Pattern[str]) -> None:
+def test_words_that_appear_nowhere(words: re.Pattern[str]) -> None:
     found = {
         shown(path): [match.group() for match in words.finditer(path.read_text())]
         for path in TEXT_FILES
@@ -95,7 +107,7 @@ def test_words_that_stand_nowhere(words: re.Pattern[str]) -> None:
 
 def test_lists_of_exports_are_sorted_and_true() -> None:
     for path in MODULES:
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         for names in _export_lists(tree):
             assert names == sorted(names), shown(path)
             assert set(names) <= _defined(tree), f"{shown(path)} names what it does not have"

@@ -10,10 +10,12 @@ import pytest
 import structlog
 from fake_front import FakeFront
 from google.protobuf import message_factory
+from google.protobuf.message import Message
+from wire_calls import calls_of
 from wire_messages import Call
 
 from elanus.proxy.wire.server import MilvusServer
-from elanus.proxy.wire.stubs import SERVICE, Message
+from elanus.proxy.wire.stubs import SERVICE
 
 
 @pytest.fixture
@@ -22,8 +24,8 @@ def front() -> FakeFront:
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Any]]:
-    """What was logged, at any level."""
+def logged() -> Iterator[list[Any]]:
+    """The log lines, at any level."""
     quiet = structlog.get_config()
     structlog.reset_defaults()
     with structlog.testing.capture_logs() as logs:
@@ -33,15 +35,14 @@ def heard() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def answers() -> list[tuple[str, int]]:
-    """What the server's observer was told: RPC and status code of each answer."""
+    """The observer's notes: RPC and status code of each answer."""
     return []
 
 
 @pytest.fixture
 def port(front: FakeFront, answers: list[tuple[str, int]]) -> Iterator[int]:
-    server = MilvusServer(
-        front, "127.0.0.1", 0, max_workers=4, observe=lambda rpc, code, _: answers.append((rpc, code))
-    )
+    calls = calls_of(front, lambda rpc, code, _: answers.append((rpc, code)))
+    server = MilvusServer(calls, "127.0.0.1", 0, max_workers=4)
     yield server.start()
     server.stop(grace_s=0)
 

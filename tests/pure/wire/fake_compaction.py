@@ -1,4 +1,4 @@
-"""The front's compaction, as the wire tests need it: it notes what it was asked, and tells prepared plans."""
+"""The front's compaction, as the wire tests need it: it notes its calls, and returns prepared plans."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ COMPACTION_ID = 77
 class FakeCompaction:
     def __init__(self) -> None:
         self.compacted: list[tuple[str, str, int]] = []
+        self.targets: list[int | None] = []
         self.plans: list[CompactionPlan] = []
 
-    def compact(self, database: str, collection: str, collection_id: int) -> StartedCompaction:
+    def compact(
+        self, database: str, collection: str, collection_id: int, target_bytes: int | None = None
+    ) -> StartedCompaction:
         self.compacted.append((database, collection, collection_id))
+        self.targets.append(target_bytes)
         return StartedCompaction(COMPACTION_ID, len(self.plans))
 
     def compaction_plans(self, compaction_id: int) -> Sequence[CompactionPlan]:

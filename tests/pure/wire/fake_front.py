@@ -20,6 +20,7 @@ from fake_imports import FakeImports
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
+from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import (
     AliasNotFound,
@@ -42,14 +43,12 @@ from elanus.proxy.api import (
     CollectionView,
     ComponentView,
     CreateCollection,
-    DatabaseView,
     Delete,
     FlushResult,
     IndexView,
     Insert,
     LoadedView,
     MutationResult,
-    PartitionView,
     Query,
     QueryResult,
     ReplicaView,
@@ -57,6 +56,7 @@ from elanus.proxy.api import (
     SearchResult,
     SegmentView,
 )
+from elanus.proxy.role.cache import CachedCollection
 
 COUNT = "count(*)"
 
@@ -67,19 +67,19 @@ class Held:
 
     view: CollectionView
     rows: dict[str, pa.Table]
-    partitions: dict[str, PartitionView]
+    partitions: dict[str, Partition]
     indexes: dict[str, IndexView] = field(default_factory=dict)
     loaded: set[str] = field(default_factory=set)
 
 
 class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
-    """Implements `elanus.proxy.api.Front`. ``searches`` and ``writes`` keep what was asked."""
+    """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1000)
         self._clock = itertools.count(1)
         self._lock = threading.RLock()
-        self.databases: dict[str, DatabaseView] = {}
+        self.databases: dict[str, Database] = {}
         self.held: dict[tuple[str, str], Held] = {}
         self.searches: list[Search] = []
         super().__init__()
@@ -95,17 +95,17 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
     # databases
 
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
-        self.databases[name] = DatabaseView(
-            DatabaseID(next(self._ids)), name, dict(properties), self.allocate_timestamp()
+        self.databases[name] = Database(
+            DatabaseID(next(self._ids)), name, self.allocate_timestamp(), dict(properties)
         )
 
     def drop_database(self, name: str) -> None:
         self.databases.pop(name, None)
 
-    def list_databases(self) -> Sequence[DatabaseView]:
+    def list_databases(self) -> Sequence[Database]:
         return list(self.databases.values())
 
-    def describe_database(self, name: str) -> DatabaseView:
+    def describe_database(self, name: str) -> Database:
         if name not in self.databases:
             raise DatabaseNotFound(f"database not found[database={name}]")
         return self.databases[name]
@@ -161,6 +161,10 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
             if held.view.collection_id == collection_id:
                 return held.view
         raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+
+    def collection(self, database: str, name: str) -> CachedCollection:
+        held = self._held(database, name)
+        return CachedCollection(held.view, {p.name: p.partition_id for p in held.partitions.values()}, ())
 
     def list_collections(self, database: str) -> Sequence[CollectionView]:
         self.describe_database(database)
@@ -222,7 +226,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
     def has_partition(self, database: str, collection: str, partition: str) -> bool:
         return partition in self._held(database, collection).partitions
 
-    def list_partitions(self, database: str, collection: str) -> Sequence[PartitionView]:
+    def list_partitions(self, database: str, collection: str) -> Sequence[Partition]:
         return list(self._held(database, collection).partitions.values())
 
     def partition_rows(self, database: str, collection: str, partition: str) -> int:
@@ -335,7 +339,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
     def insert(self, request: Insert) -> MutationResult:
         with self._lock:
             self.writes.append(request)
-            held = self._held(request.database, request.collection)
+            held = self._of(request.collection)
             rows = with_keys(held.view.schema, request.rows, self._ids)
             self._append(held, request.partition or DEFAULT_PARTITION, rows)
             keys = rows.column(held.view.schema.primary_field.name)
@@ -344,7 +348,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
     def upsert(self, request: Insert) -> MutationResult:
         with self._lock:
             self.writes.append(request)
-            held = self._held(request.database, request.collection)
+            held = self._of(request.collection)
             key = held.view.schema.primary_field.name
             for partition, table in held.rows.items():
                 replaced = pc.is_in(table.column(key), value_set=request.rows.column(key))
@@ -356,7 +360,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
     def delete(self, request: Delete) -> MutationResult:
         with self._lock:
             self.deletes.append(request)
-            held = self._held(request.database, request.collection)
+            held = self._of(request.collection)
             count = 0
             for partition, table in held.rows.items():
                 doomed = matches(table, request.filter, request.filter_values)
@@ -378,7 +382,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
 
     def search(self, request: Search) -> SearchResult:
         self.searches.append(request)
-        held = self._held(request.database, request.collection)
+        held = self._of(request.collection)
         self._check_loaded(held)
         table = self._visible(held, request.partitions)
         table = table.filter(pa.array(matches(table, request.filter, request.filter_values)))
@@ -403,7 +407,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
 
     def query(self, request: Query) -> QueryResult:
         self.queries.append(request)
-        held = self._held(request.database, request.collection)
+        held = self._of(request.collection)
         self._check_loaded(held)
         schema = held.view.schema
         table = self._visible(held, request.partitions)
@@ -424,8 +428,10 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
         view = self._held(database, collection).view
         rows = self.collection_rows(database, collection)
         flushed = SegmentView(SegmentID(7), view.collection_id, PartitionID(1), rows, SegmentState.FLUSHED)
-        flushed = replace(flushed, vchannel=view.vchannels[0])
-        return [flushed, replace(flushed, segment_id=SegmentID(8), rows=0, state=SegmentState.DROPPED)]
+        flushed = replace(flushed, vchannel=view.vchannels[0], is_sorted=True, compacted_from=(SegmentID(8),))
+        dropped = replace(flushed, segment_id=SegmentID(8), rows=0, state=SegmentState.DROPPED)
+        growing = replace(flushed, segment_id=SegmentID(9), state=SegmentState.GROWING, is_sorted=False)
+        return [flushed, dropped, growing]
 
     def query_segments(self, database: str, collection: str) -> Sequence[SegmentView]:
         flushed = self.persistent_segments(database, collection)[0]
@@ -465,13 +471,16 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
                 return held
         raise CollectionNotFound(f"collection not found[database={database}][collection={name}]")
 
+    def _of(self, collection: CachedCollection) -> Held:
+        return self._held(collection.view.database, collection.view.name)
+
     def _partition(self, held: Held, name: str) -> pa.Table:
         if name not in held.partitions:
             raise PartitionNotFound(f"partition not found[partition={name}]")
         return held.rows[name]
 
     def _add_partition(self, held: Held, name: str) -> None:
-        view = PartitionView(PartitionID(next(self._ids)), name, self.allocate_timestamp())
+        view = Partition(PartitionID(next(self._ids)), name, self.allocate_timestamp())
         held.partitions[name] = view
         held.rows[name] = held.view.schema.arrow_schema.empty_table()
         held.view = replace(held.view, num_partitions=len(held.partitions))

@@ -1,4 +1,4 @@
-"""What the fake front does with rows: filters, distances, output columns."""
+"""Row operations of the fake front: filters, distances, output columns."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def nearest(query: np.ndarray, vectors: np.ndarray, limit: int, offset: int) -> 
 def outputs(
     schema: CollectionSchema, asked: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]:
-    """Columns to fetch, names to tell, dynamic keys asked for (``None``: all)."""
+    """Columns to fetch, names to return, dynamic keys asked for (``None``: all)."""
     names = [f.name for f in schema.fields] if "*" in asked else list(asked)
     columns = [name for name in names if name in schema.by_name]
     keys = [name for name in names if name not in schema.by_name]

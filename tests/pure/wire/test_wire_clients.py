@@ -148,7 +148,7 @@ def test_columns_are_inserted_and_upserted_like_rows(books: Collection) -> None:
     assert books.query("id == 7", output_fields=["s"])[0]["s"] == "new7"
 
 
-def test_a_collection_tells_of_itself(books: Collection, orm: str) -> None:
+def test_a_collection_describes_itself(books: Collection, orm: str) -> None:
     assert books.describe()["collection_name"] == "books"
     assert (books.num_entities, books.description, books.num_shards) == (20, "about books", 1)
     assert [p.name for p in books.partitions] == ["_default"]
@@ -159,7 +159,7 @@ def test_a_collection_tells_of_itself(books: Collection, orm: str) -> None:
     assert Collection("books", using=orm).schema == books.schema
 
 
-def test_what_programs_do_besides(books: Collection, orm: str) -> None:
+def test_other_calls_of_programs(books: Collection, orm: str) -> None:
     books.flush()
     utility.create_alias("books", "shelf", using=orm)
     assert utility.list_aliases("books", using=orm) == ["shelf"]
@@ -179,8 +179,9 @@ def test_the_teardown_of_a_program(books: Collection, orm: str) -> None:
     books.drop_index()
     utility.drop_collection("books", using=orm)
     assert utility.list_resource_groups(using=orm) == ["__default_resource_group"]
-    assert utility.list_usernames(using=orm) == []
-    assert utility.list_roles(include_user_info=True, using=orm).groups == []
+    assert utility.list_usernames(using=orm) == ["root"]
+    roles = utility.list_roles(include_user_info=True, using=orm).groups
+    assert [(role.role_name, role.users) for role in roles] == [("admin", ()), ("public", ())]
     assert utility.get_server_version(using=orm).startswith("v2.3.5-elanus-")
 
 

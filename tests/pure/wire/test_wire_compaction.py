@@ -40,6 +40,17 @@ def test_it_is_asked_for_by_name_or_by_id(call: Call, front: FakeFront) -> None:
     assert front.compacted == [("default", "books", 0), ("default", "", 5)]
 
 
+def test_the_target_size_is_in_megabytes_and_may_be_as_large_as_a_number_is(
+    call: Call, front: FakeFront
+) -> None:
+    for size_mb in (0, 3, 2**63 // 2**20, 2**63 - 1):
+        assert call("ManualCompaction", collection_name="books", target_size=size_mb).compactionID == 77
+    assert front.targets == [None, 3 * 1024 * 1024, 2**62, 2**62]
+    refused = call("ManualCompaction", collection_name="books", target_size=-1)
+    assert "target_size [-1] is invalid" in refused.status.reason
+    assert len(front.targets) == 4
+
+
 def test_plans_are_counted_by_how_they_ended(call: Call, front: FakeFront) -> None:
     states = [P.COMPLETED, P.COMPLETED, P.TIMED_OUT, P.FAILED, P.CANCELLED]
     front.plans = [plan(n, state) for n, state in enumerate(states)]
@@ -77,7 +88,6 @@ def test_no_compaction_has_such_an_id(call: Call, rpc: str, number: int) -> None
     [
         ({"majorCompaction": True}, "no clustering keys"),
         ({"l0Compaction": True}, "without it"),
-        ({"target_size": 5}, "segment_size_max_mb"),
         ({"segment_ids": [1]}, "chosen by the server"),
         ({"timetravel": 5}, "retention_s"),
     ],

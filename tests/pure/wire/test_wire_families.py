@@ -1,10 +1,11 @@
-"""What the RPCs of each family pass to the front and answer from it, over a real channel."""
+"""The RPCs of each family: calls of the front and answers, over a real channel."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 from fake_front import FakeFront
+from google.protobuf.message import Message
 from wire_messages import (
     Call,
     float_vectors,
@@ -22,8 +23,9 @@ from elanus.core.ids import NodeID
 from elanus.core.schema import DataType
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import ResourceGroupView
-from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
+L1 = common_pb2.SegmentLevel.Value("L1")
 BOOKS = schema_bytes(key_message(), vector_message())
 
 
@@ -45,7 +47,7 @@ def insert(call: Call, rpc: str = "Insert", **more: object) -> Message:
 # the server itself
 
 
-def test_connecting_tells_the_version_and_checks_the_database(call: Call) -> None:
+def test_connecting_returns_the_version_and_checks_the_database(call: Call) -> None:
     answer = call("Connect")
     assert answer.server_info.build_tags == f"v2.3.5-elanus-{__version__}" == call("GetVersion").version
     assert answer.server_info.deploy_mode == "STANDALONE"
@@ -65,24 +67,34 @@ def test_health_names_what_is_ill(call: Call, front: FakeFront) -> None:
     assert [s.state_code for s in states.subcomponent_states] == [common_pb2.Healthy, common_pb2.Abnormal]
 
 
-def test_metrics_tell_the_topology(call: Call) -> None:
+def test_metrics_show_the_topology(call: Call) -> None:
     answer = call("GetMetrics", request='{"metric_type":"system_info"}')
     nodes = msgspec.json.decode(answer.response)["nodes_info"]
     assert [node["infos"]["name"] for node in nodes] == ["proxy1", "querynode3"]
     assert call("GetMetrics", request='{"metric_type":"qps"}').status.code == 1100
 
 
-def test_the_teardown_calls_find_nobody_and_the_default_group(call: Call) -> None:
-    assert not call("ListCredUsers").usernames
-    assert not call("SelectRole").results
-    assert not call("SelectUser").results
+def test_the_built_in_user_and_roles_are_listed(call: Call) -> None:
+    assert list(call("ListCredUsers").usernames) == ["root"]
+    roles = call("SelectRole", include_user_info=True).results
+    assert [(found.role.name, list(found.users)) for found in roles] == [("admin", []), ("public", [])]
+    users = call("SelectUser", include_role_info=True).results
+    assert [(found.user.name, list(found.roles)) for found in users] == [("root", [])]
+    assert [found.role.name for found in call("SelectRole", role={"name": "public"}).results] == ["public"]
+    assert [found.user.name for found in call("SelectUser", user={"name": "root"}).results] == ["root"]
+    assert not call("SelectRole", role={"name": "other"}).results
+    assert not call("SelectUser", user={"name": "other"}).results
+    assert "guard its port" in call("CreateCredential", username="ann", password="secret1").reason
+
+
+def test_the_teardown_calls_find_the_default_group(call: Call) -> None:
     assert list(call("ListResourceGroups").resource_groups) == ["__default_resource_group"]
     group = call("DescribeResourceGroup", resource_group="__default_resource_group").resource_group
     assert (group.capacity, group.num_available_node) == (1_000_000, 2)
     assert "not found[rg=other]" in call("DescribeResourceGroup", resource_group="other").status.reason
 
 
-def test_resource_groups_are_made_told_and_dropped(call: Call, front: FakeFront) -> None:
+def test_resource_groups_are_made_described_and_dropped(call: Call, front: FakeFront) -> None:
     assert call("CreateResourceGroup", resource_group="rg").code == 0
     assert call("CreateResourceGroup", resource_group="rg").code == 301
     assert list(call("ListResourceGroups").resource_groups) == ["__default_resource_group", "rg"]
@@ -150,6 +162,10 @@ def test_databases_are_listed_described_and_altered(call: Call) -> None:
     assert call("AlterDatabase", db_name="one", properties=pairs({"c": "3"}), delete_keys=["a"]).code == 0
     described = call("DescribeDatabase", db_name="one")
     assert {p.key: p.value for p in described.properties} == {"b": "2", "c": "3"}
+    found = described.dbID
+    assert call("AlterDatabase", db_name="one", db_id=str(found), properties=pairs({"d": "4"})).code == 0
+    assert {p.key: p.value for p in call("DescribeDatabase", db_name="one").properties}["d"] == "4"
+    assert "name the database" in call("AlterDatabase", db_id=str(found), properties=pairs({"d": "5"})).reason
     assert call("DropDatabase", db_name="one").code == 0
     assert list(call("ListDatabases").db_names) == ["default"]
     assert "the first character of a database name" in call("CreateDatabase", db_name="1 x").reason
@@ -191,7 +207,7 @@ def test_a_bad_creation_is_refused(
     assert front.created == []
 
 
-def test_a_missing_collection_is_told_as_every_client_generation_expects(call: Call) -> None:
+def test_a_missing_collection_is_an_error_as_every_client_generation_expects(call: Call) -> None:
     status = call("DescribeCollection", collection_name="nope").status
     assert (status.code, status.error_code) == (100, common_pb2.UnexpectedError)
     assert status.reason == "can't find collection[database=default][collection=nope]"
@@ -299,7 +315,7 @@ def test_loading_is_started_followed_and_undone(call: Call, front: FakeFront) ->
 
 
 @pytest.mark.usefixtures("books")
-def test_the_replicas_of_a_loaded_collection_are_told_with_their_nodes(call: Call) -> None:
+def test_the_replicas_of_a_loaded_collection_are_listed_with_their_nodes(call: Call) -> None:
     answer = call("GetReplicas", collection_name="books", with_shard_nodes=True)
     replica, other = answer.replicas
     shown = call("DescribeCollection", collection_name="books")
@@ -320,7 +336,9 @@ def test_segments_are_moved_by_hand(call: Call, front: FakeFront) -> None:
     asked = {"src_nodeID": 3, "dst_nodeIDs": [4], "sealed_segmentIDs": [7, 8]}
     assert call("LoadBalance", collectionName="books", **asked).code == 0
     assert front.balances == [(3, (4,), (7, 8))]
-    assert call("LoadBalance", collectionName="nope", **asked).code == 100
+    for absent in ("nope", "", "1 x"):
+        missing = call("LoadBalance", collectionName=absent, **asked)
+        assert (missing.code, missing.error_code) == (100, common_pb2.CollectionNotExists)
 
 
 @pytest.mark.usefixtures("books")
@@ -412,11 +430,16 @@ def test_segments_are_shown_with_their_states(call: Call) -> None:
     (flushed,) = call("GetPersistentSegmentInfo", collectionName="books").infos
     assert (flushed.segmentID, flushed.num_rows, flushed.state) == (7, 2, common_pb2.Flushed)
     assert flushed.insert_channel.startswith("by-dev-rootcoord-dml_0_")
+    assert (flushed.is_sorted, flushed.level, flushed.storage_version) == (True, L1, 1)
+    assert list(flushed.compaction_from) == [8]
     dropped = call("GetPersistentSegmentInfo", collectionName="books", states=[common_pb2.Dropped]).infos
     assert [segment.segmentID for segment in dropped] == [8]
     (sealed,) = call("GetQuerySegmentInfo", collectionName="books").infos
     assert (sealed.state, sealed.nodeID, list(sealed.nodeIds)) == (common_pb2.Sealed, 3, [3])
     assert sealed.mem_size == 64
+    assert (sealed.is_sorted, sealed.level, sealed.storage_version) == (True, L1, 1)
+    growing = call("GetPersistentSegmentInfo", collectionName="books", states=[common_pb2.Growing]).infos
+    assert [(segment.segmentID, segment.is_sorted) for segment in growing] == [(9, False)]
 
 
 # reads
@@ -434,7 +457,7 @@ def test_a_search_and_a_query_answer_with_what_was_asked(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_a_search_follows_a_collection_that_was_made_anew(call: Call) -> None:
+def test_a_search_follows_a_collection_that_was_made_again(call: Call) -> None:
     assert call("Search", search_request()).status.code == 0
     call("DropCollection", collection_name="books")
     wider = schema_bytes(key_message(), vector_message(dim=8))

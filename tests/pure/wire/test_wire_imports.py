@@ -60,7 +60,7 @@ def test_how_far_a_task_is(call: Call, front: FakeFront) -> None:
     assert shown == ["0", "45", "90", "100"]
 
 
-def test_a_failed_task_tells_why(call: Call, front: FakeFront) -> None:
+def test_a_failed_task_has_its_reason(call: Call, front: FakeFront) -> None:
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
     front.imports[task_id] = replace(front.imports[task_id], state=ImportState.FAILED, reason="row 7 is null")
     answer = call("GetImportState", task=task_id)
@@ -77,17 +77,17 @@ def test_listing_tasks(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"options": pairs({"backup": "true"})}, "the option backup of Import is not supported"),
         ({"channel_names": ["x"]}, "rows go by the hash of their keys"),
         ({"clustering_info": b"x"}, "the field clustering_info of Import is not supported"),
     ],
 )
-def test_what_an_import_does_not_take(call: Call, fields: dict[str, object], told: str) -> None:
+def test_what_an_import_does_not_take(call: Call, fields: dict[str, object], message: str) -> None:
     status = call("Import", collection_name="books", files=["a.parquet"], **fields).status
     assert status.code == 1100
-    assert told in status.reason
+    assert message in status.reason
 
 
 def test_a_task_that_is_not_there(call: Call) -> None:

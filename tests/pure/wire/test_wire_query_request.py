@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from wire_messages import pairs
+from google.protobuf.message import Message
+from wire_messages import pairs, resolved, schema
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.query_request import decode_query
-from elanus.proxy.wire.stubs import Message, milvus_pb2, schema_pb2
+from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
+
+BOOKS = resolved(schema())
 
 
 def query_request(params: dict[str, object] | None = None, **more: Any) -> Message:
@@ -27,8 +30,8 @@ def test_a_query_carries_what_the_client_asked() -> None:
         consistency_level=int(ConsistencyLevel.BOUNDED),
         guarantee_timestamp=2,
     )
-    query = decode_query(request, "library")
-    assert (query.database, query.collection, query.filter) == ("library", "books", "id > 1")
+    query = decode_query(request, BOOKS)
+    assert (query.collection, query.filter) == (BOOKS, "id > 1")
     assert (query.limit, query.offset, query.ignore_growing) == (10, 5, True)
     assert (query.output_fields, query.partitions, query.ids) == (("x",), ("p",), None)
     assert query.consistency.level is ConsistencyLevel.BOUNDED
@@ -36,23 +39,21 @@ def test_a_query_carries_what_the_client_asked() -> None:
 
 def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_with() -> None:
     params = {"iterator": "True", "reduce_stop_for_best": "True", "collection_id": "5", "limit": 9}
-    page = decode_query(query_request(params, guarantee_timestamp=10**15), "library")
+    page = decode_query(query_request(params, guarantee_timestamp=10**15), BOOKS)
     assert (page.consistency.moment, page.collection_id, page.limit) == (10**15, 5, 9)
-    first = decode_query(query_request(params), "library")
+    first = decode_query(query_request(params), BOOKS)
     assert first.consistency.moment is None
-    plain = decode_query(query_request({"limit": 9}, guarantee_timestamp=10**15), "library")
+    plain = decode_query(query_request({"limit": 9}, guarantee_timestamp=10**15), BOOKS)
     assert (plain.consistency.moment, plain.collection_id) == (None, None)
 
 
 def test_a_query_may_ask_for_a_moment_of_the_past() -> None:
-    query = decode_query(
-        query_request(expr="id > 1", travel_timestamp=10**15, guarantee_timestamp=1), "library"
-    )
+    query = decode_query(query_request(expr="id > 1", travel_timestamp=10**15, guarantee_timestamp=1), BOOKS)
     assert query.consistency.moment == 10**15
 
 
 def test_without_a_limit_all_rows_are_meant() -> None:
-    assert decode_query(query_request(expr="id > 1"), "library").limit is None
+    assert decode_query(query_request(expr="id > 1"), BOOKS).limit is None
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_without_a_limit_all_rows_are_meant() -> None:
 )
 def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
     with pytest.raises(InvalidParameter) as refusal:
-        decode_query(query_request(params, expr="id > 1"), "library")
+        decode_query(query_request(params, expr="id > 1"), BOOKS)
     assert text in refusal.value.message
 
 
@@ -81,7 +82,7 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
 )
 def test_what_is_not_built_is_refused(request_message: Message, text: str) -> None:
     with pytest.raises(NotSupported) as refusal:
-        decode_query(request_message, "library")
+        decode_query(request_message, BOOKS)
     assert text in refusal.value.message
 
 

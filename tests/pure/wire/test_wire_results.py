@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -15,8 +16,9 @@ from wire_messages import SCALAR_MEMBER, field, schema, steady
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import QueryResult, SearchResult
-from elanus.proxy.wire.results import add_ids, encode_column, encode_query, encode_search, packed_floats
-from elanus.proxy.wire.stubs import Message, milvus_pb2, schema_pb2
+from elanus.proxy.wire.codecs import packed_floats
+from elanus.proxy.wire.results import add_ids, encode_column, encode_query, encode_search
+from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
 BOOKS = schema(
     field("vector", DataType.FLOAT_VECTOR, dim=2),

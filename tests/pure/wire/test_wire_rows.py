@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from wire_messages import binary_vectors, dynamic_data, field, float_vectors, scalar_data, schema, steady
@@ -15,7 +16,6 @@ from wire_messages import binary_vectors, dynamic_data, field, float_vectors, sc
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.proxy.wire.rows import decode_rows
-from elanus.proxy.wire.stubs import Message
 
 VECTOR = field("vector", DataType.FLOAT_VECTOR, dim=4)
 PLAIN = schema(VECTOR)
@@ -116,6 +116,31 @@ def test_nulls_of_json_and_strings_are_spread_too() -> None:
     documents = scalar_data("x", DataType.JSON, [b"{}"], [True, False])
     batch = decode(with_field(DataType.JSON, nullable=True), KEYS, VECTORS, documents)
     assert batch.column("x").to_pylist() == ["{}", None]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "values", "expected", "more"),
+    [
+        (DataType.JSON, [b'{"a":1}', b""], ['{"a":1}', None], {}),
+        (DataType.JSON, [b"7", b"\xff{"], ["7", None], {}),
+        (DataType.VARCHAR, ["ok", "far too long"], ["ok", None], {"max_length": 3}),
+        (DataType.INT8, [5, 1000], [5, None], {}),
+        (DataType.BOOL, [True, True], [True, None], {}),
+        (DataType.DOUBLE, [0.5, float("nan")], [0.5, None], {}),
+    ],
+)
+def test_what_a_null_row_holds_is_not_read(
+    data_type: DataType, values: list[Any], expected: list[Any], more: dict[str, Any]
+) -> None:
+    column = scalar_data("x", data_type, values, [True, False])
+    batch = decode(with_field(data_type, nullable=True, **more), KEYS, VECTORS, column)
+    assert batch.column("x").to_pylist() == expected
+
+
+def test_a_bad_document_before_a_null_row_is_named_by_its_row() -> None:
+    column = scalar_data("x", DataType.JSON, [b"", b"{"], [False, True])
+    with pytest.raises(InvalidParameter, match="json field 'x' is illegal in row 1"):
+        decode(with_field(DataType.JSON, nullable=True), KEYS, VECTORS, column)
 
 
 @steady

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 from wire_messages import field, field_message, key_message, schema, schema_bytes, steady, vector_message
@@ -17,7 +18,7 @@ from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldS
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.schemas import decode_schema, describe, encode_schema
-from elanus.proxy.wire.stubs import Message, schema_pb2
+from elanus.proxy.wire.stubs import schema_pb2
 
 KEY, VECTOR = key_message(), vector_message()
 
@@ -114,7 +115,7 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
     [
         (schema_bytes(KEY, VECTOR, scalar(DataType.ARRAY, element_type=5)), "data type ARRAY (field x)"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.STRING)), "use VarChar"),
-        (schema_bytes(KEY, field_message("v", DataType.FLOAT16_VECTOR, {"dim": 4})), "use FloatVector"),
+        (schema_bytes(KEY, field_message("v", DataType.INT8_VECTOR, {"dim": 4})), "use FloatVector"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_partition_key=True)), "a partition key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_clustering_key=True)), "a clustering key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.VARCHAR, {"enable_analyzer": "true"})), "enable_analyzer"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wire_messages import field, pairs, placeholder_group, schema, search_request
+from google.protobuf.message import Message
+from wire_messages import field, pairs, placeholder_group, resolved, schema, search_request
 
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import (
@@ -19,18 +20,19 @@ from elanus.core.errors import (
     NotSupported,
 )
 from elanus.core.schema import CollectionSchema, DataType
-from elanus.proxy.api import Search
+from elanus.proxy.api import IteratorPage, Search
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
-from elanus.proxy.wire.stubs import Message, common_pb2, schema_pb2
+from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
+V2 = {"iterator": "True", "search_iter_v2": "True"}
 BOOKS = schema(field("vector", DataType.FLOAT_VECTOR, dim=4), field("x", DataType.INT64))
 
 
 def decode(
     request: Message, given_schema: CollectionSchema = BOOKS, cache: TemplateCache | None = None
 ) -> Search:
-    return decode_search(request, "library", given_schema, cache or TemplateCache())
+    return decode_search(request, resolved(given_schema), cache or TemplateCache())
 
 
 def refusal(request: Message, kind: type[ElanusError], given_schema: CollectionSchema = BOOKS) -> str:
@@ -50,7 +52,7 @@ def test_a_search_carries_what_the_client_asked() -> None:
             expr_template_values={"low": schema_pb2.TemplateValue(int64_val=3)},
         )
     )
-    assert (search.database, search.collection, search.vector_field) == ("library", "books", "vector")
+    assert (search.collection.view.name, search.vector_field) == ("books", "vector")
     assert (search.limit, search.offset, search.round_decimal) == (3, 5, 2)
     assert (search.filter, search.filter_values) == ("x > {low}", {"low": 3})
     assert (search.partitions, search.output_fields) == (("p",), ("x", "color"))
@@ -114,7 +116,14 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
         ({"params": '{"range_filter":true}'}, "type must be number, but is boolean"),
         ({"params": '{"range_filter":null}'}, "type must be number, but is null"),
         ({"params": '{"metric_type":"IP"}'}, "ambiguous parameter: metric_type is L2 in the request and IP"),
-        ({"params": '{"offset":3}'}, "ambiguous parameter: offset is None in the request and 3"),
+        ({"params": '{"offset":3}', "offset": 2}, "ambiguous parameter: offset is 2 in the request and 3"),
+        ({"params": '{"topk":4}'}, "ambiguous parameter: topk is 3 in the request and 4 in params"),
+        ({"params": '{"ef":10}', "ef": 20}, "ambiguous parameter: ef is 20 in the request and 10 in params"),
+        ({"params": '{"anns_field":"x"}'}, "ambiguous parameter: anns_field is vector in the request and x"),
+        ({"params": '{"round_decimal":2}', "round_decimal": 3}, "round_decimal is 3 in the request and 2"),
+        ({"params": '{"expr":"id > 5"}'}, "ambiguous parameter: expr is empty in the request and id > 5"),
+        ({"params": '{"offset":[1]}'}, "search parameter offset must be a number, string or bool"),
+        ({"radius": "wide"}, "type must be number, but is string: search parameter radius is wide"),
         ({"anns_field": "x"}, "field (x) to search is not of vector data type"),
     ],
 )
@@ -122,16 +131,65 @@ def test_a_bad_parameter_is_refused(params: dict[str, object], text: str) -> Non
     assert text in refusal(search_request(params=params), InvalidParameter)
 
 
-def test_a_parameter_given_twice_is_refused() -> None:
+def test_a_pair_given_twice_is_refused_unless_it_repeats_itself() -> None:
     request = search_request()
     request.search_params.extend(pairs({"topk": 4}))
-    assert "parameter topk is given twice" in refusal(request, InvalidParameter)
+    assert "parameter topk is given twice: 3 and 4" in refusal(request, InvalidParameter)
+    again = search_request()
+    again.search_params.extend(pairs({"topk": 3}))
+    assert decode(again).limit == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"params": "{}", "nprobe": 8}, {"nprobe": 8}),
+        ({"params": None, "ef": 20, "radius": "0.5"}, {"ef": 20, "radius": 0.5}),
+        ({"params": '{"ef":8,"radius":1}', "ef": "8", "radius": "1.0"}, {"ef": 8, "radius": 1}),
+        ({"params": '{"ef":"8"}', "ef": 8}, {"ef": "8"}),
+        ({"params": '{"page_retain_order":true}', "page_retain_order": "True"}, {"page_retain_order": True}),
+        ({"params": "{}", "page_retain_order": "True"}, {"page_retain_order": "True"}),
+        ({"params": '{"hints":"iterative_filter"}', "hints": "iterative_filter"}, {}),
+        ({"params": '{"limit":9,"data":[[1]],"param":{"a":1},"foo":null}', "bar": "x"}, {}),
+        ({"params": '{"group_size":2}', "strict_group_size": "false", "group_by_field": ""}, {}),
+    ],
+)
+def test_the_indexes_parameters_are_read_from_both_places(
+    given: dict[str, object], expected: dict[str, object]
+) -> None:
+    assert decode(search_request(params=given)).params == expected
+
+
+def test_the_requests_parameters_are_read_from_both_places_and_a_default_gives_way() -> None:
+    inner = (
+        '{"anns_field":"vector","metric_type":"IP","topk":3,'
+        '"round_decimal":3,"offset":2,"ignore_growing":true}'
+    )
+    defaults = {"anns_field": None, "metric_type": "", "offset": 0, "round_decimal": -1}
+    search = decode(search_request(params={**defaults, "params": inner}))
+    assert (search.vector_field, search.metric_type, search.offset) == ("vector", "IP", 2)
+    assert (search.round_decimal, search.ignore_growing, search.limit) == (3, True, 3)
+    reverse = {"params": '{"round_decimal":-1,"offset":0}', "round_decimal": 3, "offset": 2}
+    search = decode(search_request(params=reverse))
+    assert (search.round_decimal, search.offset) == (3, 2)
+
+
+def test_a_filter_among_the_parameters_may_repeat_the_filter() -> None:
+    search = decode(search_request(params={"params": '{"expr":"id > 5"}'}, dsl="id > 5"))
+    assert (search.filter, search.params) == ("id > 5", {})
+
+
+def test_an_unknown_parameter_is_logged_once(logged: list[Any]) -> None:
+    for _ in range(2):
+        decode(search_request(params={"params": '{"never_seen_before":1}', "nor_this": "1"}))
+    ignored = [line["parameter"] for line in logged if line["event"] == "unknown parameter ignored"]
+    assert ignored == ["never_seen_before", "nor_this"]
 
 
 @pytest.mark.parametrize("text", ["\uff11", "1_0", " 1", "1.0", "1e3", "", "9" * 5000])
 def test_a_number_is_written_in_digits(text: str) -> None:
-    told = refusal(search_request(params={"topk": text}), InvalidParameter)
-    assert told == f"topk [{text}] is invalid"
+    message = refusal(search_request(params={"topk": text}), InvalidParameter)
+    assert message == f"topk [{text}] is invalid"
 
 
 def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_with() -> None:
@@ -150,6 +208,40 @@ def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_w
     assert (plain.consistency.moment, plain.collection_id) == (None, None)
 
 
+def test_a_page_behind_a_bound_is_read_from_the_parameters() -> None:
+    first = decode(search_request(params=V2 | {"search_iter_batch_size": "7"}))
+    assert first.page == IteratorPage(7)
+    cache = TemplateCache()
+    asked = V2 | {"search_iter_id": "abc", "search_iter_last_bound": "0.30000001192092896"}
+    later = decode(search_request(params=asked | {"guarantee_timestamp": str(10**15)}), cache=cache)
+    assert later.page == IteratorPage(3, "abc", float(np.float32(0.3)))
+    assert later.consistency.moment == 10**15
+    assert decode(search_request()).page is None
+    assert not cache._templates
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"search_iter_batch_size": "0"}, "search_iter_batch_size [0] is invalid"),
+        ({"search_iter_batch_size": "16385"}, "search_iter_batch_size [16385] is invalid"),
+        ({"search_iter_last_bound": "near"}, "search_iter_last_bound [near] is invalid"),
+        ({"search_iter_last_bound": "nan"}, "search_iter_last_bound [nan] is invalid"),
+        ({"search_iter_last_bound": "1e39"}, "search_iter_last_bound [1e39] is invalid"),
+        ({"search_iter_id": "x" * 300}, "search_iter_id is invalid: it has 300 characters"),
+        ({"guarantee_timestamp": "-1"}, "guarantee_timestamp [-1] is invalid"),
+        ({"offset": "2"}, "offset [2] is invalid: a search iterator has no offset"),
+    ],
+)
+def test_a_page_that_cannot_be_is_refused(params: dict[str, str], said: str) -> None:
+    assert said in refusal(search_request(params=V2 | params), InvalidParameter)
+
+
+def test_an_iterator_takes_one_vector() -> None:
+    several = search_request([[1, 2, 3, 4], [5, 6, 7, 8]], V2)
+    assert refusal(several, InvalidParameter) == "nq [2] is invalid: a search iterator takes one vector"
+
+
 def test_a_moment_of_the_past_comes_as_a_field_or_as_a_search_parameter() -> None:
     cache = TemplateCache()
     for moment in (10**15, 2 * 10**15):
@@ -162,8 +254,8 @@ def test_a_moment_of_the_past_comes_as_a_field_or_as_a_search_parameter() -> Non
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "true", '"5"'])
 def test_a_moment_that_is_no_timestamp_is_refused(text: str) -> None:
-    told = refusal(search_request(params={"params": f'{{"travel_timestamp":{text}}}'}), InvalidParameter)
-    assert "should be a hybrid timestamp" in told
+    message = refusal(search_request(params={"params": f'{{"travel_timestamp":{text}}}'}), InvalidParameter)
+    assert "should be a hybrid timestamp" in message
 
 
 def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
@@ -181,10 +273,11 @@ def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
     [
         ({"search_by_primary_keys": True}, "the field search_by_primary_keys of a search"),
         ({"namespace": "n"}, "the field namespace of a search"),
-        ({"search_params": pairs({"topk": 1, "group_by_field": "x"})}, "the parameter group_by_field"),
-        ({"search_params": pairs({"search_iter_id": "x", "topk": 1})}, "the parameter search_iter_id"),
-        ({"search_params": pairs({"topk": 1, "no_such": "1"})}, "the parameter no_such"),
-        ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "the search parameter hints"),
+        ({"search_params": pairs({"topk": 1, "group_by_field": "x"})}, "the search parameter group_by_field"),
+        ({"search_params": pairs({"topk": 1, "order_by_fields": "x"})}, "the search parameter order_by"),
+        ({"search_params": pairs({"topk": 1, "params": '{"group_by_field":"x"}'})}, "group_by_field"),
+        ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "the search parameter hints [x]"),
+        ({"search_params": pairs({"topk": 1, "params": '{"hints":["x"]}'})}, "the search parameter hints"),
     ],
 )
 def test_what_is_not_built_is_refused(fields: dict[str, Any], text: str) -> None:
@@ -279,7 +372,7 @@ def test_any_other_change_makes_a_template_of_its_own(changed: dict[str, Any]) -
     assert cache.made == 2
 
 
-def test_a_changed_schema_makes_the_template_anew() -> None:
+def test_a_changed_schema_makes_the_template_again() -> None:
     cache = CountingCache()
     decode(search_request(), cache=cache)
     again = schema(field("vector", DataType.FLOAT_VECTOR, dim=8))
@@ -296,9 +389,11 @@ def test_a_full_cache_is_emptied() -> None:
 
 
 def test_searches_of_two_databases_do_not_share_a_template() -> None:
-    cache = TemplateCache()
-    assert decode_search(search_request(), "one", BOOKS, cache).database == "one"
-    assert decode_search(search_request(), "two", BOOKS, cache).database == "two"
+    cache = CountingCache()
+    for name in ("one", "two"):
+        found = decode_search(search_request(), resolved(BOOKS, name), cache)
+        assert found.collection.view.database == name
+    assert cache.made == 2
 
 
 # consistency

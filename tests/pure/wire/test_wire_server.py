@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 from fake_front import FakeFront
+from wire_calls import calls_of
 from wire_messages import Call, float_vectors, key_message, scalar_data, schema_bytes, vector_message
 
 from elanus.core.errors import Unavailable
@@ -15,17 +16,17 @@ DIM = 1024
 
 
 def test_a_second_server_on_the_port_fails_clearly(port: int) -> None:
-    second = MilvusServer(FakeFront(), "127.0.0.1", port)
+    second = MilvusServer(calls_of(FakeFront()), "127.0.0.1", port)
     with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}"):
         second.start()
     second.stop(grace_s=0)
 
 
 def test_a_stopped_server_frees_its_port() -> None:
-    first = MilvusServer(FakeFront(), "127.0.0.1", 0)
+    first = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0)
     port = first.start()
     first.stop(grace_s=0)
-    second = MilvusServer(FakeFront(), "127.0.0.1", port)
+    second = MilvusServer(calls_of(FakeFront()), "127.0.0.1", port)
     assert second.start() == port
     second.stop(grace_s=0)
 

@@ -7,14 +7,16 @@ from typing import Any
 import grpc
 import pytest
 from fake_front import FakeFront
+from google.protobuf.message import Message
 from wire_messages import Call
 
 from elanus.core.errors import NotSupported
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.wire.databases import Databases
+from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.requests import rpc
-from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.status import status_field
-from elanus.proxy.wire.stubs import SERVICE, Message, milvus_pb2
+from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.proxy.wire.unsupported import INSTEAD
 from elanus.rpc.tracing import trace_id
 
@@ -141,7 +143,7 @@ def test_a_request_field_that_is_not_understood_is_refused(call: Call, front: Fa
 
 
 def test_a_defect_becomes_a_status_and_a_log_entry(
-    call: Call, front: FakeFront, monkeypatch: pytest.MonkeyPatch, heard: list[Any]
+    call: Call, front: FakeFront, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
 ) -> None:
     def broken() -> None:
         raise ZeroDivisionError("inner detail")
@@ -150,12 +152,12 @@ def test_a_defect_becomes_a_status_and_a_log_entry(
     status = call("ListDatabases").status
     assert (status.code, status.error_code) == (5, 1)
     assert "inner detail" not in status.reason
-    assert [entry["rpc"] for entry in heard if entry["log_level"] == "error"] == ["ListDatabases"]
+    assert [entry["rpc"] for entry in logged if entry["log_level"] == "error"] == ["ListDatabases"]
 
 
 @pytest.mark.parametrize("sends", [True, False], ids=["traced", "untraced"])
 def test_a_request_has_a_trace_that_a_defect_names(
-    port: int, front: FakeFront, monkeypatch: pytest.MonkeyPatch, heard: list[Any], sends: bool
+    port: int, front: FakeFront, monkeypatch: pytest.MonkeyPatch, logged: list[Any], sends: bool
 ) -> None:
     seen: list[str] = []
 
@@ -172,11 +174,11 @@ def test_a_request_has_a_trace_that_a_defect_names(
         )
         reasons = [send(b"", metadata=metadata, timeout=10).status.reason for _ in range(2)]
     assert [reason.partition("[trace_id=")[2] for reason in reasons] == [f"{trace}]" for trace in seen]
-    assert [line["trace_id"] for line in heard if line["log_level"] == "error"] == seen
+    assert [line["trace_id"] for line in logged if line["log_level"] == "error"] == seen
     assert seen == [TRACE, TRACE] if sends else len(set(seen)) == 2
 
 
-def test_the_observer_is_told_each_answer(call: Call, answers: list[tuple[str, int]]) -> None:
+def test_the_observer_notes_each_answer(call: Call, answers: list[tuple[str, int]]) -> None:
     call("GetVersion")
     call("DescribeCollection", collection_name="missing")
     call("CalcDistance")
@@ -186,14 +188,14 @@ def test_the_observer_is_told_each_answer(call: Call, answers: list[tuple[str, i
 def test_two_families_with_one_rpc_are_refused() -> None:
     front = FakeFront()
     with pytest.raises(ValueError, match="two families implement the RPC"):
-        milvus_handlers((Databases(front), Databases(front)), lambda *_: None)
+        list(milvus_operations((Databases(front), Databases(front))))
 
 
 def test_an_rpc_that_the_service_lacks_is_refused() -> None:
     class Strangers:
-        @rpc()
-        def NoSuchRpc(self, request: Message, context: object) -> Message:
+        @rpc(privilege=NO_PRIVILEGE)
+        def NoSuchRpc(self, request: Message, caller: Caller) -> Message:
             raise AssertionError
 
     with pytest.raises(ValueError, match="no RPC NoSuchRpc"):
-        milvus_handlers((Strangers(),), lambda *_: None)
+        list(milvus_operations((Strangers(),)))

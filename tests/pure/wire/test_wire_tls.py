@@ -10,6 +10,7 @@ import pytest
 import trustme
 from fake_front import FakeFront
 from pymilvus import MilvusClient
+from wire_calls import calls_of
 
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
@@ -26,7 +27,7 @@ def served(tmp_path: Path) -> Iterator[tuple[int, str]]:
     cert.cert_chain_pems[0].write_to_path(security.certificate)
     cert.private_key_pem.write_to_path(security.key)
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-    server = MilvusServer(FakeFront(), "127.0.0.1", 0, max_workers=4, security=security)
+    server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=4, security=security)
     yield server.start(), str(tmp_path / "ca.pem")
     server.stop(grace_s=0)
 

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 from hypothesis import settings
 
-from elanus.core.ids import FieldID
+from elanus.core.catalog import Collection
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, PartitionID
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
-from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2, schema_pb2
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.role.cache import CachedCollection, collection_view
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 
 Call = Callable[..., Message]
-"""What the fixture ``call`` gives: one RPC over the wire."""
+"""The fixture ``call``: one RPC over the wire."""
 
 steady = settings(deadline=None, derandomize=True)
 """For property tests: the same cases in every run, and no clock."""
@@ -75,6 +80,22 @@ def schema(*fields: FieldSchema, dynamic: bool = False) -> CollectionSchema:
         FieldSchema(**{**_members(f), "field_id": FieldID(100 + i)}) for i, f in enumerate(declared)
     )
     return CollectionSchema("books", numbered, enable_dynamic=dynamic)
+
+
+def resolved(of: CollectionSchema, database: str = "library") -> CachedCollection:
+    """A collection of this schema, as its name is resolved: one shard, one partition, no index."""
+    found = Collection(
+        CollectionID(5),
+        DatabaseID(1),
+        of.name,
+        of,
+        ("by-dev-rootcoord-dml_0_5v0",),
+        {},
+        (),
+        ConsistencyLevel.BOUNDED,
+        Timestamp(1),
+    )
+    return CachedCollection(collection_view(database, found), {"_default": PartitionID(6)}, ())
 
 
 def _members(value: FieldSchema) -> dict[str, Any]:

@@ -1,20 +1,20 @@
 """The log of a cluster, on NATS JetStream.
 
-A pchannel is a stream in files, a position is a sequence number of it: numbers grow, are given once, and
-a purge does not set them back. Many processes append and read at a time. What each part does:
+A pchannel is a stream with file storage, and a position is a sequence number of the stream: numbers grow, are
+used once, and a purge does not reset them. Many processes append and read at the same time. The parts:
 
-- `source`: where it is, as a URL
-- `connection`: one connection to the servers, and their answers as errors of ours
-- `messages`: an entry as messages of a stream and back; large ones are split
+- `source`: the log's location, as a URL
+- `connection`: one connection to the servers, and their answers as this project's errors
+- `messages`: conversion between an entry and messages of a stream; large entries are split
 - `writer`: appends of one process to one pchannel, in order, each exactly once
-- `follower`: following a stream, whatever is in it (query channels are followed so too)
+- `follower`: following a stream of any content (also used for query channels)
 - `reader`: the entries of a stream
 - `log`: all of it behind `elanus.log.port.Log`
 
-**What the server must be.** JetStream enabled, release 2.12 or newer: an append that is more than one
-message goes as an atomic batch, so that it stands together, and is refused as a whole. (A server that is
-killed while it stores a batch may keep its beginning; writer and readers see through that.)
+**Server requirements.** JetStream enabled, release 2.12 or newer: an append of more than one message is
+published as an atomic batch, so that its messages are contiguous, and it is refused as a whole. (A server
+that is killed while it stores a batch may keep the beginning of the batch; writer and readers handle that.)
 ``sync_interval: always`` in its configuration, unless streams have replicas on machines that do not fail
-together: by itself a server brings messages to stable storage every two minutes, and an acknowledged write
-of the last two would not survive the machine.
+together: by default a server brings messages to stable storage every two minutes, and writes acknowledged in
+the last two minutes would not survive a crash of the machine.
 """

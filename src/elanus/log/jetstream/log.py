@@ -1,4 +1,4 @@
-"""The JetStream adapter of `elanus.log.port.Log`. What it is made of: `elanus.log.jetstream`."""
+"""The JetStream adapter of `elanus.log.port.Log`. Its parts: `elanus.log.jetstream`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from urllib.parse import quote, unquote
 import structlog
 
 from elanus.core.errors import Unavailable
-from elanus.log.jetstream.connection import (
+from elanus.log.jetstream.reader import READ_BYTES_MAX, EndReached, StreamReader
+from elanus.log.jetstream.writer import StreamWriter
+from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position
+from elanus.nats.connection import (
     NO_STREAM,
     Interrupted,
     NatsConnection,
     Refused,
     client_error,
 )
-from elanus.log.jetstream.reader import READ_BYTES_MAX, EndReached, StreamReader
-from elanus.log.jetstream.source import NatsSource
-from elanus.log.jetstream.writer import StreamWriter
-from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position
+from elanus.nats.source import NatsSource
 
-_LOOK_EVERY_S = 10.0
+_LIST_EVERY_S = 10.0
 _RETRY_S = 0.2
 _ANSWER_TIMEOUT_S = 30.0
 _PCHANNEL_LENGTH_MAX = 60
@@ -40,22 +40,22 @@ T = TypeVar("T")
 
 
 class _NoStream(Exception):
-    """Nothing was ever appended to the pchannel."""
+    """The pchannel has no stream: nothing was ever appended to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is known of a stream. ``end``: the position after its last message."""
+    """The known state of a stream. ``end``: the position after its last message."""
 
     end: Position = START
     size_bytes: int = 0
 
 
 class NatsLog:
-    """Made with `open`, used on that event loop. Any number of processes may append at a time.
+    """Created with `open`, used on that event loop. Any number of processes may append at the same time.
 
     ``end``, ``pchannels`` and ``size_bytes`` answer at once with what this process knows: all of its own
-    appends, and those of others as of the last look, at most ten seconds ago. `sync` asks.
+    appends, and those of others as of the last poll, at most ten seconds ago. `sync` asks the server.
     """
 
     def __init__(self, connection: NatsConnection, append_timeout_s: float) -> None:
@@ -66,31 +66,31 @@ class NatsLog:
         self._writers: dict[str, StreamWriter] = {}
         self._states: dict[str, _State] = {}
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
-        self._looking: asyncio.Task[None] | None = None
+        self._listing: asyncio.Task[None] | None = None
         self._closed = False
 
     @classmethod
     async def open(cls, source: NatsSource, *, append_timeout_s: float = 30.0, name: str = "elanus") -> Self:
-        """Connect, and look what there is.
+        """Connect, and get the existing streams.
 
-        ``append_timeout_s``: how long an append waits for servers that are away before it fails. Raises
+        ``append_timeout_s``: how long an append waits for unavailable servers before it fails. Raises
         `Unavailable` and `elanus.core.errors.InvalidParameter`.
         """
         self = cls(await NatsConnection.open(source, name), append_timeout_s)
         try:
-            await self._look()
+            await self._list_streams()
         except BaseException:
             await self._connection.close()
             raise
-        self._looking = asyncio.create_task(self._keep_looking(), name="NATS streams")
+        self._listing = asyncio.create_task(self._keep_listing(), name="NATS streams")
         return self
 
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
-        """As the port says; ``durable`` makes no difference, the servers' configuration does.
+        """As in the port; ``durable`` makes no difference: the servers' configuration determines durability.
 
-        Raises `Unavailable` when no acknowledgement came in time (the entries may be in the log all the
+        Raises `Unavailable` when no acknowledgement arrived in time (the entries may be in the log all the
         same), `DiskFull`, `elanus.core.errors.InvalidParameter` for an append that is too large, and
         `ValueError` for a header value that cannot be stored.
         """
@@ -118,18 +118,18 @@ class NatsLog:
         return self._states.get(pchannel, _State()).end
 
     async def sync(self, pchannel: str) -> Position:
-        """The end, asked of the server. What it has acknowledged is as durable as it will be."""
+        """The end, requested from the server. Acknowledged entries are already as durable as they will be."""
         self._check_open()
-        await self._look_at(pchannel)
+        await self._refresh(pchannel)
         return self.end(pchannel)
 
     async def trim(self, pchannel: str, before: Position) -> None:
         self._check_open()
-        await self._look_at(pchannel)
+        await self._refresh(pchannel)
         cut = min(before, self.end(pchannel))
         if cut > START:
             await self._ask(f"STREAM.PURGE.{_stream(self._source, pchannel)}", {"seq": cut})
-            await self._look_at(pchannel)
+            await self._refresh(pchannel)
 
     def pchannels(self) -> Sequence[str]:
         return sorted(name for name, state in self._states.items() if state.end > START)
@@ -138,14 +138,14 @@ class NatsLog:
         return sum(state.size_bytes for name, state in self._states.items() if pchannel in ("", name))
 
     async def close(self) -> None:
-        """Wait for the answers to what was appended, then disconnect. Readers can read on to the end."""
+        """Wait for the answers to all appends, then disconnect. Readers can still read up to the end."""
         if self._closed:
             return
         self._closed = True
         await asyncio.gather(*(writer.finish() for writer in self._writers.values()))
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.gather(self._listing, return_exceptions=True)
         await asyncio.gather(*(reader.disconnect() for reader in list(self._readers)))
         await self._connection.close()
 
@@ -154,7 +154,7 @@ class NatsLog:
         return self._source
 
     def _writer(self, pchannel: str) -> StreamWriter:
-        """Raises `ValueError` for a name that no stream can have."""
+        """The pchannel's writer. Raises `ValueError` for a name that is not valid for a stream."""
 
         def stored(last: int, payload_bytes: int) -> None:
             old = self._states.get(pchannel, _State())
@@ -172,7 +172,7 @@ class NatsLog:
         )
 
     async def _make_stream(self, pchannel: str) -> None:
-        """Of a stream that is there already nothing changes. Raises `Interrupted`, `ElanusError`."""
+        """Create the stream; an existing one is not changed. Raises `Interrupted`, `ElanusError`."""
         stream = _stream(self._source, pchannel)
         config = {
             "name": stream,
@@ -185,11 +185,11 @@ class NatsLog:
         try:
             await self._connection.api(f"STREAM.CREATE.{stream}", config)
         except Refused as refusal:
-            if refusal.code != _OTHER_CONFIG:  # made with other replicas, or changed by an operator since
+            if refusal.code != _OTHER_CONFIG:  # created with other replicas, or since changed by an operator
                 raise client_error(refusal, f"the stream {stream}") from None
 
-    async def _look(self) -> None:
-        """See what streams there are. Raises `Unavailable`."""
+    async def _list_streams(self) -> None:
+        """Get the state of all streams. Raises `Unavailable`."""
         found: dict[str, _State] = {}
         offset, total = 0, 1
         while offset < total:
@@ -202,8 +202,8 @@ class NatsLog:
                     found[pchannel] = self._newer(pchannel, info)
         self._states = found
 
-    async def _look_at(self, pchannel: str) -> None:
-        """Raises `Unavailable`."""
+    async def _refresh(self, pchannel: str) -> None:
+        """Get the state of the pchannel's stream. Raises `Unavailable`."""
         try:
             info = await self._ask(f"STREAM.INFO.{_stream(self._source, pchannel)}")
         except _NoStream:
@@ -212,17 +212,17 @@ class NatsLog:
             self._states[pchannel] = self._newer(pchannel, info)
 
     def _newer(self, pchannel: str, info: dict[str, Any]) -> _State:
-        """An append of ours may have been acknowledged since the answer was written."""
+        """The newer state: an append of this process may have been acknowledged since the server answered."""
         end = max(info["state"]["last_seq"] + 1 if info["state"]["last_seq"] else START, self.end(pchannel))
         return _State(Position(end), info["state"]["bytes"])
 
-    async def _keep_looking(self) -> None:
+    async def _keep_listing(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_LIST_EVERY_S)
             try:
-                await self._look()
+                await self._list_streams()
             except Unavailable as error:
-                _logger.warning("no look at the log's streams", error=error.message)
+                _logger.warning("log streams not listed; trying again", error=error.message)
 
     async def _ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask until there is an answer. Raises `Unavailable`, `_NoStream`."""
@@ -246,7 +246,7 @@ class NatsLog:
 
 
 class _Reader:
-    """A `StreamReader` that outlives the log's connection: what was appended can be read after `close`."""
+    """A `StreamReader` that outlives the log's connection: existing entries can be read after `close`."""
 
     def __init__(self, log: NatsLog, pchannel: str, inner: StreamReader) -> None:
         self._log = log
@@ -283,8 +283,8 @@ class _Reader:
 def read_range(source: NatsSource, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
     """Entries with start ≤ position < stop, in any process: an `elanus.log.port.RangeReader` when bound.
 
-    Synchronous; an event loop of its own runs in a thread of its own. Raises `CorruptLog` for a log that
-    ends before ``stop``, `TrimmedLog` when ``start`` is not kept any more, `Unavailable`.
+    Synchronous; a separate event loop runs in a separate thread. Raises `CorruptLog` for a log that ends
+    before ``stop``, `TrimmedLog` when ``start`` is no longer kept, and `Unavailable`.
     """
     if start >= stop:
         return
@@ -321,6 +321,6 @@ def _stream(source: NatsSource, pchannel: str) -> str:
 
 
 def _pchannel_of(source: NatsSource, stream: str) -> str | None:
-    """The pchannel of a stream; ``None`` when it is none of this log's."""
+    """The pchannel of a stream; ``None`` when the stream does not belong to this log."""
     prefix = f"{source.prefix}-"
     return unquote(stream.removeprefix(prefix).replace("=", "%")) if stream.startswith(prefix) else None

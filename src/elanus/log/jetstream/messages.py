@@ -1,26 +1,26 @@
-"""A log entry as messages of a stream, and back.
+"""Conversion between a log entry and messages of a stream.
 
-An entry is one message when it fits, else as many as it takes, one after the other: the payload in
-pieces. The entry's header stands in the message's header, so that a consumer that asks the server for
-headers alone gets all it decides by. Header of the first message::
+An entry is one message if it fits, or else as many consecutive messages as needed, with the payload in
+pieces. The entry's header is in the message's header, so that a consumer that asks the server for headers
+only gets everything its decisions depend on. Header of the first message::
 
     Elanus-Entry: 1,<group>,<index>,<messages>,<payload bytes>,<kind>,<ts>,<collection>,<partition>,
                   <segment>,<rows>,<first row id>,<epoch>,<vchannel, percent-encoded>
 
-and of those that continue it::
+and of the messages that continue it::
 
     Elanus-Part: <group>,<index>,<number in the entry, from 1>
 
-*Group* counts what one writer has published at a time, *index* the messages within: by them a writer
-finds out what became of a group that it got no answer for (`elanus.log.jetstream.writer`).
+*Group* numbers the groups that one writer has published, *index* the messages within one. With them
+a writer determines whether a group without an answer was stored (`elanus.log.jetstream.writer`).
 
 A crash of the server while it stores a group may leave the beginning of an entry without its end. The
-writer then writes the whole entry again, and the `Assembler` leaves the beginning out.
+writer then writes the whole entry again, and the `Assembler` skips the incomplete beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -28,11 +28,10 @@ from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import CorruptLog, EntryHeader, LogEntry, NewEntry, Position
+from elanus.nats.messages import HEADERS_MAX_BYTES, IncomingMessage
 
 ENTRY_HEADER = "Elanus-Entry"
 PART_HEADER = "Elanus-Part"
-HEADERS_MAX_BYTES = 4096
-"""Room for headers in a message: the longest vchannel name, percent-encoded, and all that is added."""
 _FORMAT = "1"
 _FIELDS = 14
 _VCHANNEL_MAX_BYTES = 512
@@ -41,7 +40,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """``begins_entry`` and ``ends_entry``: whether it is the first, the last of its entry's messages."""
+    """``begins_entry`` and ``ends_entry``: whether it is the first or the last of its entry's messages."""
 
     header: tuple[str, str]
     payload: bytes
@@ -50,17 +49,8 @@ class OutgoingMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class IncomingMessage:
-    """A stored message. ``data`` is ``None`` when only headers were asked for."""
-
-    sequence: int
-    headers: Mapping[str, str]
-    data: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message stands among those of its writer."""
+    """The place of a message among those of its writer."""
 
     group: int
     index: int
@@ -71,7 +61,7 @@ def messages_of(
 ) -> list[OutgoingMessage]:
     """The messages of entries in a group, the first of them numbered ``index``.
 
-    ``payload_max_bytes``: what the server takes, headers included. Raises `ValueError` for a header value
+    ``payload_max_bytes``: the limit of the server, headers included. Raises `ValueError` for a header value
     that cannot be stored.
     """
     piece_max_bytes = payload_max_bytes - HEADERS_MAX_BYTES
@@ -87,7 +77,7 @@ def messages_of(
 
 
 def place_of(message: IncomingMessage) -> Place:
-    """Raises `CorruptLog` for a message that no writer of ours made."""
+    """The message's place. Raises `CorruptLog` for a message that was not made by an Elanus writer."""
     head, part = message.headers.get(ENTRY_HEADER), message.headers.get(PART_HEADER)
     try:
         group, index = head.split(",", 3)[1:3] if head else (part or "").split(",", 2)[:2]
@@ -97,13 +87,13 @@ def place_of(message: IncomingMessage) -> Place:
 
 
 def parse_headers(block: bytes) -> dict[str, str]:
-    """The headers of a stored message as JetStream's interface gives them: lines behind ``NATS/1.0``."""
+    """The headers of a stored message as returned by JetStream's API: lines after ``NATS/1.0``."""
     lines = block.decode().split("\r\n")[1:]
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if value}
 
 
 class Assembler:
-    """Makes entries of messages that come in order. One stream, from one position on."""
+    """Assembles entries from messages in order. One stream, from one position on."""
 
     def __init__(self) -> None:
         self._header: EntryHeader | None = None
@@ -124,7 +114,7 @@ class Assembler:
         if head is not None:
             self._begin(message, head)
         elif not self._continues(message):
-            # the reader began inside an entry, or this is what a crash left of one
+            # the reader began inside an entry, or a crash left this part of one
             self._header = None
             return None
         self._pieces.append(message.data)

@@ -1,4 +1,4 @@
-"""Reading a pchannel's stream: entries of messages, in batches, up to an end or for ever."""
+"""Reading a pchannel's stream: entries assembled from messages, in batches, up to an end or forever."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from elanus.core.errors import Unavailable
-from elanus.log.jetstream.connection import NatsConnection
-from elanus.log.jetstream.follower import PULL_MESSAGES_MAX, Done, Loss, StreamFollower
-from elanus.log.jetstream.messages import Assembler, IncomingMessage
+from elanus.log.jetstream.messages import Assembler
 from elanus.log.port import CorruptLog, LogClosed, LogEntry, Position, TrimmedLog
+from elanus.nats.connection import NatsConnection
+from elanus.nats.follower import PULL_MESSAGES_MAX, Done, Loss, StreamFollower
+from elanus.nats.messages import IncomingMessage
 
 READ_BYTES_MAX = 32 * 1024 * 1024
 _ENTRY_BYTES = 500
@@ -21,7 +22,7 @@ class EndReached(LogClosed):
 
 
 class StreamReader(StreamFollower):
-    """An `elanus.log.port.LogReader`. Nothing is asked of the server before the first `read`."""
+    """An `elanus.log.port.LogReader`. Sends nothing to the server before the first `read`."""
 
     def __init__(
         self,
@@ -33,18 +34,18 @@ class StreamReader(StreamFollower):
         stop: Position | None = None,
         make_stream: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``stop``: read no entry at or after it; the stream must reach up to there."""
+        """``stop``: read no entry at or after this position; the stream must extend up to it."""
         super().__init__(
             connection, stream, max(1, start), headers_only=headers_only, make_stream=make_stream
         )
         self.position = start
-        """Of the next entry that `read` returns, or before it."""
+        """The position of the next entry that `read` returns, or a smaller one."""
         self._stop_at = stop
         self._assembler = Assembler()
         self._entries: deque[LogEntry] = deque()
 
     async def read(self, bytes_max: int = READ_BYTES_MAX) -> Sequence[LogEntry]:
-        """As the port says, and `EndReached`. While the servers are away it waits."""
+        """As in the port; also raises `EndReached`. Waits while the servers are unavailable."""
         self.begin()
         while not self._entries:
             if self.failure is not None:
@@ -54,7 +55,7 @@ class StreamReader(StreamFollower):
         return self._take(bytes_max)
 
     def on(self, connection: NatsConnection, stop: Position) -> StreamReader:
-        """One that goes on where this one stands, through another connection, up to ``stop``."""
+        """A reader that continues at this one's position, through another connection, up to ``stop``."""
         return StreamReader(
             connection, self.stream, self.position, headers_only=self._headers_only, stop=stop
         )
@@ -79,7 +80,7 @@ class StreamReader(StreamFollower):
                 "was to be read"
             )
         left = self._stop_at - self.next_sequence
-        # an entry that begins before the end is read to its own, unless a crash cut it off there
+        # an entry that begins before the stop is read to its own end, unless a crash cut it off there
         if left <= 0 and not (self._assembler.inside and self.next_sequence <= self.last_seen):
             raise Done(EndReached(f"{self.stream} has been read up to {self._stop_at}"))
         return min(PULL_MESSAGES_MAX, max(1, left))

@@ -1,17 +1,17 @@
 """Appends of one process to one pchannel: in order, each exactly once.
 
-Whatever has queued up while a group was under way makes the next group; so one is under way at a time, a
+Appends that are queued while a group is in flight form the next group. So one group is in flight at a time, a
 single append waits for one answer, and a thousand concurrent ones hardly longer. A group of one message
 is published as it is, a larger one as an atomic batch: all of it or nothing, and nothing in between.
 
-**Exactly once.** A writer publishes under a subject of its own, and each group says which sequence the
-last message of that subject has. When an answer is lost, the writer looks what its last message in the
-stream is: of the earlier group, then the group goes out again; of this group, then it is stored. The
-first copy may still be on its way, but only one of two that name the same last message is ever taken.
-This holds however long the servers were away; a window of remembered message ids would not.
+**Exactly once.** A writer publishes under a subject of its own, and each group names the sequence of the
+last message of that subject. When an answer is lost, the writer looks up its last message in the stream. If
+that is of the earlier group, the group is published again; if it is of this group, the group is stored. The
+first copy may still be on its way, but only one of two copies that name the same last message is ever
+accepted. This holds however long the servers were unavailable; a window of remembered message ids would not.
 
-A log is trimmed only up to what every reader has done with, which no unanswered write is: a write keeps
-its channel's ticks below it. So a subject without messages has had all of its answered groups trimmed.
+A log is trimmed only up to what every reader has finished with, which excludes unanswered writes: a write
+keeps its channel's ticks below it. So if a subject has no messages, all of its answered groups were trimmed.
 """
 
 from __future__ import annotations
@@ -27,25 +27,19 @@ from dataclasses import dataclass
 import structlog
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter, Unavailable
-from elanus.log.jetstream.connection import Interrupted, NatsConnection, Refused, client_error, decoded
-from elanus.log.jetstream.messages import (
-    IncomingMessage,
-    OutgoingMessage,
-    Place,
-    messages_of,
-    parse_headers,
-    place_of,
-)
+from elanus.log.jetstream.messages import OutgoingMessage, Place, messages_of, parse_headers, place_of
 from elanus.log.port import NewEntry, Position
+from elanus.nats.connection import Interrupted, NatsConnection, Refused, client_error, decoded
+from elanus.nats.messages import IncomingMessage
 
 BATCH_MESSAGES_MAX = 1000
-"""What servers take in one atomic batch."""
+"""The most messages that servers accept in one atomic batch."""
 _GROUP_BYTES_MAX = 8 * 1024 * 1024
 _RETRY_S = 0.1
 _ANSWER_TIMEOUT_S = 5.0
 _SLOWEST_BYTES_PER_S = 10_000_000
 _MAY_GO_AGAIN = frozenset({10071, 10164, 10176, 10210})
-"""Wrong last sequence, an incomplete batch, too many batches under way."""
+"""Wrong last sequence, an incomplete batch, too many batches in flight."""
 _NO_MESSAGE = 10037
 _logger = structlog.get_logger(__name__)
 
@@ -58,7 +52,7 @@ class _Append:
 
 
 class StreamWriter:
-    """``stored`` is told of each group that was stored: its last sequence and its payload in bytes."""
+    """``stored`` is called with each stored group's last sequence and payload size in bytes."""
 
     def __init__(
         self,
@@ -69,7 +63,7 @@ class StreamWriter:
         make_stream: Callable[[], Awaitable[None]],
         stored: Callable[[int, int], None],
     ) -> None:
-        """``subject``: nobody else's. ``timeout_s``: how long a group is tried."""
+        """``subject``: used by no other writer. ``timeout_s``: how long storing a group is tried."""
         self._connection = connection
         self._stream = stream
         self._subject = subject
@@ -106,14 +100,14 @@ class StreamWriter:
             except ElanusError as error:
                 _fail(appends, error)
             except Exception as error:
-                _logger.exception("an append met an error it does not know", stream=self._stream)
+                _logger.exception("append failed unexpectedly", stream=self._stream)
                 _fail(appends, Internal(f"appending to {self._stream} failed: {error!r}"))
             else:
                 self._stored(sequences[-1], sum(append.payload_bytes for append in appends))
                 _answer(appends, messages, sequences)
 
     def _take(self) -> tuple[list[_Append], list[OutgoingMessage]]:
-        """The next group. Appends that cannot be made messages are answered at once."""
+        """The next group. Appends that cannot be encoded as messages are answered at once."""
         self._group += 1
         appends: list[_Append] = []
         messages: list[OutgoingMessage] = []
@@ -139,11 +133,11 @@ class StreamWriter:
         return appends, messages
 
     async def _store(self, messages: Sequence[OutgoingMessage]) -> list[int]:
-        """Publish a group until it is stored; the sequence of each message. Raises `ElanusError`."""
+        """Publish a group until it is stored. Returns each message's sequence. Raises `ElanusError`."""
         deadline_s = time.monotonic() + self._timeout_s
         sequences: list[int] = []
         why: object = "no answer"
-        wait_s = 0.0  # a first try may only have named a last message that is trimmed
+        wait_s = 0.0  # the first attempt may only have failed by naming a last message that is trimmed
         while time.monotonic() < deadline_s:
             try:
                 await self._connection.ready(deadline_s - time.monotonic())
@@ -161,7 +155,7 @@ class StreamWriter:
                     raise client_error(refusal, f"an append to {self._stream}") from None
                 why = refusal
             try:
-                if self._stream_made and await self._look(messages, sequences):
+                if self._stream_made and await self._find_stored(messages, sequences):
                     return sequences
             except Interrupted as interruption:
                 why = interruption
@@ -173,7 +167,7 @@ class StreamWriter:
         )
 
     async def _publish(self, messages: Sequence[OutgoingMessage]) -> int:
-        """The last message's sequence. Raises `Interrupted`, `Refused`."""
+        """Publish the messages. Returns the last one's sequence. Raises `Interrupted`, `Refused`."""
         batch = uuid.uuid4().hex
         for number, message in enumerate(messages, 1):
             headers = dict([message.header])
@@ -191,8 +185,8 @@ class StreamWriter:
         answer = await self._connection.request(self._subject, messages[-1].payload, headers, timeout_s)
         return int(decoded(answer.data)["seq"])
 
-    async def _look(self, messages: Sequence[OutgoingMessage], sequences: list[int]) -> bool:
-        """Find out how much of the group is stored, and note it. Whether it is all of it.
+    async def _find_stored(self, messages: Sequence[OutgoingMessage], sequences: list[int]) -> bool:
+        """Determine how much of the group is stored, and record it. Returns whether all of it is.
 
         Raises `Interrupted`, `Unavailable`.
         """
@@ -207,11 +201,11 @@ class StreamWriter:
         stored = place.index + 1
         sequences += range(sequence - stored + len(sequences) + 1, sequence + 1)
         while sequences and not messages[len(sequences) - 1].ends_entry:
-            sequences.pop()  # an entry without its end is written again, whole
+            sequences.pop()  # an entry without its end is written again as a whole
         return len(sequences) == len(messages)
 
     async def _last_stored(self) -> tuple[int, Place] | None:
-        """Our last message in the stream. Raises `Interrupted`, `Unavailable`."""
+        """This writer's last message in the stream. Raises `Interrupted`, `Unavailable`."""
         try:
             answer = await self._connection.api(
                 f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject}
@@ -219,7 +213,7 @@ class StreamWriter:
         except Refused as refusal:
             if refusal.code == _NO_MESSAGE:
                 return None
-            raise client_error(refusal, f"a look into {self._stream}") from None
+            raise client_error(refusal, f"a lookup in {self._stream}") from None
         message = answer["message"]
         headers = parse_headers(base64.b64decode(message["hdrs"]))
         return message["seq"], place_of(IncomingMessage(message["seq"], headers, None))

@@ -1,12 +1,17 @@
-"""The Milvus gRPC front: the only room that knows Milvus protobufs.
+"""The Milvus gRPC front: the only package that knows Milvus protobufs.
 
-A request passes through three thin layers::
+A request passes through four thin layers::
 
-    service   finds the method of an RPC, turns every error into a status
-    families  databases, collections, partitions, indexes, writes, reads, admin: one method an RPC
-    codecs    schemas, rows, search_request, query_request, results: protobuf ⇄ domain types
+    service     gRPC: finds the operation and the caller, passes both to `elanus.proxy.calls`
+    operations  the RPCs as operations: understood fields, names of objects, errors as statuses
+    families    databases, collections, partitions, indexes, writes, reads, admin: one method per RPC
+    codecs      schemas, rows, search_request, query_request, results: protobuf ⇄ domain types
 
-Behind them stands `elanus.proxy.api.Front`, which knows no protobuf. The wire behaves as Milvus 2.3.5
-does where client generations expect different things. It leaves out authentication, TLS and every
-RPC that `elanus.proxy.wire.unsupported` names: those answer with a status that says so.
+The calls of Elanus' own clients on the same port are operations too: `connector` is their family,
+`interfaces` their form.
+
+The messages are generated from Milvus's own files: `elanus.proxy.wire.protos`. Behind the layers is
+`elanus.proxy.port.Front`, which does not know protobuf. The wire behaves as Milvus 2.3.5 does where client
+generations expect different things. It leaves out authentication and every RPC that
+`elanus.proxy.wire.unsupported` names: those return a status that says so.
 """

@@ -1,6 +1,7 @@
 """The RPCs about the server itself, and the teardown calls that every client makes.
 
-There are no users, roles or privileges: asking for them finds none, creating one is not supported.
+Users, roles and privileges are not part of this release. Like the reference without authorization, the server
+lists the built-in user and roles, none of them granted to the user; creating others is not supported.
 """
 
 from __future__ import annotations
@@ -11,23 +12,32 @@ import secrets
 import msgspec
 
 from elanus import __version__
-from elanus.proxy.api import ComponentView, Front, SegmentView
-from elanus.proxy.wire.names import check_collection_name
+from elanus.core.names import check_collection_name
+from elanus.proxy.api import ComponentView, SegmentView
+from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType
+from elanus.proxy.port import Front
 from elanus.proxy.wire.parameters import json_object
-from elanus.proxy.wire.requests import Context, database_of, database_of_connection, rpc
-from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
+from elanus.proxy.wire.requests import database_of, rpc
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 SERVER_VERSION = f"v2.3.5-elanus-{__version__}"
-"""The reference's release that the wire behaves like, then ours.
+"""The release of the reference that the wire behaves like, then the release of Elanus.
 
 Clients and tools that choose features by version read the first part.
 """
 
+BUILT_IN_USERS = ("root",)
+BUILT_IN_ROLES = ("admin", "public")
 _PROXY_ROLE = "proxy"
 _IDENTIFIER_BITS = 62
 _SYSTEM_INFO = "system_info"
-_DROPPED_BY_DEFAULT = frozenset({common_pb2.Dropped, common_pb2.NotExist, common_pb2.SegmentStateNone})
+_PERSISTENT: frozenset[int] = frozenset({common_pb2.Sealed, common_pb2.Flushing, common_pb2.Flushed})
+"""The states that GetPersistentSegmentInfo shows when a request names none, as in the reference."""
+_LEVEL = common_pb2.SegmentLevel.Value("L1")
+"""The level of segments of rows. There are no delete-only (L0) or clustered (L2) segments."""
+_STORAGE_VERSION = 1
+"""The format of segments on disk (docs/segment-format.md)."""
 
 
 class Admin:
@@ -35,10 +45,10 @@ class Admin:
         self._front = front
         self._deploy_mode = deploy_mode
 
-    @rpc("client_info")
-    def Connect(self, request: Message, context: Context) -> Message:
-        """Checks the connection's database. Raises `DatabaseNotFound`."""
-        if database := database_of_connection(context):
+    @rpc("client_info", privilege=NO_PRIVILEGE)
+    def Connect(self, request: milvus_pb2.ConnectRequest, caller: Caller) -> milvus_pb2.ConnectResponse:
+        """Check the connection's database. Raises `DatabaseNotFound`."""
+        if database := caller.database:
             self._front.describe_database(database)
         return milvus_pb2.ConnectResponse(
             server_info=common_pb2.ServerInfo(
@@ -49,22 +59,30 @@ class Admin:
             identifier=secrets.randbits(_IDENTIFIER_BITS),
         )
 
-    @rpc()
-    def GetVersion(self, request: Message, context: Context) -> Message:
+    @rpc(privilege=NO_PRIVILEGE)
+    def GetVersion(
+        self, request: milvus_pb2.GetVersionRequest, caller: Caller
+    ) -> milvus_pb2.GetVersionResponse:
         return milvus_pb2.GetVersionResponse(version=SERVER_VERSION)
 
-    @rpc()
-    def AllocTimestamp(self, request: Message, context: Context) -> Message:
+    @rpc(privilege=NO_PRIVILEGE)
+    def AllocTimestamp(
+        self, request: milvus_pb2.AllocTimestampRequest, caller: Caller
+    ) -> milvus_pb2.AllocTimestampResponse:
         return milvus_pb2.AllocTimestampResponse(timestamp=self._front.allocate_timestamp())
 
-    @rpc()
-    def CheckHealth(self, request: Message, context: Context) -> Message:
+    @rpc(privilege=NO_PRIVILEGE)
+    def CheckHealth(
+        self, request: milvus_pb2.CheckHealthRequest, caller: Caller
+    ) -> milvus_pb2.CheckHealthResponse:
         ill = [c for c in self._front.components() if not c.healthy]
         reasons = [f"{c.role} {c.node_id} is not healthy: {c.detail or 'no detail'}" for c in ill]
         return milvus_pb2.CheckHealthResponse(isHealthy=not ill, reasons=reasons)
 
-    @rpc()
-    def GetComponentStates(self, request: Message, context: Context) -> Message:
+    @rpc(privilege=NO_PRIVILEGE)
+    def GetComponentStates(
+        self, request: milvus_pb2.GetComponentStatesRequest, caller: Caller
+    ) -> milvus_pb2.ComponentStates:
         components = self._front.components()
         response = milvus_pb2.ComponentStates(subcomponent_states=map(_component_info, components))
         for component in components:
@@ -72,9 +90,11 @@ class Admin:
                 response.state.CopyFrom(_component_info(component))
         return response
 
-    @rpc("request")
-    def GetMetrics(self, request: Message, context: Context) -> Message:
-        """The topology as JSON, as monitoring tools read it. Figures are in the Prometheus endpoint."""
+    @rpc("request", privilege=NO_PRIVILEGE)
+    def GetMetrics(
+        self, request: milvus_pb2.GetMetricsRequest, caller: Caller
+    ) -> milvus_pb2.GetMetricsResponse:
+        """Return the topology as JSON, for monitoring tools. The Prometheus endpoint has the figures."""
         kind = json_object(request.request, "request").get("metric_type")
         if kind != _SYSTEM_INFO:
             raise unsupported(f"the metric type {kind}", f"use {_SYSTEM_INFO}, or the Prometheus endpoint")
@@ -96,44 +116,74 @@ class Admin:
             },
         }
 
-    @rpc("collectionName", "states")
-    def GetPersistentSegmentInfo(self, request: Message, context: Context) -> Message:
-        wanted = frozenset(request.states)
+    @rpc("collectionName", "states", privilege=NO_PRIVILEGE, on="collectionName")
+    def GetPersistentSegmentInfo(
+        self, request: milvus_pb2.GetPersistentSegmentInfoRequest, caller: Caller
+    ) -> milvus_pb2.GetPersistentSegmentInfoResponse:
+        wanted: frozenset[int] = frozenset(request.states)
         found = self._front.persistent_segments(
-            database_of(request, context), check_collection_name(request.collectionName)
+            database_of(request, caller), check_collection_name(request.collectionName)
         )
-        shown = [s for s in found if (s.state in wanted if wanted else s.state not in _DROPPED_BY_DEFAULT)]
+        shown = [s for s in found if s.state in (wanted or _PERSISTENT)]
         return milvus_pb2.GetPersistentSegmentInfoResponse(infos=map(_persistent_segment, shown))
 
-    @rpc("collectionName")
-    def GetQuerySegmentInfo(self, request: Message, context: Context) -> Message:
+    @rpc("collectionName", privilege=NO_PRIVILEGE, on="collectionName")
+    def GetQuerySegmentInfo(
+        self, request: milvus_pb2.GetQuerySegmentInfoRequest, caller: Caller
+    ) -> milvus_pb2.GetQuerySegmentInfoResponse:
         found = self._front.query_segments(
-            database_of(request, context), check_collection_name(request.collectionName)
+            database_of(request, caller), check_collection_name(request.collectionName)
         )
         return milvus_pb2.GetQuerySegmentInfoResponse(infos=map(_query_segment, found))
 
-    @rpc()
-    def ListCredUsers(self, request: Message, context: Context) -> Message:
-        return milvus_pb2.ListCredUsersResponse()
+    @rpc(privilege="PrivilegeSelectOwnership")
+    def ListCredUsers(
+        self, request: milvus_pb2.ListCredUsersRequest, caller: Caller
+    ) -> milvus_pb2.ListCredUsersResponse:
+        return milvus_pb2.ListCredUsersResponse(usernames=BUILT_IN_USERS)
 
-    @rpc("role", "include_user_info")
-    def SelectRole(self, request: Message, context: Context) -> Message:
-        return milvus_pb2.SelectRoleResponse()
+    @rpc("role", "include_user_info", privilege="PrivilegeSelectOwnership")
+    def SelectRole(
+        self, request: milvus_pb2.SelectRoleRequest, caller: Caller
+    ) -> milvus_pb2.SelectRoleResponse:
+        """Return all roles, or the named one; none for an unknown name. No user has been granted a role."""
+        named = (request.role.name,) if request.HasField("role") else BUILT_IN_ROLES
+        found = [name for name in BUILT_IN_ROLES if name in named]
+        return milvus_pb2.SelectRoleResponse(
+            results=[milvus_pb2.RoleResult(role=milvus_pb2.RoleEntity(name=name)) for name in found]
+        )
 
-    @rpc("user", "include_role_info")
-    def SelectUser(self, request: Message, context: Context) -> Message:
-        return milvus_pb2.SelectUserResponse()
+    @rpc(
+        "user",
+        "include_role_info",
+        privilege="PrivilegeSelectUser",
+        on="user.name",
+        object_type=ObjectType.USER,
+    )
+    def SelectUser(
+        self, request: milvus_pb2.SelectUserRequest, caller: Caller
+    ) -> milvus_pb2.SelectUserResponse:
+        """As `SelectRole`, for users."""
+        named = (request.user.name,) if request.HasField("user") else BUILT_IN_USERS
+        found = [name for name in BUILT_IN_USERS if name in named]
+        return milvus_pb2.SelectUserResponse(
+            results=[milvus_pb2.UserResult(user=milvus_pb2.UserEntity(name=name)) for name in found]
+        )
 
-    @rpc("entity")
-    def SelectGrant(self, request: Message, context: Context) -> Message:
+    @rpc("entity", privilege="PrivilegeSelectOwnership")
+    def SelectGrant(
+        self, request: milvus_pb2.SelectGrantRequest, caller: Caller
+    ) -> milvus_pb2.SelectGrantResponse:
         return milvus_pb2.SelectGrantResponse()
 
-    @rpc()
-    def ListPrivilegeGroups(self, request: Message, context: Context) -> Message:
+    @rpc(privilege="PrivilegeListPrivilegeGroups")
+    def ListPrivilegeGroups(
+        self, request: milvus_pb2.ListPrivilegeGroupsRequest, caller: Caller
+    ) -> milvus_pb2.ListPrivilegeGroupsResponse:
         return milvus_pb2.ListPrivilegeGroupsResponse()
 
 
-def _component_info(component: ComponentView) -> Message:
+def _component_info(component: ComponentView) -> milvus_pb2.ComponentInfo:
     state = common_pb2.Healthy if component.healthy else common_pb2.Abnormal
     info = milvus_pb2.ComponentInfo(nodeID=component.node_id, role=component.role, state_code=state)
     if component.detail:
@@ -141,18 +191,22 @@ def _component_info(component: ComponentView) -> Message:
     return info
 
 
-def _persistent_segment(segment: SegmentView) -> Message:
+def _persistent_segment(segment: SegmentView) -> milvus_pb2.PersistentSegmentInfo:
     return milvus_pb2.PersistentSegmentInfo(
         segmentID=segment.segment_id,
         collectionID=segment.collection_id,
         partitionID=segment.partition_id,
         num_rows=segment.rows,
-        state=int(segment.state),
+        state=common_pb2.SegmentState.ValueType(segment.state),
         insert_channel=segment.vchannel,
+        compaction_from=segment.compacted_from,
+        is_sorted=segment.is_sorted,
+        level=_LEVEL,
+        storage_version=_STORAGE_VERSION,
     )
 
 
-def _query_segment(segment: SegmentView) -> Message:
+def _query_segment(segment: SegmentView) -> milvus_pb2.QuerySegmentInfo:
     return milvus_pb2.QuerySegmentInfo(
         segmentID=segment.segment_id,
         collectionID=segment.collection_id,
@@ -163,5 +217,8 @@ def _query_segment(segment: SegmentView) -> Message:
         indexID=segment.index_id,
         nodeID=segment.node_ids[0] if segment.node_ids else 0,
         nodeIds=segment.node_ids,
-        state=int(segment.state),
+        state=common_pb2.SegmentState.ValueType(segment.state),
+        is_sorted=segment.is_sorted,
+        level=_LEVEL,
+        storage_version=_STORAGE_VERSION,
     )

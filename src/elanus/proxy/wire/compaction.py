@@ -1,4 +1,4 @@
-"""The RPCs of compaction. What a request cannot choose (segments, a clustering key, a size) is refused."""
+"""The RPCs of compaction. Choices that are not supported (segments, a clustering key) are refused."""
 
 from __future__ import annotations
 
@@ -6,32 +6,47 @@ from collections import Counter
 
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import InvalidParameter
-from elanus.proxy.api import Front
-from elanus.proxy.wire.names import check_collection_name
-from elanus.proxy.wire.requests import Context, database_of, rpc
-from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
+from elanus.core.names import check_collection_name
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import database_of, rpc
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
+_MB = 1024 * 1024
+_TARGET_MAX_BYTES = 2**62
+"""Far beyond any segment: clients send the largest number possible to merge as much as possible."""
 _NO_TARGET = -1
-"""As the reference answers while a plan has no result."""
+"""The reference's answer while a plan has no result."""
 
 
 class Compaction:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("collection_name", "collectionID")
-    def ManualCompaction(self, request: Message, context: Context) -> Message:
-        """By name, or by id as older clients send it."""
+    @rpc(
+        "collection_name",
+        "collectionID",
+        "target_size",
+        privilege="PrivilegeCompaction",
+        on="collection_name",
+    )
+    def ManualCompaction(
+        self, request: milvus_pb2.ManualCompactionRequest, caller: Caller
+    ) -> milvus_pb2.ManualCompactionResponse:
+        """Start a compaction by collection name, or by id as older clients send it."""
         name = request.collection_name
         if not request.collectionID:
             check_collection_name(name)
-        started = self._front.compact(database_of(request, context), name, request.collectionID)
+        target = _target_bytes(request.target_size)
+        started = self._front.compact(database_of(request, caller), name, request.collectionID, target)
         return milvus_pb2.ManualCompactionResponse(
             compactionID=started.compaction_id, compactionPlanCount=started.plans
         )
 
-    @rpc("compactionID")
-    def GetCompactionState(self, request: Message, context: Context) -> Message:
+    @rpc("compactionID", privilege=NO_PRIVILEGE)
+    def GetCompactionState(
+        self, request: milvus_pb2.GetCompactionStateRequest, caller: Caller
+    ) -> milvus_pb2.GetCompactionStateResponse:
         plans = self._plans(request)
         counts = Counter(plan.state for plan in plans)
         return milvus_pb2.GetCompactionStateResponse(
@@ -42,15 +57,22 @@ class Compaction:
             failedPlanNo=counts[CompactionState.FAILED] + counts[CompactionState.CANCELLED],
         )
 
-    @rpc("compactionID")
-    def GetCompactionStateWithPlans(self, request: Message, context: Context) -> Message:
+    @rpc("compactionID", privilege=NO_PRIVILEGE)
+    def GetCompactionStateWithPlans(
+        self, request: milvus_pb2.GetCompactionPlansRequest, caller: Caller
+    ) -> milvus_pb2.GetCompactionPlansResponse:
         plans = self._plans(request)
         return milvus_pb2.GetCompactionPlansResponse(
             state=_state(plans), mergeInfos=[_merge_info(plan) for plan in plans]
         )
 
-    def _plans(self, request: Message) -> tuple[CompactionPlan, ...]:
-        """A compaction that found nothing to do has no plans; as in the reference, nor has an unknown id."""
+    def _plans(
+        self, request: milvus_pb2.GetCompactionStateRequest | milvus_pb2.GetCompactionPlansRequest
+    ) -> tuple[CompactionPlan, ...]:
+        """Return the plans.
+
+        There are none if the compaction found nothing to do or, as in the reference, if the id is unknown.
+        """
         if request.compactionID <= 0:
             raise InvalidParameter(
                 f"compaction id {request.compactionID} does not exist: use the one that compacting answered"
@@ -58,12 +80,19 @@ class Compaction:
         return tuple(self._front.compaction_plans(request.compactionID))
 
 
-def _state(plans: tuple[CompactionPlan, ...]) -> int:
+def _target_bytes(size_mb: int) -> int | None:
+    """Return the target size that a client gives in megabytes; None for 0. Raises `InvalidParameter`."""
+    if size_mb < 0:
+        raise InvalidParameter(f"target_size [{size_mb}] is invalid, should be a positive number of MB")
+    return min(size_mb * _MB, _TARGET_MAX_BYTES) if size_mb else None
+
+
+def _state(plans: tuple[CompactionPlan, ...]) -> common_pb2.CompactionState.ValueType:
     executes = any(plan.state is CompactionState.PLANNED for plan in plans)
-    return int(common_pb2.Executing if executes else common_pb2.CompactionState.Value("Completed"))
+    return common_pb2.Executing if executes else common_pb2.CompactionState.Value("Completed")
 
 
-def _merge_info(plan: CompactionPlan) -> Message:
+def _merge_info(plan: CompactionPlan) -> milvus_pb2.CompactionMergeInfo:
     completed = plan.state is CompactionState.COMPLETED
     return milvus_pb2.CompactionMergeInfo(
         sources=plan.inputs, target=plan.output if completed and plan.output else _NO_TARGET

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from elanus.proxy.api import Front
-from elanus.proxy.wire.names import check_database_name
-from elanus.proxy.wire.requests import Context, add_pairs, database_of, rpc, to_dict
+from elanus.core.errors import InvalidParameter
+from elanus.core.names import check_database_name
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import Message, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 
 class Databases:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("properties")
-    def CreateDatabase(self, request: Message, context: Context) -> Message:
+    @rpc("properties", privilege="PrivilegeCreateDatabase")
+    def CreateDatabase(self, request: milvus_pb2.CreateDatabaseRequest, caller: Caller) -> common_pb2.Status:
         self._front.create_database(check_database_name(request.db_name), to_dict(request.properties))
         return success()
 
-    @rpc()
-    def DropDatabase(self, request: Message, context: Context) -> Message:
+    @rpc(privilege="PrivilegeDropDatabase")
+    def DropDatabase(self, request: milvus_pb2.DropDatabaseRequest, caller: Caller) -> common_pb2.Status:
         self._front.drop_database(check_database_name(request.db_name))
         return success()
 
-    @rpc()
-    def ListDatabases(self, request: Message, context: Context) -> Message:
+    @rpc(privilege=NO_PRIVILEGE)
+    def ListDatabases(
+        self, request: milvus_pb2.ListDatabasesRequest, caller: Caller
+    ) -> milvus_pb2.ListDatabasesResponse:
         found = self._front.list_databases()
         return milvus_pb2.ListDatabasesResponse(
             db_names=[database.name for database in found],
@@ -32,18 +36,23 @@ class Databases:
             db_ids=[database.database_id for database in found],
         )
 
-    @rpc()
-    def DescribeDatabase(self, request: Message, context: Context) -> Message:
-        found = self._front.describe_database(database_of(request, context))
+    @rpc(privilege="PrivilegeDescribeDatabase")
+    def DescribeDatabase(
+        self, request: milvus_pb2.DescribeDatabaseRequest, caller: Caller
+    ) -> milvus_pb2.DescribeDatabaseResponse:
+        found = self._front.describe_database(database_of(request, caller))
         response = milvus_pb2.DescribeDatabaseResponse(
             db_name=found.name, dbID=found.database_id, created_timestamp=found.created
         )
         add_pairs(response.properties, found.properties)
         return response
 
-    @rpc("properties", "delete_keys")
-    def AlterDatabase(self, request: Message, context: Context) -> Message:
+    @rpc("properties", "delete_keys", "db_id", privilege="PrivilegeAlterDatabase")
+    def AlterDatabase(self, request: milvus_pb2.AlterDatabaseRequest, caller: Caller) -> common_pb2.Status:
+        """Alter the named database. The Node.js client also sends ``db_id``, which alone is refused."""
+        if request.db_id and not request.db_name:
+            raise InvalidParameter(f"db_name is empty and db_id is {request.db_id}: name the database")
         self._front.alter_database(
-            database_of(request, context), to_dict(request.properties), tuple(request.delete_keys)
+            database_of(request, caller), to_dict(request.properties), tuple(request.delete_keys)
         )
         return success()

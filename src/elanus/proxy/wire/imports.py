@@ -1,22 +1,23 @@
 """The RPCs of bulk import, as clients of the 2.x gRPC generation call them.
 
-Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``); that one is not served.
+Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``), which is not supported.
 """
 
 from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.imports import ImportState, ImportTask
-from elanus.proxy.api import Front
-from elanus.proxy.wire.names import check_collection_name
-from elanus.proxy.wire.requests import Context, add_pairs, database_of, rpc, to_dict
+from elanus.core.names import check_collection_name
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import Message, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 _FAILED_REASON = "failed_reason"
 _WRITTEN_PERCENT = 90
-"""Where a task stands when its rows are committed, and wait to be indexed and served."""
+"""The progress of a task whose rows are committed but not yet indexed and served."""
 _MS_PER_S = 1000
 
 
@@ -24,38 +25,54 @@ class BulkImports:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("collection_name", "partition_name", "files", "options", "channel_names", "row_based")
-    def Import(self, request: Message, context: Context) -> Message:
-        """One task for all files. ``row_based`` tells formats apart that are not read; Parquet is neither."""
+    @rpc(
+        "collection_name",
+        "partition_name",
+        "files",
+        "options",
+        "channel_names",
+        "row_based",
+        privilege="PrivilegeImport",
+        on="collection_name",
+    )
+    def Import(self, request: milvus_pb2.ImportRequest, caller: Caller) -> milvus_pb2.ImportResponse:
+        """Start one task for all files.
+
+        ``row_based`` is ignored: it distinguishes formats that are not supported, and Parquet is neither.
+        """
         if request.channel_names:
             raise unsupported("the field channel_names of Import", "rows go by the hash of their keys")
         for option in to_dict(request.options):
             raise unsupported(f"the option {option} of Import", "leave it out")
         task = self._front.start_import(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             request.partition_name,
             tuple(request.files),
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
-    @rpc("task")
-    def GetImportState(self, request: Message, context: Context) -> Message:
+    @rpc("task", privilege=NO_PRIVILEGE)
+    def GetImportState(
+        self, request: milvus_pb2.GetImportStateRequest, caller: Caller
+    ) -> milvus_pb2.GetImportStateResponse:
         return import_state(self._front.import_task(request.task))
 
-    @rpc("collection_name", "limit")
-    def ListImportTasks(self, request: Message, context: Context) -> Message:
+    @rpc("collection_name", "limit", privilege=NO_PRIVILEGE, on="collection_name")
+    def ListImportTasks(
+        self, request: milvus_pb2.ListImportTasksRequest, caller: Caller
+    ) -> milvus_pb2.ListImportTasksResponse:
         if request.limit < 0:
             raise InvalidParameter(f"limit is {request.limit}: it must not be negative (0: all tasks)")
         name = request.collection_name and check_collection_name(request.collection_name)
-        tasks = self._front.import_tasks(database_of(request, context), name, request.limit)
+        tasks = self._front.import_tasks(database_of(request, caller), name, request.limit)
         return milvus_pb2.ListImportTasksResponse(status=success(), tasks=map(import_state, tasks))
 
 
-def import_state(task: ImportTask) -> Message:
+def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
     response = milvus_pb2.GetImportStateResponse(
         status=success(),
-        state=int(task.state),
+        state=common_pb2.ImportState.ValueType(task.state),
         row_count=task.rows,
         id=task.task_id,
         collection_id=task.collection_id,

@@ -4,78 +4,113 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elanus.proxy.api import Front, IndexView
-from elanus.proxy.wire.names import check_collection_name, check_index_name
-from elanus.proxy.wire.requests import Context, add_pairs, database_of, rpc, to_dict
+from elanus.core.names import check_collection_name, check_index_name
+from elanus.proxy.api import IndexView
+from elanus.proxy.calls import Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
+
+_IndexRequest = (
+    milvus_pb2.DescribeIndexRequest
+    | milvus_pb2.GetIndexStatisticsRequest
+    | milvus_pb2.GetIndexStateRequest
+    | milvus_pb2.GetIndexBuildProgressRequest
+)
 
 
 class Indexes:
-    """``timestamp`` in the requests asks about segments up to a moment: states here cover all of them."""
+    """The requests' ``timestamp`` limits the answer to older segments; here states cover all segments."""
 
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("collection_name", "field_name", "index_name", "extra_params")
-    def CreateIndex(self, request: Message, context: Context) -> Message:
+    @rpc(
+        "collection_name",
+        "field_name",
+        "index_name",
+        "extra_params",
+        privilege="PrivilegeCreateIndex",
+        on="collection_name",
+    )
+    def CreateIndex(self, request: milvus_pb2.CreateIndexRequest, caller: Caller) -> common_pb2.Status:
         self._front.create_index(
-            database_of(request, context),
-            request.collection_name,  # not judged: a name that cannot be is one that is not found
+            database_of(request, caller),
+            request.collection_name,  # not checked: an invalid name is simply not found
             request.field_name,
             check_index_name(request.index_name),
             to_dict(request.extra_params),
         )
         return success()
 
-    @rpc("collection_name", "field_name", "index_name")
-    def DropIndex(self, request: Message, context: Context) -> Message:
+    @rpc("collection_name", "field_name", "index_name", privilege="PrivilegeDropIndex", on="collection_name")
+    def DropIndex(self, request: milvus_pb2.DropIndexRequest, caller: Caller) -> common_pb2.Status:
         self._front.drop_index(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             request.field_name,
             request.index_name,
         )
         return success()
 
-    @rpc("collection_name", "field_name", "index_name", "timestamp")
-    def DescribeIndex(self, request: Message, context: Context) -> Message:
-        found = self._indexes(request, context)
+    @rpc(
+        "collection_name",
+        "field_name",
+        "index_name",
+        "timestamp",
+        privilege="PrivilegeIndexDetail",
+        on="collection_name",
+    )
+    def DescribeIndex(
+        self, request: milvus_pb2.DescribeIndexRequest, caller: Caller
+    ) -> milvus_pb2.DescribeIndexResponse:
+        found = self._indexes(request, caller)
         return milvus_pb2.DescribeIndexResponse(index_descriptions=map(_description, found))
 
-    @rpc("collection_name", "index_name", "timestamp")
-    def GetIndexStatistics(self, request: Message, context: Context) -> Message:
-        found = self._indexes(request, context)
+    @rpc("collection_name", "index_name", "timestamp", privilege="PrivilegeIndexDetail", on="collection_name")
+    def GetIndexStatistics(
+        self, request: milvus_pb2.GetIndexStatisticsRequest, caller: Caller
+    ) -> milvus_pb2.GetIndexStatisticsResponse:
+        found = self._indexes(request, caller)
         return milvus_pb2.GetIndexStatisticsResponse(index_descriptions=map(_description, found))
 
-    @rpc("collection_name", "field_name", "index_name")
-    def GetIndexState(self, request: Message, context: Context) -> Message:
-        index = self._indexes(request, context)[0]
+    @rpc(
+        "collection_name", "field_name", "index_name", privilege="PrivilegeIndexDetail", on="collection_name"
+    )
+    def GetIndexState(
+        self, request: milvus_pb2.GetIndexStateRequest, caller: Caller
+    ) -> milvus_pb2.GetIndexStateResponse:
+        index = self._indexes(request, caller)[0]
         return milvus_pb2.GetIndexStateResponse(state=_state(index), fail_reason=index.fail_reason)
 
-    @rpc("collection_name", "field_name", "index_name")
-    def GetIndexBuildProgress(self, request: Message, context: Context) -> Message:
-        index = self._indexes(request, context)[0]
+    @rpc(
+        "collection_name", "field_name", "index_name", privilege="PrivilegeIndexDetail", on="collection_name"
+    )
+    def GetIndexBuildProgress(
+        self, request: milvus_pb2.GetIndexBuildProgressRequest, caller: Caller
+    ) -> milvus_pb2.GetIndexBuildProgressResponse:
+        index = self._indexes(request, caller)[0]
         return milvus_pb2.GetIndexBuildProgressResponse(
             indexed_rows=index.indexed_rows, total_rows=index.total_rows
         )
 
-    def _indexes(self, request: Message, context: Context) -> Sequence[IndexView]:
-        """At least one: the `Front` raises `IndexNotFound` when none matches."""
+    def _indexes(self, request: _IndexRequest, caller: Caller) -> Sequence[IndexView]:
+        """Return at least one index: the `Front` raises `IndexNotFound` when none matches."""
         return self._front.describe_index(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             request.index_name,
             getattr(request, "field_name", ""),
         )
 
 
-def _state(index: IndexView) -> int:
+def _state(index: IndexView) -> common_pb2.IndexState.ValueType:
     names = common_pb2.IndexState
-    return int(names.Value("IndexStateNone" if index.state == "None" else index.state))
+    return names.Value("IndexStateNone" if index.state == "None" else index.state)
 
 
-def _description(index: IndexView) -> Message:
+def _description(index: IndexView) -> milvus_pb2.IndexDescription:
     message = milvus_pb2.IndexDescription(
         index_name=index.name,
         indexID=index.index_id,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
-from elanus.proxy.api import Front
-from elanus.proxy.wire.names import check_collection_name
-from elanus.proxy.wire.requests import Context, database_of, rpc
+from elanus.core.names import check_collection_name
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import Message, common_pb2, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 _DEFAULT_REPLICAS = 1
 
@@ -16,19 +17,39 @@ class Loading:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("collection_name", "replica_number", "resource_groups", "refresh")
-    def LoadCollection(self, request: Message, context: Context) -> Message:
-        self._load(request, context, ())
+    @rpc(
+        "collection_name",
+        "replica_number",
+        "resource_groups",
+        "refresh",
+        privilege="PrivilegeLoad",
+        on="collection_name",
+    )
+    def LoadCollection(self, request: milvus_pb2.LoadCollectionRequest, caller: Caller) -> common_pb2.Status:
+        self._load(request, caller, ())
         return success()
 
-    @rpc("collection_name", "partition_names", "replica_number", "resource_groups", "refresh")
-    def LoadPartitions(self, request: Message, context: Context) -> Message:
-        self._load(request, context, _named_partitions(request, "load"))
+    @rpc(
+        "collection_name",
+        "partition_names",
+        "replica_number",
+        "resource_groups",
+        "refresh",
+        privilege="PrivilegeLoad",
+        on="collection_name",
+    )
+    def LoadPartitions(self, request: milvus_pb2.LoadPartitionsRequest, caller: Caller) -> common_pb2.Status:
+        self._load(request, caller, _named_partitions(request, "load"))
         return success()
 
-    def _load(self, request: Message, context: Context, partitions: tuple[str, ...]) -> None:
+    def _load(
+        self,
+        request: milvus_pb2.LoadCollectionRequest | milvus_pb2.LoadPartitionsRequest,
+        caller: Caller,
+        partitions: tuple[str, ...],
+    ) -> None:
         self._front.load(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             partitions,
             replicas=request.replica_number or _DEFAULT_REPLICAS,
@@ -36,24 +57,30 @@ class Loading:
             resource_groups=tuple(request.resource_groups),
         )
 
-    @rpc("collection_name")
-    def ReleaseCollection(self, request: Message, context: Context) -> Message:
+    @rpc("collection_name", privilege="PrivilegeRelease", on="collection_name")
+    def ReleaseCollection(
+        self, request: milvus_pb2.ReleaseCollectionRequest, caller: Caller
+    ) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
-        self._front.release(database_of(request, context), name, ())
+        self._front.release(database_of(request, caller), name, ())
         return success()
 
-    @rpc("collection_name", "partition_names")
-    def ReleasePartitions(self, request: Message, context: Context) -> Message:
+    @rpc("collection_name", "partition_names", privilege="PrivilegeRelease", on="collection_name")
+    def ReleasePartitions(
+        self, request: milvus_pb2.ReleasePartitionsRequest, caller: Caller
+    ) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
         partitions = _named_partitions(request, "release")
-        self._front.release(database_of(request, context), name, partitions)
+        self._front.release(database_of(request, caller), name, partitions)
         return success()
 
-    @rpc("collection_name", "partition_names")
-    def GetLoadingProgress(self, request: Message, context: Context) -> Message:
-        """A refresh loads what was added since the load, which is served anyway: one figure tells both."""
+    @rpc("collection_name", "partition_names", privilege="PrivilegeGetLoadState", on="collection_name")
+    def GetLoadingProgress(
+        self, request: milvus_pb2.GetLoadingProgressRequest, caller: Caller
+    ) -> milvus_pb2.GetLoadingProgressResponse:
+        """Return one percentage for load and refresh: segments added since the load are served anyway."""
         progress = self._front.loading_progress(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             tuple(request.partition_names),
         )
@@ -61,19 +88,26 @@ class Loading:
             progress=progress.percentage, refresh_progress=progress.percentage
         )
 
-    @rpc("collection_name", "partition_names")
-    def GetLoadState(self, request: Message, context: Context) -> Message:
+    @rpc("collection_name", "partition_names", privilege="PrivilegeGetLoadState", on="collection_name")
+    def GetLoadState(
+        self, request: milvus_pb2.GetLoadStateRequest, caller: Caller
+    ) -> milvus_pb2.GetLoadStateResponse:
         state = self._front.load_state(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             tuple(request.partition_names),
         )
         return milvus_pb2.GetLoadStateResponse(state=common_pb2.LoadState.Value(f"LoadState{state}"))
 
-    @rpc("collection_name", "collectionID", "with_shard_nodes")
-    def GetReplicas(self, request: Message, context: Context) -> Message:
-        """A replica goes by the collection's id and its number; its nodes hold the collection together."""
-        database = database_of(request, context)
+    @rpc("collection_name", "collectionID", "with_shard_nodes", privilege=NO_PRIVILEGE, on="collection_name")
+    def GetReplicas(
+        self, request: milvus_pb2.GetReplicasRequest, caller: Caller
+    ) -> milvus_pb2.GetReplicasResponse:
+        """Return the replicas: their ids are the collection's id plus their number.
+
+        The nodes of a replica hold the collection together.
+        """
+        database = database_of(request, caller)
         view = self._front.describe_collection(database, request.collection_name, request.collectionID)
         loaded = self._front.loaded_partitions(database, view.name)
         partitions = [
@@ -95,11 +129,18 @@ class Loading:
                     shard.node_ids.extend(found.node_ids)
         return response
 
-    @rpc("collectionName", "src_nodeID", "dst_nodeIDs", "sealed_segmentIDs")
-    def LoadBalance(self, request: Message, context: Context) -> Message:
+    @rpc(
+        "collectionName",
+        "src_nodeID",
+        "dst_nodeIDs",
+        "sealed_segmentIDs",
+        privilege="PrivilegeLoadBalance",
+        on="collectionName",
+    )
+    def LoadBalance(self, request: milvus_pb2.LoadBalanceRequest, caller: Caller) -> common_pb2.Status:
         self._front.load_balance(
-            database_of(request, context),
-            check_collection_name(request.collectionName),
+            database_of(request, caller),
+            request.collectionName,  # not checked: an invalid name is simply not found
             request.src_nodeID,
             tuple(request.dst_nodeIDs),
             tuple(request.sealed_segmentIDs),
@@ -107,7 +148,9 @@ class Loading:
         return success()
 
 
-def _named_partitions(request: Message, verb: str) -> tuple[str, ...]:
+def _named_partitions(
+    request: milvus_pb2.LoadPartitionsRequest | milvus_pb2.ReleasePartitionsRequest, verb: str
+) -> tuple[str, ...]:
     if not request.partition_names:
         raise InvalidParameter(f"failed to {verb} partition, due to no partition specified")
     return tuple(request.partition_names)

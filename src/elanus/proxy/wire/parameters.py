@@ -1,7 +1,7 @@
-"""Readers of the texts in which clients send search and query parameters.
+"""Parsers for the texts in which clients send search and query parameters.
 
-Every parameter arrives as a string. Each reader raises `InvalidParameter` with the name of the parameter
-and what it got, in the reference's words.
+Every parameter arrives as a string. Each parser raises `InvalidParameter` with the name of the parameter and
+its value, in the reference's words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID
-from elanus.proxy.wire.stubs import Message
+from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 IGNORE_GROWING = "ignore_growing"
@@ -26,7 +26,7 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE", ""})
 
 
 def integer(params: Mapping[str, str], name: str) -> int | None:
-    """``None`` when the parameter is not there."""
+    """Return the parameter's value; ``None`` if it is missing."""
     if name not in params:
         return None
     if not _INTEGER.fullmatch(params[name]):
@@ -35,7 +35,7 @@ def integer(params: Mapping[str, str], name: str) -> int | None:
 
 
 def boolean(params: Mapping[str, str], name: str) -> bool:
-    """False when the parameter is not there."""
+    """Return the parameter's value; False if it is missing."""
     text = params.get(name, "")
     if text in _TRUE:
         return True
@@ -50,13 +50,13 @@ def iterates(params: Mapping[str, str]) -> bool:
 
 
 def expected_collection(params: Mapping[str, str]) -> CollectionID | None:
-    """The collection that a page of an iterator goes on with; ``None`` when the request names none."""
+    """Return the collection that an iterator's page continues with; ``None`` if the request names none."""
     number = integer(params, COLLECTION_ID)
     return None if number is None else CollectionID(number)
 
 
 def ignore_growing(params: Mapping[str, str]) -> bool:
-    """Whether a read leaves growing segments out. False when the parameter is not there."""
+    """Whether a read leaves out growing segments. False if the parameter is missing."""
     try:
         return boolean(params, IGNORE_GROWING)
     except InvalidParameter as error:
@@ -71,7 +71,7 @@ def refuse_unknown(params: Mapping[str, str], understood: frozenset[str], instea
 
 
 def json_object(text: str, name: str) -> dict[str, Any]:
-    """A JSON object's members; of an empty text, none."""
+    """Return the members of a JSON object; none for an empty text."""
     if not text:
         return {}
     try:
@@ -80,12 +80,12 @@ def json_object(text: str, name: str) -> dict[str, Any]:
         raise InvalidParameter(f"{name} [{text[:200]}] is not a JSON object: {error}") from error
 
 
-def filter_values(template: Mapping[str, Message]) -> dict[str, object]:
-    """The values of a filter's placeholders (``expr_template_values``) by name, as Python values."""
+def filter_values(template: Mapping[str, schema_pb2.TemplateValue]) -> dict[str, object]:
+    """Return the values of a filter's placeholders (``expr_template_values``) by name, as Python values."""
     return {name: _template_value(name, value) for name, value in template.items()}
 
 
-def _template_value(name: str, value: Message) -> object:
+def _template_value(name: str, value: schema_pb2.TemplateValue) -> object:
     member = value.WhichOneof("val")
     if member == "array_val":
         return _template_array(name, value.array_val)
@@ -94,7 +94,7 @@ def _template_value(name: str, value: Message) -> object:
     raise unsupported(f"the filter value {name} of kind {member}", "use a bool, number, string or list")
 
 
-def _template_array(name: str, array: Message) -> list[object]:
+def _template_array(name: str, array: schema_pb2.TemplateArrayValue) -> list[object]:
     member = array.WhichOneof("data")
     if member is None:
         return []

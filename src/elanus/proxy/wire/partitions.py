@@ -4,43 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from elanus.core.catalog import Partition
 from elanus.core.errors import CollectionNotLoaded, PartitionNotFound, PartitionNotLoaded
+from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.timestamps import physical_ms
-from elanus.proxy.api import Front, LoadedView, PartitionView
-from elanus.proxy.wire.names import check_collection_name, check_partition_name
-from elanus.proxy.wire.requests import Context, database_of, rpc
+from elanus.proxy.api import LoadedView
+from elanus.proxy.calls import Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import Message, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
+
+_PartitionRequest = (
+    milvus_pb2.CreatePartitionRequest
+    | milvus_pb2.DropPartitionRequest
+    | milvus_pb2.HasPartitionRequest
+    | milvus_pb2.GetPartitionStatisticsRequest
+)
 
 
 class Partitions:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("collection_name", "partition_name")
-    def CreatePartition(self, request: Message, context: Context) -> Message:
-        self._front.create_partition(*_partition_of(request, context))
+    @rpc("collection_name", "partition_name", privilege="PrivilegeCreatePartition", on="collection_name")
+    def CreatePartition(
+        self, request: milvus_pb2.CreatePartitionRequest, caller: Caller
+    ) -> common_pb2.Status:
+        self._front.create_partition(*_partition_of(request, caller))
         return success()
 
-    @rpc("collection_name", "partition_name")
-    def DropPartition(self, request: Message, context: Context) -> Message:
-        self._front.drop_partition(*_partition_of(request, context))
+    @rpc("collection_name", "partition_name", privilege="PrivilegeDropPartition", on="collection_name")
+    def DropPartition(self, request: milvus_pb2.DropPartitionRequest, caller: Caller) -> common_pb2.Status:
+        self._front.drop_partition(*_partition_of(request, caller))
         return success()
 
-    @rpc("collection_name", "partition_name")
-    def HasPartition(self, request: Message, context: Context) -> Message:
-        return milvus_pb2.BoolResponse(value=self._front.has_partition(*_partition_of(request, context)))
+    @rpc("collection_name", "partition_name", privilege="PrivilegeHasPartition", on="collection_name")
+    def HasPartition(
+        self, request: milvus_pb2.HasPartitionRequest, caller: Caller
+    ) -> milvus_pb2.BoolResponse:
+        return milvus_pb2.BoolResponse(value=self._front.has_partition(*_partition_of(request, caller)))
 
-    @rpc("collection_name", "partition_name")
-    def GetPartitionStatistics(self, request: Message, context: Context) -> Message:
-        rows = self._front.partition_rows(*_partition_of(request, context))
+    @rpc("collection_name", "partition_name", privilege="PrivilegeGetStatistics", on="collection_name")
+    def GetPartitionStatistics(
+        self, request: milvus_pb2.GetPartitionStatisticsRequest, caller: Caller
+    ) -> milvus_pb2.GetPartitionStatisticsResponse:
+        rows = self._front.partition_rows(*_partition_of(request, caller))
         response = milvus_pb2.GetPartitionStatisticsResponse()
         response.stats.add(key="row_count", value=str(rows))
         return response
 
-    @rpc("collection_name", "collectionID", "partition_names", "type")
-    def ShowPartitions(self, request: Message, context: Context) -> Message:
-        database = database_of(request, context)
+    @rpc(
+        "collection_name",
+        "collectionID",
+        "partition_names",
+        "type",
+        privilege="PrivilegeShowPartitions",
+        on="collection_name",
+    )
+    def ShowPartitions(
+        self, request: milvus_pb2.ShowPartitionsRequest, caller: Caller
+    ) -> milvus_pb2.ShowPartitionsResponse:
+        database = database_of(request, caller)
         name = request.collection_name
         if not name and request.collectionID:
             name = self._front.describe_collection(database, "", request.collectionID).name
@@ -57,7 +82,7 @@ class Partitions:
         return response
 
     def _loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]:
-        """None of a collection that is not loaded."""
+        """Return the loaded partitions; none if the collection is not loaded."""
         try:
             return self._front.loaded_partitions(database, collection)
         except CollectionNotLoaded:
@@ -65,9 +90,9 @@ class Partitions:
 
 
 def _show_loaded(
-    partitions: Mapping[str, PartitionView], loaded: Mapping[str, LoadedView], asked: tuple[str, ...]
-) -> Message:
-    """The loaded partitions: all, or the named ones, each of which must be loaded."""
+    partitions: Mapping[str, Partition], loaded: Mapping[str, LoadedView], asked: tuple[str, ...]
+) -> milvus_pb2.ShowPartitionsResponse:
+    """Return the loaded partitions: all, or the named ones, each of which must be loaded."""
     response = milvus_pb2.ShowPartitionsResponse()
     for name in asked or loaded:
         if name not in loaded:
@@ -77,12 +102,12 @@ def _show_loaded(
     return response
 
 
-def _partition_of(request: Message, context: Context) -> tuple[str, str, str]:
+def _partition_of(request: _PartitionRequest, caller: Caller) -> tuple[str, str, str]:
     collection = check_collection_name(request.collection_name)
-    return database_of(request, context), collection, check_partition_name(request.partition_name)
+    return database_of(request, caller), collection, check_partition_name(request.partition_name)
 
 
-def _add_partition(response: Message, view: PartitionView) -> None:
+def _add_partition(response: milvus_pb2.ShowPartitionsResponse, view: Partition) -> None:
     response.partition_names.append(view.name)
     response.partitionIDs.append(view.partition_id)
     response.created_timestamps.append(view.created)

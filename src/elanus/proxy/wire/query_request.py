@@ -1,15 +1,15 @@
 """A ``QueryRequest`` to `elanus.proxy.api.Query`.
 
-A query iterator of the client is a series of queries by ranges of the primary key. The server's part in it
-is small: rows in the order of the key, and all pages as of the moment of the first.
+A client's query iterator is a series of queries by ranges of the primary key. The server's part is small:
+rows in key order, and all pages as of the first page's timestamp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from elanus.core.errors import InvalidParameter
-from elanus.core.limits import QUERY_WINDOW_MAX_ROWS
+from elanus.core.requests import check_query_window
 from elanus.proxy.api import Query
 from elanus.proxy.wire.parameters import (
     COLLECTION_ID,
@@ -24,7 +24,10 @@ from elanus.proxy.wire.parameters import (
 )
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
-from elanus.proxy.wire.stubs import Message
+from elanus.proxy.wire.stubs import milvus_pb2
+
+if TYPE_CHECKING:
+    from elanus.proxy.role.cache import CachedCollection
 
 _UNDERSTOOD_FIELDS = frozenset(
     {
@@ -40,7 +43,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "consistency_level",
         "use_default_consistency",
         "expr_template_values",
-        "not_return_all_meta",  # asks for less than what this server sends anyway
+        "not_return_all_meta",  # requests less than this server sends anyway
     }
 )
 _UNDERSTOOD_PARAMS = frozenset(
@@ -50,7 +53,7 @@ _UNDERSTOOD_PARAMS = frozenset(
         IGNORE_GROWING,
         ITERATOR,
         COLLECTION_ID,
-        "reduce_stop_for_best",  # asks for rows in the order of the primary key, as they always come here
+        "reduce_stop_for_best",  # requests primary key order, which is always used here
     }
 )
 _INSTEAD = {
@@ -59,15 +62,22 @@ _INSTEAD = {
 }
 
 
-def decode_query(request: Message, database: str, timeout_s: float | None = None) -> Query:
-    """The query that a request asks for. Raises `InvalidParameter` or `NotSupported`."""
+def decode_query(
+    request: milvus_pb2.QueryRequest,
+    collection: CachedCollection,
+    timeout_s: float | None = None,
+    client: str = "",
+) -> Query:
+    """Return the requested query of the collection that the request's name resolved to.
+
+    Raises `InvalidParameter` or `NotSupported`.
+    """
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, _INSTEAD)
     limit, offset = _window(params)
     return Query(
-        database=database,
-        collection=request.collection_name,
+        collection=collection,
         partitions=tuple(request.partition_names),
         filter=request.expr,
         output_fields=tuple(request.output_fields),
@@ -79,6 +89,7 @@ def decode_query(request: Message, database: str, timeout_s: float | None = None
             request.guarantee_timestamp,
             pinned=iterates(params),
             travel_ts=request.travel_timestamp,
+            client=client,
         ),
         filter_values=filter_values(request.expr_template_values),
         ignore_growing=ignore_growing(params),
@@ -88,16 +99,8 @@ def decode_query(request: Message, database: str, timeout_s: float | None = None
 
 
 def _window(params: Mapping[str, str]) -> tuple[int | None, int]:
-    """Limit (``None``: all rows) and offset."""
-    window = "invalid max query result window"
+    """Return limit (``None``: all rows) and offset."""
     limit = integer(params, "limit")
     offset = integer(params, "offset") or 0
-    if limit is not None and limit <= 0:
-        raise InvalidParameter(f"{window}, limit [{limit}] is invalid, should be greater than 0")
-    if offset < 0:
-        raise InvalidParameter(f"{window}, offset [{offset}] is invalid, should be gte than 0")
-    if limit is not None and (end := limit + offset) > QUERY_WINDOW_MAX_ROWS:
-        raise InvalidParameter(
-            f"{window}, (offset+limit) should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {end}"
-        )
+    check_query_window(limit, offset)
     return limit, offset

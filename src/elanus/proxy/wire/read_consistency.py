@@ -1,7 +1,7 @@
-"""How new a read asks to be: three request fields to `elanus.core.consistency.ReadConsistency`.
+"""The requested consistency of a read: three request fields to `elanus.core.consistency.ReadConsistency`.
 
-Clients since 2.3 name a level, or say that the collection's own is to be used. Older ones leave the level
-at its default (0, Strong) and say it with the guarantee timestamp: 1 eventually, 2 bounded, else a moment.
+Clients since 2.3 name a level, or request the collection's own. Older ones leave the level at its default
+(0, Strong) and use the guarantee timestamp: 1 is Eventually, 2 is Bounded, anything else is a timestamp.
 """
 
 from __future__ import annotations
@@ -22,9 +22,16 @@ _LEVEL_OF_OLD_CLIENTS = {
 
 
 def read_consistency(
-    use_default: bool, level: int, guarantee_ts: int, *, pinned: bool = False, travel_ts: int = 0
+    use_default: bool,
+    level: int,
+    guarantee_ts: int,
+    *,
+    pinned: bool = False,
+    travel_ts: int = 0,
+    client: str = "",
 ) -> ReadConsistency:
-    """``pinned``: a page of an iterator; ``travel_ts``: the moment of the past asked for, or 0.
+    """``pinned``: a page of an iterator; ``travel_ts``: the requested past timestamp, or 0;
+    ``client``: see `elanus.proxy.calls.Caller`.
 
     Raises `InvalidParameter` for a level that does not exist.
     """
@@ -34,4 +41,4 @@ def read_consistency(
         said = _LEVEL_OF_OLD_CLIENTS.get(guarantee_ts, ConsistencyLevel.CUSTOMIZED)
     else:
         said = consistency_level(level)
-    return ReadConsistency(said, guarantee_ts, pinned, travel_ts)
+    return ReadConsistency(said, guarantee_ts, pinned, travel_ts, client)

@@ -1,40 +1,52 @@
-"""What the methods of all families read from a request: its database, its key-value pairs, its fields.
+"""Request parsing shared by the methods of all families: database, key-value pairs, fields.
 
 A family method declares with `rpc` which request fields it understands. A request that sets any other
-field is refused before the method sees it, so that nothing a client asks for is dropped silently.
+field is refused before it reaches the method, so that nothing a client requests is dropped silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from functools import cache
+from typing import TypeVar
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+from google.protobuf.message import Message
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
 from elanus.proxy.api import DEFAULT_DATABASE
-from elanus.proxy.wire.stubs import Message
+from elanus.proxy.calls import Caller, ObjectType, requires
+from elanus.proxy.wire.stubs import common_pb2
 from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
-
-Context = Any
-"""A ``grpc.ServicerContext``."""
 
 Method = TypeVar("Method", bound=Callable[..., Message])
 
 _UNDERSTOOD = "understood_request_fields"
-_ALWAYS_UNDERSTOOD = frozenset({"base", "db_name", "dbName"})
-_DATABASE_HEADER = "dbname"
+_DATABASE_FIELDS = ("db_name", "dbName")
+_ALWAYS_UNDERSTOOD = frozenset({"base", *_DATABASE_FIELDS})
 
 
-def rpc(*understood_fields: str, checks_itself: bool = False) -> Callable[[Method], Method]:
-    """Marks a family's method as the RPC of its name, and names the request fields it heeds.
+def rpc(
+    *understood_fields: str,
+    privilege: str,
+    on: str = "",
+    object_type: ObjectType | None = None,
+    checks_itself: bool = False,
+) -> Callable[[Method], Method]:
+    """Mark a family's method as the RPC of its name, and declare what it needs and understands.
 
-    ``base`` (a header that clients leave empty) and the database's name need not be listed. A method that
-    ``checks_itself`` calls `refuse_unknown_fields` where it decodes the request.
+    ``understood_fields``: the request fields that it uses; ``base`` (a header that clients leave empty) and
+    the database's name need not be listed. A method that ``checks_itself`` calls `refuse_unknown_fields`
+    where it decodes the request. ``privilege``, ``on``, ``object_type``: see `elanus.proxy.calls.requires`;
+    where the protos declare a privilege for the request message, they are the same.
     """
+    declare = requires(privilege, on, object_type)
 
     def mark(method: Method) -> Method:
         setattr(method, _UNDERSTOOD, None if checks_itself else _ALWAYS_UNDERSTOOD.union(understood_fields))
-        return method
+        return declare(method)
 
     return mark
 
@@ -46,7 +58,8 @@ def is_rpc(method: object) -> bool:
 
 def understood_fields(method: Callable[..., Message]) -> frozenset[str] | None:
     """The fields that `rpc` declared; ``None`` when the method checks its request itself."""
-    return getattr(method, _UNDERSTOOD, None)
+    fields: frozenset[str] | None = getattr(method, _UNDERSTOOD, None)
+    return fields
 
 
 def refuse_unknown_fields(message: Message, understood: frozenset[str], where: str) -> None:
@@ -59,41 +72,47 @@ def refuse_unknown_fields(message: Message, understood: frozenset[str], where: s
             raise unsupported(f"the field {field.name} of {where}", INSTEAD_OF_FIELD.get(field.name))
 
 
-def database_of(request: Message, context: Context) -> str:
-    """The database a request means.
+def database_of(request: Message, caller: Caller) -> str:
+    """Return the database that a request refers to.
 
-    Its own, else the connection's (the ``dbname`` header), else the default one.
+    It is the request's own, else the connection's, else the default one.
     """
-    named = getattr(request, "db_name", "") or getattr(request, "dbName", "")
-    return named or database_of_connection(context) or DEFAULT_DATABASE
+    field = _database_field(request.DESCRIPTOR)
+    named: str = getattr(request, field) if field else ""
+    return named or caller.database or DEFAULT_DATABASE
 
 
-def database_of_connection(context: Context) -> str:
-    """The database that the client chose when it connected, or ""."""
-    for key, value in context.invocation_metadata():
-        if key == _DATABASE_HEADER:
-            return str(value)
-    return ""
+@cache
+def _database_field(request: Descriptor) -> str:
+    """Return the field with the database's name, "" if there is none. Cached: it is needed in every call."""
+    return next((name for name in _DATABASE_FIELDS if name in request.fields_by_name), "")
 
 
-def to_dict(pairs: Iterable[Message]) -> dict[str, str]:
-    """``KeyValuePair`` messages as a dict, in their order. Raises `InvalidParameter` on a repeated key."""
+def to_dict(pairs: Iterable[common_pb2.KeyValuePair]) -> dict[str, str]:
+    """Return ``KeyValuePair`` messages as a dict, in their order.
+
+    Raises `InvalidParameter` on a key with two different values.
+    """
     found: dict[str, str] = {}
     for pair in pairs:
-        if pair.key in found:
-            raise InvalidParameter(f"parameter {pair.key} is given twice")
+        if found.get(pair.key, pair.value) != pair.value:
+            raise InvalidParameter(
+                f"parameter {pair.key} is given twice: {found[pair.key]} and {pair.value}: send one"
+            )
         found[pair.key] = pair.value
     return found
 
 
-def add_pairs(pairs: Message, values: Mapping[str, str]) -> None:
-    """Appends a mapping to a repeated field of ``KeyValuePair``."""
+def add_pairs(
+    pairs: RepeatedCompositeFieldContainer[common_pb2.KeyValuePair], values: Mapping[str, str]
+) -> None:
+    """Append a mapping to a repeated field of ``KeyValuePair``."""
     for key, value in values.items():
         pairs.add(key=key, value=value)
 
 
 def consistency_level(number: int) -> ConsistencyLevel:
-    """Raises `InvalidParameter` for a number that is no level."""
+    """Return the level with that number. Raises `InvalidParameter` if there is none."""
     try:
         return ConsistencyLevel(number)
     except ValueError:

@@ -1,36 +1,45 @@
-"""The RPCs of resource groups: query nodes set apart, and replicas placed on them."""
+"""The RPCs of resource groups: sets of query nodes, and the replicas placed on them."""
 
 from __future__ import annotations
 
-from elanus.proxy.api import Front
-from elanus.proxy.wire.names import check_collection_name, check_resource_group_name
-from elanus.proxy.wire.requests import Context, database_of, rpc
+from elanus.core.names import check_collection_name, check_resource_group_name
+from elanus.proxy.calls import Caller
+from elanus.proxy.port import Front
+from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import Message, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 
 class ResourceGroups:
-    """As the reference's 2.3 has them. What a group requests and limits (2.4) is not supported."""
+    """Resource groups as in the reference's 2.3. A group's requests and limits (2.4) are not supported."""
 
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc("resource_group")
-    def CreateResourceGroup(self, request: Message, context: Context) -> Message:
+    @rpc("resource_group", privilege="PrivilegeCreateResourceGroup")
+    def CreateResourceGroup(
+        self, request: milvus_pb2.CreateResourceGroupRequest, caller: Caller
+    ) -> common_pb2.Status:
         self._front.create_resource_group(check_resource_group_name(request.resource_group))
         return success()
 
-    @rpc("resource_group")
-    def DropResourceGroup(self, request: Message, context: Context) -> Message:
+    @rpc("resource_group", privilege="PrivilegeDropResourceGroup")
+    def DropResourceGroup(
+        self, request: milvus_pb2.DropResourceGroupRequest, caller: Caller
+    ) -> common_pb2.Status:
         self._front.drop_resource_group(request.resource_group)
         return success()
 
-    @rpc()
-    def ListResourceGroups(self, request: Message, context: Context) -> Message:
+    @rpc(privilege="PrivilegeListResourceGroups")
+    def ListResourceGroups(
+        self, request: milvus_pb2.ListResourceGroupsRequest, caller: Caller
+    ) -> milvus_pb2.ListResourceGroupsResponse:
         return milvus_pb2.ListResourceGroupsResponse(resource_groups=self._front.list_resource_groups())
 
-    @rpc("resource_group")
-    def DescribeResourceGroup(self, request: Message, context: Context) -> Message:
+    @rpc("resource_group", privilege="PrivilegeDescribeResourceGroup")
+    def DescribeResourceGroup(
+        self, request: milvus_pb2.DescribeResourceGroupRequest, caller: Caller
+    ) -> milvus_pb2.DescribeResourceGroupResponse:
         view = self._front.describe_resource_group(request.resource_group)
         response = milvus_pb2.DescribeResourceGroupResponse()
         group = response.resource_group
@@ -44,8 +53,8 @@ class ResourceGroups:
             group.nodes.add(node_id=node_id)
         return response
 
-    @rpc("source_resource_group", "target_resource_group", "num_node")
-    def TransferNode(self, request: Message, context: Context) -> Message:
+    @rpc("source_resource_group", "target_resource_group", "num_node", privilege="PrivilegeTransferNode")
+    def TransferNode(self, request: milvus_pb2.TransferNodeRequest, caller: Caller) -> common_pb2.Status:
         self._front.transfer_node(
             check_resource_group_name(request.source_resource_group),
             check_resource_group_name(request.target_resource_group),
@@ -53,10 +62,18 @@ class ResourceGroups:
         )
         return success()
 
-    @rpc("source_resource_group", "target_resource_group", "collection_name", "num_replica")
-    def TransferReplica(self, request: Message, context: Context) -> Message:
+    @rpc(
+        "source_resource_group",
+        "target_resource_group",
+        "collection_name",
+        "num_replica",
+        privilege="PrivilegeTransferReplica",
+    )
+    def TransferReplica(
+        self, request: milvus_pb2.TransferReplicaRequest, caller: Caller
+    ) -> common_pb2.Status:
         self._front.transfer_replica(
-            database_of(request, context),
+            database_of(request, caller),
             check_collection_name(request.collection_name),
             check_resource_group_name(request.source_resource_group),
             check_resource_group_name(request.target_resource_group),

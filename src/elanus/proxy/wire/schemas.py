@@ -6,20 +6,17 @@ ordinary JSON column. DescribeCollection hides it again: clients know it by ``en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import FieldID
-from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
-from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, DataType, FieldSchema
+from elanus.core.names import check_collection_name
+from elanus.core.schema import CollectionSchema
+from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.fields import decode_field, encode_field
-from elanus.proxy.wire.names import check_collection_name
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields
-from elanus.proxy.wire.stubs import Message, milvus_pb2, schema_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 
 _UNDERSTOOD = frozenset(
     {
@@ -27,14 +24,14 @@ _UNDERSTOOD = frozenset(
         "description",
         "fields",
         "enable_dynamic_field",
-        "autoID",  # says again what the primary field says
+        "autoID",  # repeats what the primary field says
         "dbName",  # the request names the database
     }
 )
 
 
 def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
-    """The schema of a CreateCollection request, fields not numbered.
+    """Return the schema of a CreateCollection request; its fields have no ids yet.
 
     Raises `InvalidParameter`, `InvalidDimension` or `NotSupported`, with the field and the remedy.
     """
@@ -50,13 +47,11 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
             f"collection name matches schema name: collection name = {collection}, schema.Name={message.name}"
         )
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of collection {collection}")
-    if len(message.fields) > COLLECTION_FIELDS_MAX:
-        raise InvalidParameter(f"maximum field's number should be limited to {COLLECTION_FIELDS_MAX}")
-    _check_reserved_names([field.name for field in message.fields])
+    check_declared_names([field.name for field in message.fields])
     fields = tuple(decode_field(field, collection) for field in message.fields)
-    _check_fields_together(fields)
+    check_fields_together(fields)
     if message.enable_dynamic_field:
-        fields = (*fields, _dynamic_field())
+        fields = with_dynamic_field(fields)
     return CollectionSchema(
         name=collection,
         fields=fields,
@@ -65,8 +60,8 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
     )
 
 
-def encode_schema(schema: CollectionSchema) -> Message:
-    """The schema as clients see it: without ``$meta``."""
+def encode_schema(schema: CollectionSchema) -> schema_pb2.CollectionSchema:
+    """Return the schema as clients see it: without ``$meta``."""
     return schema_pb2.CollectionSchema(
         name=schema.name,
         description=schema.description,
@@ -75,12 +70,12 @@ def encode_schema(schema: CollectionSchema) -> Message:
     )
 
 
-def describe(view: CollectionView, asked_name: str) -> Message:
-    """A ``DescribeCollectionResponse``.
+def describe(view: CollectionView, asked_name: str) -> milvus_pb2.DescribeCollectionResponse:
+    """Return a ``DescribeCollectionResponse``.
 
-    ``asked_name`` is what the client called the collection, perhaps an alias: it comes back as
-    ``collection_name``, while the schema carries the real name. ``update_timestamp`` is the schema's
-    version to clients since 2.6: they cache the schema under it and send it with each write.
+    ``asked_name`` is the name that the client used, perhaps an alias: it is returned as ``collection_name``,
+    while the schema carries the real name. Clients since 2.6 use ``update_timestamp`` as the version of the
+    schema: they cache the schema under it and send it with each write.
     """
     response = milvus_pb2.DescribeCollectionResponse(
         schema=encode_schema(view.schema),
@@ -93,49 +88,10 @@ def describe(view: CollectionView, asked_name: str) -> Message:
         update_timestamp_str=str(view.created),
         shards_num=len(view.vchannels),
         aliases=view.aliases,
-        consistency_level=int(view.consistency_level),
+        consistency_level=common_pb2.ConsistencyLevel.ValueType(view.consistency_level),
         collection_name=asked_name or view.name,
         db_name=view.database,
         num_partitions=view.num_partitions,
     )
     add_pairs(response.properties, view.properties)
     return response
-
-
-def _dynamic_field() -> FieldSchema:
-    return FieldSchema(
-        field_id=FieldID(0),
-        name=DYNAMIC_FIELD,
-        data_type=DataType.JSON,
-        description="dynamic schema",
-        is_dynamic=True,
-    )
-
-
-def _check_reserved_names(names: Sequence[str]) -> None:
-    for name in names:
-        if name in SYSTEM_FIELDS:
-            raise InvalidParameter(
-                f"schema contains system field: {', '.join((*SYSTEM_FIELDS, DYNAMIC_FIELD))}: "
-                "invalid parameter[expected=schema don't contains system field][actual=contains]: "
-                f"rename field {name}"
-            )
-
-
-def _check_fields_together(fields: Sequence[FieldSchema]) -> None:
-    names = [field.name for field in fields]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidParameter(f"duplicated field name {name}")
-    primary = [field.name for field in fields if field.is_primary]
-    if not primary:
-        raise InvalidParameter("primary key is not specified")
-    if len(primary) > 1:
-        raise InvalidParameter(f"there are more than one primary key, field name = {', '.join(primary)}")
-    vectors = [field.name for field in fields if field.data_type.is_vector]
-    if not vectors:
-        raise InvalidParameter("schema does not contain vector field")
-    if len(vectors) > VECTOR_FIELDS_MAX:
-        raise InvalidParameter(
-            f"maximum vector field's number should be limited to {VECTOR_FIELDS_MAX}: {', '.join(vectors)}"
-        )

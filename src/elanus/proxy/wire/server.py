@@ -1,39 +1,29 @@
-"""The gRPC server in front of a `Front`.
+"""The gRPC server of a client port.
 
-Threads, not asyncio: the reads they carry are synchronous functions over an immutable snapshot, and a
-threaded server answers twice as many small requests a second as ``grpc.aio``.
+It uses threads, not asyncio: reads are synchronous functions over an immutable snapshot, and a threaded
+server answers twice as many small requests per second as ``grpc.aio``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from elanus.api.connector import ConnectorApi
 from elanus.core.errors import Unavailable
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
-from elanus.proxy.api import Front
-from elanus.proxy.wire.admin import Admin
-from elanus.proxy.wire.collections import Collections
-from elanus.proxy.wire.compaction import Compaction
-from elanus.proxy.wire.databases import Databases
-from elanus.proxy.wire.imports import BulkImports
-from elanus.proxy.wire.indexes import Indexes
-from elanus.proxy.wire.loading import Loading
-from elanus.proxy.wire.partitions import Partitions
-from elanus.proxy.wire.reads import Reads
-from elanus.proxy.wire.resource_groups import ResourceGroups
-from elanus.proxy.wire.service import Observer, milvus_handlers
-from elanus.proxy.wire.writes import Writes
+from elanus.proxy.calls import Calls
+from elanus.proxy.wire.interfaces import interface_handler
+from elanus.proxy.wire.service import milvus_handlers
 from elanus.rpc.security import FrontSecurity
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", GRPC_MESSAGE_MAX_BYTES),
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
-    # A second server on the port must fail, not share its connections.
+    # A second server on the same port must fail, not share its connections.
     ("grpc.so_reuseport", 0),
-    # Clients ping every 10 to 55 s, also when nothing is under way; pings must not end a connection.
+    # Clients ping every 10 to 55 s even when idle; pings must not end a connection.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
@@ -41,53 +31,32 @@ _OPTIONS = (
 )
 
 
-def _observe_nothing(rpc: str, code: int, seconds: float) -> None:
-    return
-
-
 class MilvusServer:
-    """Serves ``front`` to Milvus clients. Not started until `start`.
+    """Serves the operations of ``calls`` to Milvus clients and to Elanus' own. Not started until `start`.
 
-    ``port`` 0 takes a free one. ``max_workers`` bounds the requests answered at a time, also those that
-    wait for a tick or a load: further ones queue. ``deploy_mode`` is what clients are told
-    (``STANDALONE`` or ``DISTRIBUTED``). ``observe`` is called after each answer, for metrics.
-    ``others``: further services on the same port. ``security``: the certificate that clients are shown; None
-    serves without TLS.
+    ``port`` 0 takes a free one. ``max_workers`` limits the requests handled at a time, including those that
+    wait for a tick or a load; further requests queue. ``security``: the certificate presented to clients;
+    None serves without TLS.
     """
 
     def __init__(
         self,
-        front: Front,
+        calls: Calls,
         host: str,
         port: int,
         *,
         max_workers: int = 64,
-        deploy_mode: str = "STANDALONE",
-        observe: Observer = _observe_nothing,
-        others: Sequence[grpc.GenericRpcHandler] = (),
         security: FrontSecurity | None = None,
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._security = security
         self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
         self._server = grpc.server(self._workers, options=_OPTIONS)
-        families = (
-            Databases(front),
-            Collections(front),
-            Partitions(front),
-            Loading(front),
-            Indexes(front),
-            Writes(front),
-            BulkImports(front),
-            Compaction(front),
-            Reads(front),
-            Admin(front, deploy_mode),
-            ResourceGroups(front),
-        )
-        self._server.add_generic_rpc_handlers((milvus_handlers(families, observe), *others))
+        handlers = (milvus_handlers(calls), interface_handler(ConnectorApi, calls))
+        self._server.add_generic_rpc_handlers(handlers)
 
     def start(self) -> int:
-        """Begin to serve; the port. Raises `Unavailable` when the address cannot be listened on."""
+        """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""
         try:
             if self._security is None:
                 port = self._server.add_insecure_port(self._address)
@@ -102,6 +71,6 @@ class MilvusServer:
         return int(port)
 
     def stop(self, grace_s: float) -> None:
-        """Refuse new requests, give those under way ``grace_s`` seconds, then cancel them."""
+        """Refuse new requests, give the current ones ``grace_s`` seconds, then cancel them."""
         self._server.stop(grace_s).wait()
         self._workers.shutdown(wait=False, cancel_futures=True)

@@ -1,31 +1,30 @@
-"""The one boundary where errors become a ``common.Status``, and messages that carry one.
+"""The one boundary where errors become a ``common.Status`` and messages that carry one.
 
 Clients since 2.3 read ``code``, older ones the legacy ``error_code``: every failure fills in both.
-An error that is not ours (an `ElanusError`) is a defect: it is logged with its traceback, and the client gets
-the id of the trace instead of the text. So it does beside the text of an `Internal` error, whose story is in
-the log of whichever role met it.
+With an `Internal` error the client gets the trace id in addition to the text; the details are in the log of
+the role where the error occurred.
 """
 
 from __future__ import annotations
 
-import structlog
+from google.protobuf.descriptor import Descriptor
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
-from elanus.proxy.wire.stubs import Message, common_pb2
-from elanus.rpc.tracing import trace_id, with_trace
-
-_log = structlog.get_logger(__name__)
+from elanus.proxy.wire.stubs import common_pb2
+from elanus.rpc.tracing import with_trace
 
 _INVALID_PARAMETER = "invalid parameter"
 _TEXT_MAX_CHARS = 4096
 _STATUS_FULL_NAME: str = common_pb2.Status.DESCRIPTOR.full_name
+_SENT_ON_OCCASION = frozenset({"milvus.proto.milvus.FlushAllResponse.cluster_info"})
+"""Messages that the reference sends only in some deployments: this one describes a replicating cluster."""
 
 
-def status_of(error: ElanusError) -> Message:
-    """The status of an error that may reach a client, with its text, both codes and whether to retry."""
+def status_of(error: ElanusError) -> common_pb2.Status:
+    """Return the status of an error for a client: its text, both codes and whether to retry."""
     text = _text(error)
     status = common_pb2.Status(
-        error_code=error.legacy_code,
+        error_code=common_pb2.ErrorCode.ValueType(error.legacy_code),
         code=error.code,
         reason=text,
         detail=text,
@@ -37,9 +36,9 @@ def status_of(error: ElanusError) -> Message:
 
 
 def _text(error: ElanusError) -> str:
-    """What the client is told, in bounds even where it sent a name of megabytes.
+    """Return the text for the client, bounded even if the client sent a name of megabytes.
 
-    The reference ends the text of a bad parameter with the name of the error; suites look for it.
+    The reference ends the text of a bad parameter with the name of the error; test suites look for it.
     """
     text = error.message
     named = error.code == InvalidParameter.code and isinstance(error, InvalidParameter)
@@ -51,19 +50,10 @@ def _text(error: ElanusError) -> str:
     return with_trace(text) if isinstance(error, Internal) else text
 
 
-def defect(rpc: str, error: Exception) -> Internal:
-    """What the client is told of an unexpected exception, which is logged in full.
+def status_field(response_descriptor: Descriptor) -> str | None:
+    """Return the name of the field in which a response carries its status.
 
-    Must be called while the exception is being handled, so that the log gets its traceback.
-    """
-    _log.error("rpc failed unexpectedly", rpc=rpc, trace_id=trace_id(), error=repr(error), exc_info=True)
-    return Internal(f"{rpc} failed inside the server: its log has the details")
-
-
-def status_field(response_descriptor: Message) -> str | None:
-    """Where a response keeps its status.
-
-    "" when the response is itself a status, ``None`` when it has none.
+    "" if the response is itself a status, ``None`` if it has none.
     """
     if response_descriptor.full_name == _STATUS_FULL_NAME:
         return ""
@@ -73,6 +63,21 @@ def status_field(response_descriptor: Message) -> str | None:
     return None
 
 
-def success() -> Message:
-    """The status of an RPC that did what was asked."""
+def always_sent_fields(response_descriptor: Descriptor) -> tuple[str, ...]:
+    """Return the fields of a success answer that are always set, even when empty: its messages.
+
+    Excludes the alternatives of a oneof, of which an answer has at most one.
+    """
+    return tuple(
+        str(field.name)
+        for field in response_descriptor.fields
+        if field.message_type is not None
+        and not field.is_repeated
+        and field.containing_oneof is None
+        and field.full_name not in _SENT_ON_OCCASION
+    )
+
+
+def success() -> common_pb2.Status:
+    """Return the status of a successful RPC."""
     return common_pb2.Status()

@@ -1,7 +1,7 @@
 """RPCs and features that this release does not have, and what to use instead.
 
-Every RPC of the service descriptor that no family implements answers `NotSupported` with a text from
-here. It is never gRPC's UNIMPLEMENTED: the client of the 2.3 generation repeats that for over a minute.
+Every RPC of the service descriptor that no family implements answers `NotSupported` with a text from this
+module. It never answers gRPC's UNIMPLEMENTED: clients of the 2.3 generation retry that for over a minute.
 """
 
 from __future__ import annotations
@@ -84,22 +84,21 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "time_stamp": "leave it out: the answer is as of now",
     "majorCompaction": "there are no clustering keys; compact without it",
     "l0Compaction": "compact without it: deletes are folded in on the way",
-    "target_size": "set datacoord.segment_size_max_mb",
     "timetravel": "set datacoord.retention_s",
     "segment_ids": _WHOLE_COMPACTION,
     "channel": _WHOLE_COMPACTION,
     "partition_id": _WHOLE_COMPACTION,
 }
-"""What to use instead of request fields that this release lacks, by name."""
+"""Replacements for request fields that this release lacks, by name."""
 
 
 def unsupported_rpc(rpc: str) -> NotSupported:
-    """The error of an RPC that no family implements."""
+    """Return the error for an RPC that no family implements."""
     instead = INSTEAD.get(rpc) or next((text for word, text in _INSTEAD_BY_WORD if word in rpc), None)
     return unsupported(rpc, instead)
 
 
 def unsupported(what: str, instead: str | None = None) -> NotSupported:
-    """The error of anything asked for (an RPC, a field, a parameter, a type) that this release lacks."""
+    """Return the error for a requested RPC, field, parameter or type that this release lacks."""
     text = f"{what} is not supported by this release"
     return NotSupported(f"{text}: {instead}" if instead else text)

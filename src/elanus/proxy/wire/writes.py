@@ -6,16 +6,18 @@ import pyarrow as pa
 
 from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import MissingParameter, SchemaMismatch
+from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.proxy.api import CollectionView, Delete, Front, MutationResult
+from elanus.proxy.api import CollectionView, Delete, MutationResult
 from elanus.proxy.api import Insert as RowInsert
-from elanus.proxy.wire.names import check_collection_name, check_partition_name
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.port import Front
 from elanus.proxy.wire.parameters import filter_values
-from elanus.proxy.wire.requests import Context, consistency_level, database_of, rpc
+from elanus.proxy.wire.requests import consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids
 from elanus.proxy.wire.rows import decode_rows
-from elanus.proxy.wire.stubs import Message, milvus_pb2
+from elanus.proxy.wire.stubs import milvus_pb2
 
 _MS_PER_S = 1000
 _WRITE_FIELDS = (
@@ -32,45 +34,62 @@ class Writes:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc(*_WRITE_FIELDS)
-    def Insert(self, request: Message, context: Context) -> Message:
-        return _mutation(self._front.insert(self._rows(request, context, with_auto_key=False)))
+    @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name")
+    def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
+        return _mutation(self._front.insert(self._rows(request, caller, with_auto_key=False)))
 
-    @rpc(*_WRITE_FIELDS)
-    def Upsert(self, request: Message, context: Context) -> Message:
-        return _mutation(self._front.upsert(self._rows(request, context, with_auto_key=True)))
+    @rpc(*_WRITE_FIELDS, privilege="PrivilegeUpsert", on="collection_name")
+    def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
+        return _mutation(self._front.upsert(self._rows(request, caller, with_auto_key=True)))
 
-    def _rows(self, request: Message, context: Context, *, with_auto_key: bool) -> RowInsert:
-        database = database_of(request, context)
+    def _rows(
+        self,
+        request: milvus_pb2.InsertRequest | milvus_pb2.UpsertRequest,
+        caller: Caller,
+        *,
+        with_auto_key: bool,
+    ) -> RowInsert:
+        database = database_of(request, caller)
         name = check_collection_name(request.collection_name)
-        view = self._front.describe_collection(database, name)
+        collection = self._front.collection(database, name)
+        view = collection.view
         _check_schema_version(view, request.schema_timestamp)
         rows = decode_rows(view.schema, request.fields_data, request.num_rows, with_auto_key=with_auto_key)
         partition = request.partition_name and check_partition_name(request.partition_name)
-        return RowInsert(database, name, partition, rows)
+        return RowInsert(collection, partition, rows, caller.client)
 
     @rpc(
-        "collection_name", "partition_name", "expr", "expr_template_values", "consistency_level", "hash_keys"
+        "collection_name",
+        "partition_name",
+        "expr",
+        "expr_template_values",
+        "consistency_level",
+        "hash_keys",
+        privilege="PrivilegeDelete",
+        on="collection_name",
     )
-    def Delete(self, request: Message, context: Context) -> Message:
+    def Delete(self, request: milvus_pb2.DeleteRequest, caller: Caller) -> milvus_pb2.MutationResult:
         if not request.expr:
             raise MissingParameter("delete expression is empty: name the rows by key or by a filter")
         result = self._front.delete(
             Delete(
-                database=database_of(request, context),
-                collection=check_collection_name(request.collection_name),
+                collection=self._front.collection(
+                    database_of(request, caller), check_collection_name(request.collection_name)
+                ),
                 partition=request.partition_name,
                 filter=request.expr,
                 filter_values=filter_values(request.expr_template_values),
-                consistency=ReadConsistency(consistency_level(request.consistency_level)),
+                consistency=ReadConsistency(
+                    consistency_level(request.consistency_level), client=caller.client
+                ),
             )
         )
-        # Without keys, as the reference answers since 2.3.2: a client that gets keys hides the count.
+        # No keys, as in the reference since 2.3.2: a client that gets keys hides the count.
         return milvus_pb2.MutationResult(delete_cnt=result.delete_count, timestamp=result.ts)
 
-    @rpc("collection_names")
-    def Flush(self, request: Message, context: Context) -> Message:
-        database = database_of(request, context)
+    @rpc("collection_names", privilege="PrivilegeFlush", on="collection_names")
+    def Flush(self, request: milvus_pb2.FlushRequest, caller: Caller) -> milvus_pb2.FlushResponse:
+        database = database_of(request, caller)
         names = tuple(check_collection_name(name) for name in request.collection_names)
         result = self._front.flush(database, names)
         response = milvus_pb2.FlushResponse(db_name=database)
@@ -81,30 +100,36 @@ class Writes:
             response.coll_seal_times[name] = physical_ms(result.flush_ts[name]) // _MS_PER_S
         return response
 
-    @rpc("segmentIDs", "collection_name", "flush_ts")
-    def GetFlushState(self, request: Message, context: Context) -> Message:
+    @rpc(
+        "segmentIDs", "collection_name", "flush_ts", privilege="PrivilegeGetFlushState", on="collection_name"
+    )
+    def GetFlushState(
+        self, request: milvus_pb2.GetFlushStateRequest, caller: Caller
+    ) -> milvus_pb2.GetFlushStateResponse:
         flushed = self._front.flush_state(
             tuple(request.segmentIDs),
-            database_of(request, context),
+            database_of(request, caller),
             request.collection_name,
             Timestamp(request.flush_ts),
         )
         return milvus_pb2.GetFlushStateResponse(flushed=flushed)
 
-    @rpc()
-    def FlushAll(self, request: Message, context: Context) -> Message:
-        """Of the named database; of all when none is named, whatever the connection's own is."""
+    @rpc(privilege="PrivilegeFlushAll")
+    def FlushAll(self, request: milvus_pb2.FlushAllRequest, caller: Caller) -> milvus_pb2.FlushAllResponse:
+        """Flush the named database, or all if none is named, whatever the connection's database."""
         return milvus_pb2.FlushAllResponse(flush_all_ts=self._front.flush_all(request.db_name))
 
-    @rpc("flush_all_ts")
-    def GetFlushAllState(self, request: Message, context: Context) -> Message:
-        """As `FlushAll`: of the named database, or of all."""
+    @rpc("flush_all_ts", privilege=NO_PRIVILEGE)
+    def GetFlushAllState(
+        self, request: milvus_pb2.GetFlushAllStateRequest, caller: Caller
+    ) -> milvus_pb2.GetFlushAllStateResponse:
+        """As `FlushAll`, for the named database or for all."""
         flushed = self._front.flush_all_state(request.db_name, Timestamp(request.flush_all_ts))
         return milvus_pb2.GetFlushAllStateResponse(flushed=flushed)
 
 
 def _check_schema_version(view: CollectionView, schema_timestamp: int) -> None:
-    """Clients since 2.6 say which schema they packed the rows for; on this error they fetch it anew."""
+    """Check the schema version that clients since 2.6 packed the rows for. On this error they refetch it."""
     if schema_timestamp not in (0, view.created):
         raise SchemaMismatch(
             f"collection schema mismatch[collection={view.name}]: the rows were packed for schema "
@@ -112,7 +137,7 @@ def _check_schema_version(view: CollectionView, schema_timestamp: int) -> None:
         )
 
 
-def _mutation(result: MutationResult) -> Message:
+def _mutation(result: MutationResult) -> milvus_pb2.MutationResult:
     response = milvus_pb2.MutationResult(
         insert_cnt=result.insert_count,
         delete_cnt=result.delete_count,

@@ -1,4 +1,4 @@
-"""The role datanode of a cluster: data node and index node around the process's Spark session."""
+"""The datanode role of a cluster: data node and index node around the process's Spark session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from elanus.rpc.local import LocalRole
 from elanus.server.backends import log_url, store_url
 from elanus.server.cluster.process import ClusterProcess
 from elanus.server.data_dir import paths_of
-from elanus.server.pipeline_role import INTERFACES, PipelineGround, PipelineRole, start_spark, until_dead
+from elanus.server.pipeline_role import (
+    INTERFACES,
+    PipelineDependencies,
+    PipelineRole,
+    start_spark,
+    until_dead,
+)
 from elanus.server.settings import Settings
 
 __all__ = ["SparkPipeline", "start_spark"]
@@ -28,7 +34,7 @@ class SparkPipeline:
         self._runner = JobRunner(spark)
 
     async def ended(self) -> None:
-        """Returns when Spark is gone."""
+        """Return when Spark has ended."""
         await until_dead(self._spark)
 
     def interfaces(self, handle: LocalRole) -> list[tuple[type[Any], Any]]:
@@ -36,7 +42,7 @@ class SparkPipeline:
 
     def build(self, process: ClusterProcess, session: Session) -> PipelineRole:
         paths = paths_of(self._settings.data_dir)
-        ground = PipelineGround(
+        needs = PipelineDependencies(
             settings=self._settings,
             session=self._spark,
             runner=self._runner,
@@ -53,11 +59,11 @@ class SparkPipeline:
         def ended(error: BaseException | None) -> None:
             session.give_up(f"its work ended: {error}" if error else "another data node took its place")
 
-        return PipelineRole(ground, session.node_id, process.address, ended)
+        return PipelineRole(needs, session.node_id, process.address, ended)
 
 
 class _Part:
-    """A part of the role that runs at the moment, as one of its interfaces."""
+    """One interface of the role instance that is currently running."""
 
     def __init__(self, handle: LocalRole, api: type[Any]) -> None:
         self._handle = handle

@@ -1,4 +1,4 @@
-"""The other processes of the cluster, as their sessions tell: who they are, and clients of them."""
+"""The other processes of the cluster, found by their sessions, and clients of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from elanus.api.datanode import DataNodePorts
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes, NodesAs
 from elanus.meta.directory import Directory
 from elanus.meta.port import MetaStore
 from elanus.meta.session import SessionInfo
 from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.datanode import DataNodePorts
 from elanus.rpc.remote import Peer, RemoteRole
 from elanus.server.builders import data_node_ports
 
@@ -23,8 +23,8 @@ NODES = ("proxy", "querynode", "datanode")
 ROLES = (*COORDINATORS, *NODES)
 
 
-class Peers:
-    """Up to date between `start` and `stop`. ``dial`` opens a connection to an address."""
+class ClusterPeers:
+    """The nodes of every role. Up to date between `start` and `stop`. ``dial`` connects to an address."""
 
     def __init__(self, meta: MetaStore, dial: Callable[[str], RpcChannel]) -> None:
         self._dial = dial
@@ -50,8 +50,8 @@ class Peers:
     def nodes(
         self, role: str, api: type[Api], *, timeout_s: float | None, issued_by: NodeID | None = None
     ) -> Nodes[Api]:
-        """Clients of a role's nodes, by node id. ``issued_by``: the session of the coordinator whose orders
-        go through them."""
+        """Clients of a role's nodes, by node id. ``issued_by``: the session of the coordinator that issues
+        orders through them."""
         peers = self._directories[role]
         return NodesAs(peers, lambda n: peers[n].client(api, timeout_s, issued_by=issued_by))
 
@@ -64,7 +64,8 @@ class Peers:
         return self._directories[role].infos
 
     def _connect(self, info: SessionInfo) -> Peer:
-        """A coordinator is called as such, whichever session it has by now; a node is not."""
+        """Connect to a process. A node is addressed by its session's id; a coordinator only by its role,
+        whichever session it has by then."""
         node_id = info.node_id if info.role in NODES else None
         return Peer(f"{info.role} {info.node_id}", self._dial(info.address), node_id)
 

@@ -1,7 +1,7 @@
-"""A process of a cluster: some of its roles, what they stand on, and the port where others reach them.
+"""A process of a cluster: its roles, what they depend on, and the port where others reach them.
 
-Every role joins through its session in the metadata and finds the others through theirs (`peers.py`), those
-of its own process too. A coordinator's role stands by until it is the active one.
+Every role joins through its session in the metadata and finds the others through theirs (`peers.py`), even
+those of its own process. A coordinator role stands by until it is the active one.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from typing import Any, Protocol, TypeVar, cast
 
 import structlog
 
+from elanus.api.connector import SnapshotApi
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.ledger import JobLedgerApi
+from elanus.api.proxy import ProxyApi
+from elanus.api.query_channel import QueryChannels, ReadPayloads
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.querynode import QueryNodeApi
+from elanus.api.rootcoord import RootCoordApi
+from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
-from elanus.core.world import SystemClock
 from elanus.log.port import Log
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
 from elanus.proxy.api import ComponentView
-from elanus.proxy.fanout import FanOut
-from elanus.proxy.measures import Measures
-from elanus.proxy.pressure import Pressure
-from elanus.proxy.proxy import Coordinators, Proxy
-from elanus.proxy.stamps import RemoteStamps
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.proxy import Coordinators, Proxy
+from elanus.proxy.role.stamps import RemoteStamps
+from elanus.proxy.verbs.pressure import Pressure
 from elanus.querycoord.fleet import ChannelFleet
 from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.rpc.connector import SnapshotApi
-from elanus.rpc.datacoord import DataCoordApi
-from elanus.rpc.indexcoord import IndexCoordApi
-from elanus.rpc.ledger import JobLedgerApi
 from elanus.rpc.local import LocalRole, local_client
-from elanus.rpc.proxy import ProxyApi
-from elanus.rpc.querychannel import QueryChannels, ReadPayloads
-from elanus.rpc.querycoord import QueryCoordApi
-from elanus.rpc.querynode import QueryNodeApi
-from elanus.rpc.rootcoord import RootCoordApi
-from elanus.server.builders import Builders, Ground
+from elanus.server.builders import Builders, RoleDependencies
 from elanus.server.certificates import cluster_security
-from elanus.server.cluster.peers import COORDINATORS, NODES, Peers
+from elanus.server.cluster.peers import COORDINATORS, NODES, ClusterPeers
 from elanus.server.cluster.workspace import Workspace
 from elanus.server.connections import Connections
 from elanus.server.data_dir import paths_of
@@ -58,9 +58,10 @@ from elanus.storage.port import ObjectStore
 Api = TypeVar("Api")
 _OFFLOAD_THREADS = 4
 _READ_THREADS = 16
-"""Reads of a query node that are in work at once."""
+"""How many reads a query node runs at the same time."""
 _PROXY_CALL_S = 3.0
-"""How long a coordinator waits for a proxy's answer. One that is gone or hangs leaves with its session."""
+"""How long a coordinator waits for a proxy's answer. A proxy that has ended or hangs is dropped
+when its session ends."""
 _GROWING_LOOK_S = 1.0
 _NO_LIMIT_BYTES = 1 << 62
 _INTERFACES: dict[str, tuple[type[Any], ...]] = {
@@ -72,7 +73,7 @@ _INTERFACES: dict[str, tuple[type[Any], ...]] = {
     "proxy": (ProxyApi,),
     "datanode": (),
 }
-"""What each role answers by itself; some have parts that answer further ones."""
+"""The interfaces that each role implements itself; some have parts that implement more."""
 _log = structlog.get_logger("cluster")
 
 
@@ -88,18 +89,18 @@ class Services:
 
 
 class Pipeline(Protocol):
-    """The role datanode, made by code that knows Spark: other processes do not load it."""
+    """The datanode role, built by code that imports Spark: other processes do not load it."""
 
     def interfaces(self, handle: LocalRole) -> list[tuple[type[Any], Any]]: ...
     def build(self, process: ClusterProcess, session: Session) -> Role: ...
 
 
 class ClusterProcess:
-    """``roles``: those of this process. ``job_ended``: as for `elanus.server.builders.Ground`. ``pipeline``:
-    for the role datanode.
+    """The roles of one process. ``roles``: their names. ``job_ended``: as in
+    `elanus.server.builders.RoleDependencies`. ``pipeline``: for the datanode role.
 
-    Implements `elanus.server.report.Subject`. Made and used on one event loop; the services outlive it.
-    Raises `CannotStart` for certificates that will not do, and `Unavailable` for a port that is taken.
+    Implements `elanus.server.report.Subject`. Created and used on one event loop; the services outlive it.
+    Raises `CannotStart` for unusable certificates, and `Unavailable` for a port that is taken.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class ClusterProcess:
         self._security = cluster_security(settings.cluster)
         connect = partial(RpcChannel, security=self._security)
         self._connections = Connections(connect)
-        self.peers = Peers(services.meta, connect)
+        self.peers = ClusterPeers(services.meta, connect)
         self.root = self.peers.coordinator("rootcoord", RootCoordApi)
         self.data = self.peers.coordinator("datacoord", DataCoordApi)
         self.ledger = self.peers.coordinator("datacoord", JobLedgerApi)
@@ -131,7 +132,7 @@ class ClusterProcess:
         self._query_nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None)
         self._payloads = self.peers.nodes("proxy", ReadPayloads, timeout_s=30.0)
         self._builders = Builders(
-            Ground(
+            RoleDependencies(
                 settings=settings,
                 clock=self.clock,
                 meta=services.meta,
@@ -170,7 +171,7 @@ class ClusterProcess:
         return paths_of(self._settings.data_dir).import_url(self._settings.imports.root)
 
     async def start(self) -> None:
-        """Returns when others can reach this process; its roles join in the background."""
+        """Return when others can reach this process; its roles join in the background."""
         await self.peers.start()
         await self._server.start()
         self._background = [asyncio.create_task(self.roles.start_when_possible(), name="roles")]
@@ -188,7 +189,7 @@ class ClusterProcess:
         self._threads.shutdown()
         self._read_threads.shutdown()
 
-    # what roles need of the process
+    # what roles need from the process
 
     async def offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run blocking work off the event loop."""
@@ -210,18 +211,19 @@ class ClusterProcess:
             raise NotReady("the proxy has not joined the cluster yet; retry")
         return self._fan_out
 
-    # what it tells
+    # what it reports
 
     def growing_bytes(self) -> int:
-        """Growing data of the query node that has most of it, about a second ago."""
+        """The growing data of the query node that has the most, about a second old."""
         return self._growing_bytes
 
     def pressure(self) -> Pressure:
-        """What fills up are the services' disks, and they refuse by themselves."""
+        """Backpressure by growing data alone: only the services' disks can fill up, and they refuse writes
+        themselves."""
         return self._builders.pressure(self.growing_bytes, lambda: _NO_LIMIT_BYTES)
 
     def elsewhere(self) -> list[RoleStatus]:
-        """The roles of other processes, as their sessions tell."""
+        """The roles of other processes, according to their sessions."""
         return [
             RoleStatus(f"{role} {node_id}", "Healthy", info.address)
             for role in (*COORDINATORS, *NODES)
@@ -239,10 +241,10 @@ class ClusterProcess:
         missing = [r for r in COORDINATORS if not self.peers.infos(r)]
         return [*there, *(ComponentView(NodeID(0), role, False) for role in missing)]
 
-    # its roles
+    # roles of this process
 
     def _interfaces(self, roles: tuple[str, ...]) -> list[tuple[type[Any], Any]]:
-        """What this process answers to the others."""
+        """The interfaces that this process serves to the others."""
         found: list[tuple[type[Any], Any]] = [
             (api, local_client(self._handles[role], api)) for role in roles for api in _INTERFACES[role]
         ]
@@ -295,20 +297,20 @@ class ClusterProcess:
 
     async def _watch_growing(self) -> None:
         while True:
-            with contextlib.suppress(ElanusError):  # what was seen last counts until querycoord is back
+            with contextlib.suppress(ElanusError):  # the last value counts until querycoord is back
                 self._growing_bytes = await self.query.growing_bytes()
             await asyncio.sleep(_GROWING_LOOK_S)
 
 
 class _Payloads:
-    """Implements `ReadPayloads` for the proxy that runs at the moment, whose role is ``proxy``."""
+    """Implements `ReadPayloads` for the proxy instance that is currently running as role ``proxy``."""
 
     def __init__(self, current: Callable[[], FanOut], proxy: LocalRole) -> None:
         self._current = current
         self._proxy = proxy
 
     def meant_for(self, node_id: NodeID) -> _Payloads:
-        """Implements `elanus.rpc.carrier.Addressed`: its successor numbers reads from 1 on again."""
+        """Implements `elanus.rpc.carrier.Addressed`: a new instance numbers its reads from 1 again."""
         self._proxy.check(node_id)
         return self
 

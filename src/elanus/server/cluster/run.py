@@ -12,42 +12,37 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from elanus import __version__
-from elanus.core.errors import ElanusError, Unavailable
-from elanus.core.world import SystemClock
+from elanus.core.clock import SystemClock
+from elanus.core.errors import ElanusError
 from elanus.meta.format import check_format
 from elanus.meta.keeper import LeaseKeeper
 from elanus.metrics import Metrics
-from elanus.proxy.connector import Connector
-from elanus.proxy.front import ProxyFront
-from elanus.proxy.wire.server import MilvusServer
-from elanus.rpc.carrier import ThreadedHandler
-from elanus.rpc.connector import ConnectorApi
 from elanus.server.announce import Announcement, announce, withdraw
-from elanus.server.backends import open_channels, open_log, open_meta, open_objects
+from elanus.server.backends import check_cluster, open_channels, open_log, open_meta, open_objects
 from elanus.server.certificates import cluster_security, front_security
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
+from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import paths_of
+from elanus.server.fronts import start_front
 from elanus.server.logs import configure_logging
-from elanus.server.measures import JobMeasures, MetricMeasures, RequestMeasures
 from elanus.server.memory import fix_allocator
-from elanus.server.observing import start_observing
+from elanus.server.monitoring import start_observing
 from elanus.server.report import Report
 from elanus.server.settings import Settings
-from elanus.server.startup import CannotStart, PortTaken
+from elanus.server.startup import CannotStart
 from elanus.server.waiting import first_of
 
 if TYPE_CHECKING:
     from elanus.server.cluster.datanode import SparkPipeline
 
-_STOP_GRACE_S = 2.0
 _SWITCH_INTERVAL_S = 0.0005
 """As in the standalone server: a busy thread must not keep others waiting for milliseconds."""
 
 
 def run(settings: Settings, roles: tuple[str, ...]) -> int:
-    """Run until SIGINT or SIGTERM; the exit code. Raises `CannotStart`."""
+    """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
     check(settings, roles)
     fix_allocator()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -56,7 +51,7 @@ def run(settings: Settings, roles: tuple[str, ...]) -> int:
 
 
 def check(settings: Settings, roles: tuple[str, ...]) -> None:
-    """Raises `CannotStart` for what cannot be a process of a cluster."""
+    """Raise `CannotStart` if these roles and settings cannot form a process of a cluster."""
     for role in roles:
         if role not in ROLES:
             raise CannotStart(f"no role {role!r}: there are {', '.join(ROLES)}")
@@ -64,13 +59,7 @@ def check(settings: Settings, roles: tuple[str, ...]) -> None:
         raise CannotStart("a process runs each role once: start another process for a second one")
     if "datanode" in roles and len(roles) > 1:
         raise CannotStart("the role datanode runs Spark: give it a process of its own")
-    for name, url, example in (
-        ("meta.url", settings.meta.url, "etcd://host:2379/elanus"),
-        ("log.url", settings.log.url, "nats://host:4222/elanus"),
-        ("storage.url", settings.storage.url, "s3://bucket/elanus"),
-    ):
-        if not url:
-            raise CannotStart(f"a cluster needs the setting {name}, such as {example}")
+    check_cluster(settings)
     cluster_security(settings.cluster)
     front_security(settings.proxy)
 
@@ -103,7 +92,19 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
             raise CannotStart(error.message) from error
         report = Report(process, None, None)
         observe_url = start_observing(stack, settings, process, metrics, report)
-        client_address = _start_front(stack, settings, process, metrics) if "proxy" in roles else ""
+        client_address = ""
+        if "proxy" in roles:
+            security = front_security(settings.proxy)
+            client_address = start_front(
+                stack,
+                settings.proxy,
+                settings.proxy.port,
+                process,
+                process.current_proxy,
+                metrics,
+                "DISTRIBUTED",
+                security,
+            )
         report.addresses = {"proxy": client_address}
         announce(
             workspace.root,
@@ -118,7 +119,7 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         if pipeline is None:
             await stopping.wait()
             return 0
-        # Without Spark a data node can do nothing: whoever started the process starts it again.
+        # Without Spark a data node can do nothing: the process ends, to be restarted from outside.
         return 0 if await first_of(stopping, pipeline.ended()) else 1
 
 
@@ -132,12 +133,12 @@ async def _start_pipeline(
     if await first_of(stopping, starting):
         # Spark's start cannot be interrupted; its JVM ends with the pipe that this process holds.
         os._exit(0)
-    stack.push_async_callback(asyncio.to_thread, starting.result().stop)
+    stack.push_async_callback(asyncio.to_thread, starting.result().stop_for_good)
     return SparkPipeline(settings, starting.result())
 
 
 async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
-    """Raises `ElanusError`."""
+    """Open the services of the cluster. Raises `ElanusError`."""
     paths = paths_of(settings.data_dir)
     store = await asyncio.to_thread(open_objects, settings, paths)
     owner = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -152,25 +153,3 @@ async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     channels = await open_channels(settings)
     stack.push_async_callback(channels.close)
     return Services(meta, leases, log, store, channels)
-
-
-def _start_front(stack: AsyncExitStack, settings: Settings, process: ClusterProcess, metrics: Metrics) -> str:
-    """The address that clients use."""
-    connector = Connector(process.current_proxy, process.snapshots, process.import_url)
-    server = MilvusServer(
-        ProxyFront(process.current_proxy, process.pressure(), process.components),
-        settings.proxy.host,
-        settings.proxy.port,
-        max_workers=settings.proxy.workers,
-        deploy_mode="DISTRIBUTED",
-        observe=RequestMeasures(metrics).observe,
-        others=[ThreadedHandler(ConnectorApi, connector, asyncio.get_running_loop())],
-        security=front_security(settings.proxy),
-    )
-    try:
-        port = server.start()
-    except Unavailable as error:
-        raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
-    # In a thread: requests under way may still need the event loop.
-    stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
-    return f"{settings.proxy.host}:{port}"

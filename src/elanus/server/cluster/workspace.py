@@ -1,7 +1,7 @@
-"""The directory of one process of a cluster: its scratch files, and where it announces itself.
+"""The directory of one cluster process: its scratch files and its announcement.
 
-Nothing in it is needed by the process that comes after. Processes of one machine share a data directory; each
-takes the first free place below it, so a process that is started again finds that of the one before.
+A later process needs nothing in it. Processes of one machine share a data directory; each one takes the first
+free number below it, so a restarted process finds the directory of its predecessor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elanus.server.startup import CannotStart
 
 
 class Workspace:
-    """``DATA_DIR/NAME-N``, locked until `close`. Raises `CannotStart` when it cannot be made."""
+    """``DATA_DIR/NAME-N``, locked until `close`. Raises `CannotStart` if it cannot be created."""
 
     def __init__(self, data_dir: Path, name: str) -> None:
         try:

@@ -1,0 +1,110 @@
+"""Requests from external programs beyond the Milvus API: snapshots to read, imports to follow.
+
+Served on the port that Milvus clients use, so that a program that reaches the server needs no other address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from elanus.api.idempotency import repeatable
+from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.imports import ImportTask
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.timestamps import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSnapshot:
+    """A collection as of ``read_ts``: its rows with a timestamp up to that, less the deletes up to that.
+
+    Some files also contain later rows and later deletes; a reader leaves them out. ``delta_logs`` are all
+    deletes of each vchannel that any of the segments may need.
+    """
+
+    collection_id: CollectionID
+    schema: CollectionSchema
+    read_ts: Timestamp
+    segments: tuple[SegmentManifest, ...]
+    delta_logs: Mapping[str, tuple[DeltaLog, ...]]
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The paths of everything a reader of the snapshot opens."""
+        inserts = {file.path for manifest in self.segments for file in manifest.insert_logs}
+        stats = {path for manifest in self.segments for path in manifest.stats_logs}
+        deletes = {log.file.path for logs in self.delta_logs.values() for log in logs}
+        return frozenset(inserts | stats | deletes)
+
+
+SNAPSHOTS = msgspec.json.Decoder(CollectionSnapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLease:
+    """Where a snapshot is (``path`` in the store at ``store_url``), and until when its files are kept.
+
+    ``expires_ms`` is Unix time on the server's clock.
+    """
+
+    snapshot_id: int
+    store_url: str
+    path: str
+    read_ts: Timestamp
+    expires_ms: int
+
+
+class SnapshotApi(Protocol):
+    """The part that datacoord implements."""
+
+    async def take_snapshot(
+        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], lease_ms: int
+    ) -> SnapshotLease:
+        """Pin everything acknowledged before the call, of these partitions (none named: all).
+
+        Rows that exist only in the log are first written to files; this seals nothing. Raises
+        `CollectionNotFound`, `InvalidParameter` for a lease out of bounds, and `Unavailable` when the rows
+        are not written to files in time.
+        """
+        ...
+
+    @repeatable
+    async def release_snapshot(self, snapshot_id: int) -> None:
+        """Stop pinning the files. Releasing a snapshot that is gone is not an error."""
+        ...
+
+
+class ConnectorApi(Protocol):
+    """The part that the proxy implements, by name."""
+
+    async def snapshot(
+        self, database: str, collection: str, partitions: tuple[str, ...], lease_ms: int
+    ) -> SnapshotLease:
+        """Raises `CollectionNotFound`, `PartitionNotFound`, and what `SnapshotApi.take_snapshot` does."""
+        ...
+
+    @repeatable
+    async def release(self, snapshot_id: int) -> None: ...
+
+    @repeatable
+    async def import_directory(self) -> str:
+        """The URL of the directory or store that files are imported from."""
+        ...
+
+    async def start_import(
+        self, database: str, collection: str, partition: str, files: tuple[str, ...]
+    ) -> ImportTask:
+        """``partition`` "": the default one. Raises as `elanus.proxy.port.Front.start_import` does."""
+        ...
+
+    @repeatable
+    async def import_task(self, task_id: TaskID) -> ImportTask: ...
+    @repeatable
+    async def cancel_import(self, task_id: TaskID) -> None:
+        """Raises `InvalidParameter` for a task that has committed."""
+        ...

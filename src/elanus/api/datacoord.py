@@ -1,0 +1,381 @@
+"""The data coordinator's interface: segment allocation, sealing, flush, commits, recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from elanus.api.gc import GcStatus
+from elanus.api.idempotency import repeatable
+from elanus.api.imports import ImportRequest
+from elanus.core.attempts import NO_ATTEMPT
+from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.compaction import CompactionPlan
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import ImportTask
+from elanus.core.quarantine import Quarantined
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
+from elanus.core.timestamps import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRequest:
+    """A request for space for ``rows`` rows of one (collection, partition, vchannel)."""
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAllocation:
+    """A segment allocation: ``rows`` rows may be written to the segment with timestamps up to ``expires``."""
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    vchannel: str
+    segment_id: SegmentID
+    rows: int
+    expires: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class FlushOutcome:
+    """``sealed``: segments that this call found unflushed; ``flushed``: those flushed before."""
+
+    sealed: tuple[SegmentID, ...]
+    flushed: tuple[SegmentID, ...]
+    flush_ts: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class VchannelRecovery:
+    """``growing``: manifests of segments that are not flushed but already have binlogs."""
+
+    vchannel: str
+    checkpoint: Checkpoint
+    delta_logs: tuple[DeltaLog, ...]
+    growing: tuple[SegmentManifest, ...]
+    excluded: tuple[SegmentID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryInfo:
+    """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
+
+    ``successors``: the dropped segments on record, and the requested ones that have no record any more. Each
+    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none.
+    """
+
+    collection_id: CollectionID
+    vchannels: tuple[VchannelRecovery, ...]
+    flushed: tuple[SegmentManifest, ...]
+    successors: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAssignment:
+    """A vchannel that a data node owns: since which epoch, and from which checkpoint it continues.
+
+    Every commit of a range carries ``epoch``. It grows each time the vchannel is given to a node.
+    """
+
+    vchannel: str
+    collection_id: CollectionID
+    schema: CollectionSchema
+    checkpoint: Checkpoint
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodeRegistration:
+    """``epoch`` is the registration's own. All calls between datacoord and the node carry it, except those
+    that concern the ownership of a vchannel. ``channels``: what the node owns."""
+
+    epoch: int
+    channels: tuple[ChannelAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataNodeTick:
+    """DataNodeTtMsg: the data node has seen everything of the vchannel up to ``ts``.
+
+    ``segment_rows`` and ``bytes`` count what is beyond the checkpoint with timestamp ``checkpoint_ts``.
+    """
+
+    vchannel: str
+    ts: Timestamp
+    checkpoint_ts: Timestamp
+    segment_rows: Mapping[SegmentID, int]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOutput:
+    """The files and rows that one range adds to one segment."""
+
+    segment_id: SegmentID
+    insert_logs: tuple[BinlogFile, ...]
+    stats_logs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCommit:
+    """One pipeline range of one vchannel, to be committed as a whole or not at all.
+
+    ``expected`` is the checkpoint the range started from. ``flushed``: segments that are complete with
+    this range. ``attempt``: the number that the files carry in their names (`elanus.core.attempts`);
+    0 where there are no files. ``epoch``: the vchannel's epoch under its owner. ``quarantined``:
+    entries of the range that are in no file, because they do not fit the collection's schema.
+    """
+
+    epoch: int
+    vchannel: str
+    expected: Checkpoint
+    checkpoint: Checkpoint
+    segments: tuple[SegmentOutput, ...]
+    delta: BinlogFile | None
+    flushed: tuple[SegmentID, ...]
+    attempt: int = NO_ATTEMPT
+    quarantined: tuple[Quarantined, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCommit:
+    """The result of a compaction: the files of its output, none when no row was left.
+
+    ``attempt``: the order's. ``epoch``: that of the data node's registration.
+    """
+
+    epoch: int
+    attempt: int
+    plan_id: int
+    output: SegmentOutput
+
+
+class ChannelCalls(Protocol):
+    """The vchannels of collections."""
+
+    @repeatable
+    async def watch_channels(self, collection: Collection) -> None:
+        """A collection was created: its vchannels exist from their start positions on."""
+        ...
+
+    @repeatable
+    async def holds_channels(self, collection_id: CollectionID) -> bool:
+        """Whether the drop message of any vchannel of the collection is still unread."""
+        ...
+
+    @repeatable
+    async def channel_owners(self) -> dict[str, NodeID]:
+        """The data node that owns each vchannel, `NO_NODE` where none does yet. Vchannels of dropped
+        collections are left out."""
+        ...
+
+    @repeatable
+    async def quarantined(self) -> dict[str, int]:
+        """The number of entries in each vchannel's log that flushes left out because they do not fit the
+        collection's schema. Vchannels without such entries and those of dropped collections are left out."""
+        ...
+
+    @repeatable
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        """Refuse allocations and flushes for it from now on; the data node reports its channels dropped."""
+        ...
+
+    @repeatable
+    async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
+        """Mark the partition's segments dropped."""
+        ...
+
+    @repeatable
+    async def channel_dropped(self, epoch: int, vchannel: str) -> None:
+        """The data node has read the drop message: the vchannel and its segments are marked dropped.
+
+        Raises `CommitRefused` when the vchannel is no longer owned under the epoch.
+        """
+        ...
+
+
+class AllocationCalls(Protocol):
+    """Segment allocation."""
+
+    @repeatable
+    async def allocate(self, requests: tuple[AllocationRequest, ...]) -> tuple[SegmentAllocation, ...]: ...
+
+
+class FlushCalls(Protocol):
+    """Flushes that clients request."""
+
+    @repeatable
+    async def flush(self, collection_id: CollectionID) -> FlushOutcome:
+        """Seal all growing segments of the collection and return. Flushing follows in the background."""
+        ...
+
+    @repeatable
+    async def flush_finished(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...], flush_ts: Timestamp
+    ) -> bool:
+        """Whether the segments are flushed (or dropped, or unknown).
+
+        With a ``flush_ts``, every segment that existed at that time must be too.
+        """
+        ...
+
+
+class SegmentCalls(Protocol):
+    """The segments of a collection, and how to rebuild them."""
+
+    @repeatable
+    async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
+        """All segments of a collection; of all collections when it is 0. ``rows`` includes unflushed ones."""
+        ...
+
+    @repeatable
+    async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
+        """The segments among these that exist, in any order."""
+        ...
+
+    @repeatable
+    async def recovery_info(
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+    ) -> RecoveryInfo:
+        """``held``: segments that the reader serves; the answer says which of them are dropped."""
+        ...
+
+
+class ChangeCalls(Protocol):
+    """The counter of changes, for roles that follow this one (`elanus.core.change`)."""
+
+    @repeatable
+    async def wait_change(self, since: int, timeout_s: float) -> int:
+        """Return the change counter as soon as it is larger than ``since``, or after the timeout."""
+        ...
+
+    @repeatable
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        """The collections that the changes after ``since`` concerned; ``None``: it may be any of them."""
+        ...
+
+
+class RegistrationCalls(Protocol):
+    """The registration of data nodes."""
+
+    @repeatable
+    async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
+        """Own a share of the vchannels from now on. Everything under an earlier registration has ended.
+
+        ``node_id`` is that of the node's session; raises `NodeReplaced` when it has ended, or a later
+        one has its address.
+        """
+        ...
+
+
+class DataNodeCalls(Protocol):
+    """The calls with which data nodes report and commit."""
+
+    @repeatable
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None: ...
+
+    @repeatable
+    async def open_attempts(self, epoch: int, count: int) -> int:
+        """The first of ``count`` consecutive numbers for attempts of jobs that are about to write files.
+
+        Raises `CommitRefused` for an epoch that has been replaced.
+        """
+        ...
+
+    @repeatable
+    async def close_attempts(self, attempts: tuple[int, ...]) -> None:
+        """Their owner will commit nothing under these numbers. Files written under them become garbage
+        immediately, instead of after the commit deadline. Closing twice has no further effect."""
+        ...
+
+    async def commit_range(self, commit: RangeCommit) -> None:
+        """Commit a range. Raises `CommitRefused` when the checkpoint, the epoch, the attempt or a segment is
+        not the expected one. The attempt has ended in either case."""
+        ...
+
+
+class CompactionCalls(Protocol):
+    """Compactions: requested by clients, carried out by data nodes."""
+
+    async def compact(self, collection_id: CollectionID, target_bytes: int | None = None) -> int:
+        """Plan every compaction that gains anything, ignoring thresholds; return before they are carried out.
+
+        ``target_bytes``: segments are merged up to this size, by the estimated size of their rows, and not
+        beyond the maximum of a segment (None: up to that maximum, if they are not half as large).
+        Returns the plans' trigger id. Raises `CollectionNotFound`.
+        """
+        ...
+
+    @repeatable
+    async def compaction_plans(self, trigger_id: int) -> tuple[CompactionPlan, ...]:
+        """The current state of the plans made together; none when the id is unknown or ended long ago."""
+        ...
+
+    async def commit_compaction(self, commit: CompactionCommit) -> None:
+        """Replace the inputs by the output. Raises `CommitRefused` when the epoch, the plan or an input is
+        not the expected one, or it is too late."""
+        ...
+
+    @repeatable
+    async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None: ...
+
+
+class ImportCalls(Protocol):
+    """Imports of files."""
+
+    async def start_import(self, request: ImportRequest) -> TaskID:
+        """Put an import into the queue; return before it runs.
+
+        Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`.
+        """
+        ...
+
+    @repeatable
+    async def import_task(self, task_id: TaskID) -> ImportTask:
+        """Raises `InvalidParameter` for a task that is unknown or was forgotten."""
+        ...
+
+    @repeatable
+    async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
+        """The tasks of a collection, or all when it is 0; oldest first."""
+        ...
+
+    @repeatable
+    async def cancel_import(self, task_id: TaskID) -> None:
+        """End a task that has not committed. Raises `InvalidParameter` for one that has."""
+        ...
+
+
+class GcCalls(Protocol):
+    """Garbage collection."""
+
+    @repeatable
+    async def collect_garbage(self, delete: bool) -> None:
+        """Begin a round of garbage collection after the one that is running. Without ``delete``, it only
+        reports what would be deleted. Returns immediately; `gc_status` shows the progress."""
+        ...
+
+    @repeatable
+    async def gc_status(self) -> GcStatus: ...
+
+
+class DataCoordApi(
+    ChannelCalls,
+    AllocationCalls,
+    FlushCalls,
+    SegmentCalls,
+    ChangeCalls,
+    RegistrationCalls,
+    DataNodeCalls,
+    CompactionCalls,
+    ImportCalls,
+    GcCalls,
+    Protocol,
+):
+    """All calls of datacoord except those of the job ledger and of snapshots."""

@@ -1,0 +1,74 @@
+"""Imports between the roles: what a proxy requests, what the data node is ordered to do, and the results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from elanus.api.fencing import order_of
+from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.schema import CollectionSchema
+from elanus.core.segments import BinlogFile
+from elanus.core.timestamps import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """The names accompany the ids for display to people. ``files``: paths below the import directory."""
+
+    collection_id: CollectionID
+    collection: str
+    partition_id: PartitionID
+    partition: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOrder:
+    """Turn files into segments. ``vchannels`` are index-aligned with the shards.
+
+    The names of all files that are written contain ``attempt``. ``stamp`` fills their timestamp column,
+    which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
+    """
+
+    task_id: TaskID
+    attempt: int
+    collection_id: CollectionID
+    partition_id: PartitionID
+    schema: CollectionSchema
+    vchannels: tuple[str, ...]
+    files: tuple[str, ...]
+    segment_rows_max: int
+    stamp: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSegment:
+    segment_id: SegmentID
+    vchannel: str
+    insert_log: BinlogFile
+    stats_log: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOutcome:
+    """The result of an import. None of it exists before datacoord has committed it."""
+
+    segments: tuple[ImportedSegment, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.insert_log.rows for segment in self.segments)
+
+
+class ImportNodeApi(Protocol):
+    """The importing part of a data node, served in addition to `elanus.api.datanode.DataNodeApi`."""
+
+    @order_of("datacoord")
+    async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        """Run the import as one Spark job; return when all files are on the object store.
+
+        Raises `InvalidParameter` for files that cannot be read or do not fit the schema, `DiskFull`,
+        `Unavailable` when the job was cancelled, and `Internal`.
+        """
+        ...

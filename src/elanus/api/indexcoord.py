@@ -1,0 +1,85 @@
+"""The index coordinator's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from elanus.api.gc import IndexReferences
+from elanus.api.idempotency import repeatable
+from elanus.core.catalog import Index
+from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.schema import FieldSchema
+from elanus.core.segments import IndexFile
+
+
+class BuildState(StrEnum):
+    """The states, by their names on the wire."""
+
+    NONE = "IndexStateNone"
+    UNISSUED = "Unissued"
+    IN_PROGRESS = "InProgress"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """``total_rows`` counts rows of flushed segments, ``indexed_rows`` those whose build is finished
+    (segments too small for an index count as finished), ``pending_rows`` the others. Segments count as a
+    whole, as in the reference: a row is found through an index when its segment's build is finished. The job
+    ledger shows the progress of a running build."""
+
+    index: Index
+    state: BuildState
+    fail_reason: str
+    total_rows: int
+    indexed_rows: int
+    pending_rows: int
+
+
+class IndexCoordApi(Protocol):
+    async def create_index(
+        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+    ) -> None:
+        """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise."""
+        ...
+
+    @repeatable
+    async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None: ...
+    @repeatable
+    async def drop_collection(self, collection_id: CollectionID) -> None: ...
+    @repeatable
+    async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]: ...
+    @repeatable
+    async def describe(self, collection_id: CollectionID) -> tuple[IndexStatus, ...]: ...
+    @repeatable
+    async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
+        """Finished builds of indexes that are not dropped."""
+        ...
+
+    @repeatable
+    async def unbuilt(
+        self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
+    ) -> tuple[SegmentID, ...]:
+        """The segments among these that still wait for an index of the collection."""
+        ...
+
+    @repeatable
+    async def index_references(self) -> IndexReferences:
+        """Every index file in use, and which builds may still add one: one moment of the metadata."""
+        ...
+
+    @repeatable
+    async def wait_change(self, since: int, timeout_s: float) -> int: ...
+    @repeatable
+    async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
+        """See `elanus.api.datacoord.DataCoordApi`."""
+        ...
+
+    @repeatable
+    async def register_indexnode(self, node_id: NodeID, address: str) -> None:
+        """Repeated by a running node, so that a new coordinator learns of it."""
+        ...

@@ -1,0 +1,43 @@
+"""The interface of a proxy towards the coordinators."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from elanus.api.idempotency import repeatable
+from elanus.api.rootcoord import TickReport
+from elanus.core.ids import CollectionID
+from elanus.core.timestamps import Timestamp
+
+
+class ProxyApi(Protocol):
+    @repeatable
+    async def invalidate_collection(self, collection_id: CollectionID) -> None:
+        """Forget what is cached of a collection, under every name it was looked up by."""
+        ...
+
+    @repeatable
+    async def invalidate_everything(self) -> None:
+        """Forget what is cached of all collections: a new coordinator cannot know what proxies were notified
+        of."""
+        ...
+
+    @repeatable
+    async def release_query_channels(self, collection_id: CollectionID) -> None:
+        """The collection's query channels were closed or replaced: ask querycoord before the next read."""
+        ...
+
+    @repeatable
+    async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
+        """Forget all segment allocations of a collection; later writes request new ones.
+
+        Returns the timestamp of the oldest unfinished write of the collection, or 0: only writes from
+        there on may still bring rows for allocations made before.
+        """
+        ...
+
+    @repeatable
+    async def report_tick(self, now: Timestamp) -> TickReport:
+        """Return a report as of ``now``, a timestamp allocated before this call: a write that the proxy has
+        not begun by then gets a later one."""
+        ...

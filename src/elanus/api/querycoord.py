@@ -1,0 +1,138 @@
+"""The query coordinator's interface: what is loaded, how far, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from elanus.api.idempotency import repeatable
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.querynode import SegmentServing
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStatus:
+    """``percentages``: progress of the load, per partition; 100: serves at least what was persisted when it
+    began."""
+
+    collection_id: CollectionID
+    whole_collection: bool
+    percentages: dict[PartitionID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A replica that can be read, and its resource group.
+
+    ``nodes``: those that work for it; ``outbound``: how many of them belong to each other group.
+    """
+
+    info: QueryChannelInfo
+    group: str
+    nodes: tuple[NodeID, ...]
+    outbound: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroupStatus:
+    """``nodes`` are those that are alive. For the counts see `elanus.core.resource_groups.Census`."""
+
+    name: str
+    capacity: int
+    nodes: tuple[NodeID, ...]
+    loaded: dict[CollectionID, int]
+    outgoing: dict[CollectionID, int]
+    incoming: dict[CollectionID, int]
+
+
+class QueryCoordApi(Protocol):
+    @repeatable
+    async def load(
+        self,
+        collection_id: CollectionID,
+        partition_ids: tuple[PartitionID, ...],
+        replicas: int,
+        groups: tuple[str, ...] = (),
+    ) -> None:
+        """Begin to load partitions (none named: the whole collection). Persisted before it returns.
+
+        ``groups``: resource groups, one for all replicas (none named: the default one) or one for each.
+        Raises `NodesNotEnough` when one has fewer query nodes than replicas, `InsufficientMemory` when they
+        have no room, `ResourceGroupNotFound`, `InvalidParameter` when the collection is loaded with a
+        different number of replicas or in other groups.
+        """
+        ...
+
+    @repeatable
+    async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None: ...
+    @repeatable
+    async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
+        """The state of loads: of one collection (empty when it is not loaded), or of all (0)."""
+        ...
+
+    @repeatable
+    async def held_segments(self) -> tuple[SegmentID, ...]:
+        """Sealed segments whose files some query node may still read. Raises `Unavailable` when not every
+        node can be asked."""
+        ...
+
+    @repeatable
+    async def growing_bytes(self) -> int:
+        """The recent growing data size of the query node that has most of it: for back-pressure."""
+        ...
+
+    @repeatable
+    async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]: ...
+    @repeatable
+    async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
+        """The channels of the replicas that can be read. Raises `CollectionNotLoaded`."""
+        ...
+
+    @repeatable
+    async def replicas(self, collection_id: CollectionID) -> tuple[ReplicaStatus, ...]:
+        """The replicas that can be read. Raises `CollectionNotLoaded`."""
+        ...
+
+    async def load_balance(
+        self,
+        collection_id: CollectionID,
+        source: NodeID,
+        targets: tuple[NodeID, ...],
+        segment_ids: tuple[SegmentID, ...],
+    ) -> None:
+        """Move sealed segments (none named: all) from one node to others (none named: any of the replica).
+
+        Returns when the move is decided; it proceeds in the background. Raises `CollectionNotLoaded`,
+        `InvalidParameter` naming a node or segment that is not where the call says it is.
+        """
+        ...
+
+    # resource groups; the errors are those of `elanus.core.resource_groups`
+
+    async def create_resource_group(self, name: str) -> None: ...
+    async def drop_resource_group(self, name: str) -> None:
+        """Drop a group. A group that does not exist counts as dropped."""
+        ...
+
+    @repeatable
+    async def list_resource_groups(self) -> tuple[str, ...]: ...
+    @repeatable
+    async def describe_resource_group(self, name: str) -> ResourceGroupStatus: ...
+    @repeatable
+    async def resource_groups(self) -> tuple[ResourceGroupStatus, ...]:
+        """All of them, by name."""
+        ...
+
+    async def transfer_node(self, source: str, target: str, count: int) -> None:
+        """Move query nodes from one group to another; the data they hold follows in the background."""
+        ...
+
+    async def transfer_replica(
+        self, collection_id: CollectionID, source: str, target: str, count: int
+    ) -> None:
+        """Move replicas from one group to another: persisted when it returns, served there some time later.
+
+        Raises `CollectionNotLoaded`, `NodesNotEnough`, `InsufficientMemory` in addition to the others.
+        """
+        ...

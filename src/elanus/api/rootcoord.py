@@ -1,0 +1,106 @@
+"""The root coordinator's interface: the TSO, ids, time ticks, databases, collections, partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from elanus.api.idempotency import repeatable
+from elanus.core.catalog import Collection, Database
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.ids import CollectionID, NodeID
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """A proxy's report on its writes (ChannelTimeTickMsg).
+
+    On pchannels in ``channels`` it has finished every write up to the given timestamp; on all others
+    every write up to ``default_ts``. ``written``: pchannels that it has written to recently.
+    """
+
+    node_id: NodeID
+    default_ts: Timestamp
+    channels: Mapping[str, Timestamp]
+    written: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    database: str
+    schema: CollectionSchema
+    shards: int
+    consistency_level: ConsistencyLevel
+    properties: Mapping[str, str]
+
+
+class RootCoordApi(Protocol):
+    @repeatable
+    async def alloc_timestamp(self, count: int) -> Timestamp:
+        """The first of ``count`` consecutive timestamps, all larger than any handed out before."""
+        ...
+
+    @repeatable
+    async def alloc_ids(self, count: int) -> int:
+        """The first of ``count`` consecutive ids, unique over the life of the system."""
+        ...
+
+    @repeatable
+    async def update_channel_time_tick(self, report: TickReport) -> None:
+        """Once a proxy's first report is accepted, no tick passes what it has not reported as finished.
+
+        Raises `NoSession` when the proxy has no session: it has to join again under a new id.
+        """
+        ...
+
+    @repeatable
+    async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """Collect the proxies' reports immediately and write ticks, until those of the pchannels in use reach
+        ``at_least``. Bounded by the caller: an older unfinished write delays it."""
+        ...
+
+    @repeatable
+    async def ticks(self) -> Mapping[str, Timestamp]:
+        """The last tick written to each pchannel in use."""
+        ...
+
+    async def create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
+    async def drop_database(self, name: str) -> None: ...
+    async def alter_database(
+        self, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None: ...
+    @repeatable
+    async def list_databases(self) -> tuple[Database, ...]: ...
+
+    async def create_collection(self, request: NewCollection) -> Collection: ...
+    async def drop_collection(
+        self, database: str, name: str, collection_id: CollectionID | None = None
+    ) -> None:
+        """``collection_id``: drop this one only. A call that arrives late, or twice, then spares a collection
+        that was created under the name since. Raises `CollectionNotFound`."""
+        ...
+
+    @repeatable
+    async def describe_collection(self, database: str, name: str) -> Collection:
+        """By name or alias. Raises `CollectionNotFound`, `DatabaseNotFound`."""
+        ...
+
+    @repeatable
+    async def collection_by_id(self, collection_id: CollectionID) -> Collection: ...
+    @repeatable
+    async def list_collections(self, database: str) -> tuple[Collection, ...]:
+        """The collections of one database; of all databases when the name is empty."""
+        ...
+
+    async def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None: ...
+    async def alter_collection(
+        self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None: ...
+    async def create_partition(self, database: str, collection: str, partition: str) -> None: ...
+    async def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
+    async def create_alias(self, database: str, collection: str, alias: str) -> None: ...
+    async def drop_alias(self, database: str, alias: str) -> None: ...
+    async def alter_alias(self, database: str, collection: str, alias: str) -> None: ...

@@ -1,0 +1,1 @@
+"""Query channels: adapters of `elanus.api.query_channel`, and the encoding of reads on them."""

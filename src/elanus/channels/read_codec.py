@@ -1,0 +1,214 @@
+"""The encoding of reads between processes: what a proxy asks of query nodes and what they answer, as bytes.
+
+A read is sent as msgpack, with its vectors as raw little-endian bytes inside. A filter is sent as its text
+and template values and is compiled again by the receiver: a bound tree would tie both ends to one release.
+Columns of an answer are sent as one Arrow IPC stream, so they are not copied value by value at either end.
+When numeric primary keys are all there is to send, there is no stream: its schema costs more than ten of
+them.
+
+Synchronous and pure, for the threads that execute the reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.core.errors import Internal
+from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter
+
+Compile = Callable[[str, Mapping[str, object]], BoundFilter]
+"""Compiles filter text and template values to a filter bound to the collection's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCount:
+    """Count the rows that a query without a limit would find; duplicates of a primary key count each."""
+
+    query: NodeQuery
+
+
+Read = NodeSearch | NodeQuery | NodeCount
+
+
+class _Vectors(msgspec.Struct, array_like=True, frozen=True):
+    """A matrix of queries. shape (rows, width), row-major."""
+
+    data: bytes
+    dtype: str
+    rows: int
+
+
+class _Common(msgspec.Struct, frozen=True):
+    collection_id: CollectionID
+    partition_ids: tuple[PartitionID, ...]
+    filter: str
+    values: dict[str, object]
+    output_fields: tuple[str, ...]
+    read_ts: Timestamp
+    ignore_growing: bool
+
+
+class _Search(msgspec.Struct, tag="search", frozen=True):
+    common: _Common
+    field_id: FieldID
+    queries: _Vectors
+    k: int
+    metric_type: str
+    params: dict[str, float | int | str | bool]
+
+
+class _Query(msgspec.Struct, tag="query", frozen=True):
+    """``counts``: only the number of rows is wanted. ``primary_keys``: an Arrow stream of one column."""
+
+    common: _Common
+    primary_keys: bytes | None
+    limit: int | None
+    counts: bool
+
+
+class _Hits(msgspec.Struct, tag="hits", frozen=True):
+    """``numbers``: numeric primary keys, without Arrow around them; other keys are in ``columns``.
+
+    ``columns`` is empty where there are none.
+    """
+
+    metric_type: str
+    offsets: bytes
+    scores: bytes
+    numbers: bytes | None
+    columns: bytes
+
+
+class _Rows(msgspec.Struct, tag="rows", frozen=True):
+    columns: bytes
+
+
+class _Count(msgspec.Struct, tag="count", frozen=True):
+    rows: int
+
+
+Answer = NodeHits | Mapping[str, pa.Array] | int
+_IDS = ""
+"""The name of the primary-key column next to the output fields, whose names are never empty."""
+_reads = msgspec.msgpack.Decoder(_Search | _Query)
+_answers = msgspec.msgpack.Decoder(_Hits | _Rows | _Count)
+
+
+def encode_read(read: Read) -> bytes:
+    if isinstance(read, NodeSearch):
+        queries = np.ascontiguousarray(read.queries)
+        vectors = _Vectors(queries.tobytes(), queries.dtype.str, len(queries))
+        search = _Search(_common(read), read.field_id, vectors, read.k, read.metric_type, dict(read.params))
+        return msgspec.msgpack.encode(search)
+    query = read.query if isinstance(read, NodeCount) else read
+    keys = None if query.primary_keys is None else _stream({_IDS: query.primary_keys})
+    return msgspec.msgpack.encode(_Query(_common(query), keys, query.limit, isinstance(read, NodeCount)))
+
+
+def _common(read: NodeSearch | NodeQuery) -> _Common:
+    return _Common(
+        read.collection_id,
+        read.partition_ids,
+        read.filter.text,
+        dict(read.filter.values),
+        read.output_fields,
+        read.read_ts,
+        read.ignore_growing,
+    )
+
+
+def decode_read(data: bytes, compile_filter: Compile) -> Read:
+    """Raises `Internal` for bytes that no release of Elanus wrote, and what compiling the filter raises."""
+    try:
+        read = _reads.decode(data)
+    except msgspec.DecodeError as error:
+        raise Internal(f"a read cannot be decoded: {error}") from error
+    common = read.common
+    bound = compile_filter(common.filter, common.values)
+    if isinstance(read, _Search):
+        queries = np.frombuffer(read.queries.data, dtype=read.queries.dtype)
+        return NodeSearch(
+            collection_id=common.collection_id,
+            partition_ids=common.partition_ids,
+            field_id=read.field_id,
+            queries=queries.reshape(read.queries.rows, -1),
+            k=read.k,
+            metric_type=read.metric_type,
+            params=read.params,
+            filter=bound,
+            output_fields=common.output_fields,
+            read_ts=common.read_ts,
+            ignore_growing=common.ignore_growing,
+        )
+    query = NodeQuery(
+        collection_id=common.collection_id,
+        partition_ids=common.partition_ids,
+        filter=bound,
+        primary_keys=None if read.primary_keys is None else _columns(read.primary_keys)[_IDS],
+        output_fields=common.output_fields,
+        limit=read.limit,
+        read_ts=common.read_ts,
+        ignore_growing=common.ignore_growing,
+    )
+    return NodeCount(query) if read.counts else query
+
+
+def encode_answer(answer: Answer) -> bytes:
+    if isinstance(answer, int):
+        return msgspec.msgpack.encode(_Count(answer))
+    if isinstance(answer, NodeHits):
+        numbers = answer.ids if isinstance(answer.ids, np.ndarray) else None
+        columns = answer.fields if numbers is not None else {_IDS: answer.ids, **answer.fields}
+        hits = _Hits(
+            answer.metric_type,
+            np.asarray(answer.offsets, dtype="<i8").tobytes(),
+            np.asarray(answer.scores, dtype="<f4").tobytes(),
+            None if numbers is None else np.asarray(numbers, dtype="<i8").tobytes(),
+            _stream(columns) if columns else b"",
+        )
+        return msgspec.msgpack.encode(hits)
+    return msgspec.msgpack.encode(_Rows(_stream(answer)))
+
+
+def decode_answer(data: bytes) -> Answer:
+    """Raises `Internal` for bytes that no release of Elanus wrote."""
+    try:
+        answer = _answers.decode(data)
+    except msgspec.DecodeError as error:
+        raise Internal(f"an answer to a read cannot be decoded: {error}") from error
+    if isinstance(answer, _Count):
+        return answer.rows
+    columns = _columns(answer.columns) if answer.columns else {}
+    if isinstance(answer, _Rows):
+        return columns
+    ids = columns.pop(_IDS) if answer.numbers is None else np.frombuffer(answer.numbers, "<i8")
+    return NodeHits(
+        metric_type=answer.metric_type,
+        offsets=np.frombuffer(answer.offsets, dtype="<i8"),
+        ids=ids,
+        scores=np.frombuffer(answer.scores, dtype="<f4"),
+        fields=columns,
+    )
+
+
+def _stream(columns: Mapping[str, pa.Array]) -> bytes:
+    batch = pa.record_batch(list(columns.values()), names=list(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _columns(data: bytes) -> dict[str, pa.Array]:
+    with pa.ipc.open_stream(data) as reader:
+        batch = reader.read_next_batch()
+    return dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -1,0 +1,100 @@
+"""Validation of requests, common to all front ends: windows, rounding, the searched field, shards.
+
+The texts are the reference's, which clients and conformance suites match. Limits: `elanus.core.limits`.
+"""
+
+from __future__ import annotations
+
+from elanus.core.errors import FieldNotFound, InvalidParameter, InvalidTopK
+from elanus.core.limits import (
+    NQ_MAX,
+    QUERY_WINDOW_MAX_ROWS,
+    ROUND_DECIMAL_MAX,
+    ROUND_DECIMAL_MIN,
+    SHARDS_MAX,
+    TOP_K_MAX,
+)
+from elanus.core.schema import CollectionSchema, FieldSchema
+
+_DEFAULT_SHARDS = 1
+
+
+def check_search_window(limit: int, offset: int) -> None:
+    """Check the window of a search: limit, offset and their sum are bounded. Raises `InvalidTopK`."""
+    for name, value, low in (("topk", limit, 1), ("offset", offset, 0)):
+        if not low <= value <= TOP_K_MAX:
+            raise InvalidTopK(
+                f"{name} [{value}] is invalid, it should be in range [1, {TOP_K_MAX}], but got {value}"
+            )
+    if limit + offset > QUERY_WINDOW_MAX_ROWS:
+        both = limit + offset
+        raise InvalidTopK(
+            f"offset+topk [{both}] is invalid, "
+            f"it should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {both}"
+        )
+
+
+def check_query_window(limit: int | None, offset: int) -> None:
+    """Check the window of a query; no limit means all rows. Raises `InvalidParameter`."""
+    window = "invalid max query result window"
+    if limit is not None and limit <= 0:
+        raise InvalidParameter(f"{window}, limit [{limit}] is invalid, should be greater than 0")
+    if offset < 0:
+        raise InvalidParameter(f"{window}, offset [{offset}] is invalid, should be gte than 0")
+    if limit is not None and (end := limit + offset) > QUERY_WINDOW_MAX_ROWS:
+        raise InvalidParameter(
+            f"{window}, (offset+limit) should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {end}"
+        )
+
+
+def check_round_decimal(given: int | str) -> int:
+    """Return how many decimals scores are rounded to; -1: no rounding. Raises `InvalidParameter`."""
+    allowed = {str(digits): digits for digits in range(ROUND_DECIMAL_MIN, ROUND_DECIMAL_MAX + 1)}
+    if str(given) not in allowed:
+        raise InvalidParameter(
+            f"round_decimal [{given}] is invalid, "
+            f"should be -1 or an integer in range [0, {ROUND_DECIMAL_MAX}]"
+        )
+    return allowed[str(given)]
+
+
+def check_query_count(count: int) -> None:
+    """Check the number of vectors in one search. Raises `InvalidParameter`."""
+    if not 1 <= count <= NQ_MAX:
+        raise InvalidParameter(
+            f"nq [{count}] is invalid, nq (number of search vector per search request) should be in range "
+            f"[1, {NQ_MAX}], but got {count}"
+        )
+
+
+def search_field(schema: CollectionSchema, name: str) -> FieldSchema:
+    """Return the vector field to search; without a name, the only one.
+
+    Raises `FieldNotFound`, and `InvalidParameter` for a field without vectors or if several are possible.
+    """
+    if not name:
+        if len(schema.vector_fields) > 1:
+            names = ", ".join(field.name for field in schema.vector_fields)
+            raise InvalidParameter(
+                f"multiple anns_fields exist, please specify a anns_field in search_params: {names}"
+            )
+        return schema.vector_fields[0]
+    field = schema.by_name.get(name)
+    if field is None:
+        raise FieldNotFound(
+            f"failed to create query plan: failed to get field schema by name: fieldName({name}) not found"
+        )
+    if field.kind.vector is None:
+        raise InvalidParameter(
+            f"failed to create query plan: field ({name}) to search is not of vector data type"
+        )
+    return field
+
+
+def checked_shards(asked: int) -> int:
+    """Return the number of shards of a new collection; 0 asks for the default. Raises `InvalidParameter`."""
+    if asked < 0:
+        raise InvalidParameter(f"shards_num must be in [1, {SHARDS_MAX}], got {asked}")
+    if asked > SHARDS_MAX:
+        raise InvalidParameter(f"maximum shards's number should be limited to {SHARDS_MAX}, got {asked}")
+    return asked or _DEFAULT_SHARDS

@@ -1,0 +1,240 @@
+"""Schema validation: of single fields, and of all fields together. Used by every front end.
+
+A front end turns its client's declaration into a `Declaration` and gets the field from `declared_field`. The
+texts are the reference's, which clients and conformance suites match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.ids import FieldID
+from elanus.core.limits import (
+    COLLECTION_FIELDS_MAX,
+    DIMENSION_MAX,
+    DIMENSION_MIN,
+    VARCHAR_LENGTH_MAX_BYTES,
+    VECTOR_FIELDS_MAX,
+)
+from elanus.core.names import check_collection_name, check_field_name
+from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema, Scalar
+from elanus.core.types import KINDS, DataType, Family, FieldKind, VectorForm
+
+DIM = "dim"
+MAX_LENGTH = "max_length"
+_WITHOUT_DEFAULTS = frozenset({Family.JSON, Family.LIST, Family.VECTOR})
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A field as a client declares it, without its default. ``data_type`` is one of `KINDS`.
+
+    ``params``: its type parameters as texts, `DIM` and `MAX_LENGTH` among them.
+    """
+
+    name: str
+    data_type: DataType
+    description: str
+    is_primary: bool
+    auto_id: bool
+    nullable: bool
+    params: Mapping[str, str]
+
+
+def declared_field(declared: Declaration, collection: str) -> FieldSchema:
+    """Return the field, without an id.
+
+    Raises `InvalidParameter`, `InvalidDimension`, `InvalidFieldName`, `NotSupported`.
+    """
+    name, params, kind = check_field_name(declared.name), declared.params, KINDS[declared.data_type]
+    _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
+    _check_nullable(name, kind, nullable=declared.nullable, is_primary=declared.is_primary)
+    max_length = _max_length(params.get(MAX_LENGTH), name, collection) if kind.has_max_length else 0
+    dim = _dim(params.get(DIM), name, kind.vector) if kind.vector is not None else 0
+    own = {MAX_LENGTH} if max_length else {DIM} if dim else set()
+    return FieldSchema(
+        field_id=FieldID(0),
+        name=name,
+        data_type=declared.data_type,
+        description=declared.description,
+        is_primary=declared.is_primary,
+        auto_id=declared.auto_id,
+        dim=dim,
+        max_length=max_length,
+        nullable=declared.nullable,
+        params={key: value for key, value in params.items() if key not in own},
+    )
+
+
+def _check_roles(name: str, kind: FieldKind, *, is_primary: bool, auto_id: bool) -> None:
+    if is_primary and not kind.can_be_key:
+        raise InvalidParameter("the data type of primary key should be Int64 or VarChar")
+    if auto_id and not is_primary:
+        raise InvalidParameter(f"only primary field can speficy AutoID with true, field name = {name}")
+
+
+def _check_nullable(name: str, kind: FieldKind, *, nullable: bool, is_primary: bool) -> None:
+    if nullable and is_primary:
+        raise InvalidParameter(f"primary field not support null, field name = {name}")
+    if nullable and kind.vector is not None:
+        raise NotSupported(
+            f"a nullable vector (field {name}) is not supported by this release: leave nullable out"
+        )
+
+
+def check_takes_default(field: FieldSchema) -> None:
+    """Check that the field may have a default value at all. Raises `InvalidParameter`."""
+    if field.is_primary:
+        raise InvalidParameter(f"primary field not support default_value, field name = {field.name}")
+    if field.kind.family in _WITHOUT_DEFAULTS:
+        raise InvalidParameter(
+            f"type not support default_value, type:{field.data_type.name}, name:{field.name}"
+        )
+
+
+def check_default(field: FieldSchema, value: Scalar) -> None:
+    """Check that a default is in the field's range. Raises `InvalidParameter`."""
+    if isinstance(value, str) and len(value.encode()) > field.max_length:
+        length = len(value.encode())
+        raise InvalidParameter(
+            f"the length ({length}) of string exceeds max length ({field.max_length}): "
+            f"default of field {field.name}"
+        )
+    if field.kind.integer_range is not None:
+        low, high = field.kind.integer_range
+        if not low <= int(value) <= high:
+            raise InvalidParameter(
+                f"default value out of range: {value} out of range {low} <= value <= {high}, "
+                f"field {field.name}"
+            )
+
+
+def _dim(given: str | None, field: str, form: VectorForm) -> int:
+    if given is None:
+        raise InvalidDimension(
+            "dimension is not defined in field type params, check type param `dim` for vector field"
+        )
+    dim = _integer(given)
+    if dim is None or dim < DIMENSION_MIN:
+        raise InvalidDimension(
+            f"invalid dimension: {given}. should be in range {DIMENSION_MIN} ~ {DIMENSION_MAX}: field {field}"
+        )
+    if dim > form.dim_max:
+        raise InvalidDimension(
+            f"invalid dimension: {dim} of field {field}. "
+            f"{form.space.value} vector dimension should be in range {DIMENSION_MIN} ~ {form.dim_max}"
+        )
+    if dim % form.dims_per_value:
+        raise InvalidDimension(
+            f"invalid dimension: {dim} of field {field}. should be multiple of {form.dims_per_value}."
+        )
+    return dim
+
+
+def _max_length(given: str | None, field: str, collection: str) -> int:
+    if given is None:
+        raise InvalidParameter(
+            f"type param(max_length) should be specified for the field({field}) of collection {collection}"
+        )
+    length = _integer(given)
+    if length is None or not 1 <= length <= VARCHAR_LENGTH_MAX_BYTES:
+        raise InvalidParameter(
+            f"the maximum length specified for the field({field}) should be in "
+            f"(0, {VARCHAR_LENGTH_MAX_BYTES}], but got {given} instead"
+        )
+    return length
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+# all together
+
+
+def check_declared_names(names: Sequence[str]) -> None:
+    """Check the names of all declared fields, before the fields one by one. Raises `InvalidParameter`."""
+    if len(names) > COLLECTION_FIELDS_MAX:
+        raise InvalidParameter(f"maximum field's number should be limited to {COLLECTION_FIELDS_MAX}")
+    for name in names:
+        if name in SYSTEM_FIELDS:
+            raise InvalidParameter(
+                f"schema contains system field: {', '.join((*SYSTEM_FIELDS, DYNAMIC_FIELD))}: "
+                "invalid parameter[expected=schema don't contains system field][actual=contains]: "
+                f"rename field {name}"
+            )
+
+
+def check_fields_together(fields: Sequence[FieldSchema]) -> None:
+    """Check the declared fields as a whole. Raises `InvalidParameter`."""
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameter(f"duplicated field name {name}")
+    primary = [field.name for field in fields if field.is_primary]
+    if not primary:
+        raise InvalidParameter("primary key is not specified")
+    if len(primary) > 1:
+        raise InvalidParameter(f"there are more than one primary key, field name = {', '.join(primary)}")
+    vectors = [field.name for field in fields if field.kind.vector is not None]
+    if not vectors:
+        raise InvalidParameter("schema does not contain vector field")
+    if len(vectors) > VECTOR_FIELDS_MAX:
+        raise InvalidParameter(
+            f"maximum vector field's number should be limited to {VECTOR_FIELDS_MAX}: {', '.join(vectors)}"
+        )
+
+
+def with_dynamic_field(fields: Sequence[FieldSchema]) -> tuple[FieldSchema, ...]:
+    """Return the fields plus a last JSON column, which holds a row's undeclared fields."""
+    dynamic = FieldSchema(
+        field_id=FieldID(0),
+        name=DYNAMIC_FIELD,
+        data_type=DataType.JSON,
+        description="dynamic schema",
+        is_dynamic=True,
+    )
+    return (*fields, dynamic)
+
+
+def check_schema(schema: CollectionSchema) -> None:
+    """Check the whole schema of a new collection, whichever front end made it.
+
+    Raises `InvalidParameter` and its subclasses, `NotSupported`.
+    """
+    check_collection_name(schema.name)
+    declared = [field for field in schema.fields if not field.is_dynamic]
+    check_declared_names([field.name for field in declared])
+    for field in declared:
+        _check_field(field, schema.name)
+    check_fields_together(declared)
+    if (schema.dynamic_field is not None) != schema.enable_dynamic:
+        raise InvalidParameter(
+            f"the schema of collection {schema.name} has a field {DYNAMIC_FIELD} if and only if "
+            "enable_dynamic_field is set"
+        )
+
+
+def _check_field(field: FieldSchema, collection: str) -> None:
+    params = {DIM: str(field.dim)} if field.dim else {}
+    params |= {MAX_LENGTH: str(field.max_length)} if field.max_length else {}
+    declared_field(
+        Declaration(
+            field.name,
+            field.data_type,
+            field.description,
+            field.is_primary,
+            field.auto_id,
+            field.nullable,
+            params,
+        ),
+        collection,
+    )
+    if field.default_value is not None:
+        check_takes_default(field)
+        check_default(field, field.default_value)

@@ -1,0 +1,364 @@
+"""The data types of fields: one object for each, which defines everything that depends on the type.
+
+Code asks the object (``field.kind``, ``field.vector``) instead of comparing names. A type that is missing
+from `KINDS` cannot be the type of a field. The tables of the edges (`elanus.proxy.wire.codecs`,
+`elanus.pipeline.import_columns`, `elanus.spark.source`) have the same keys; a test compares them.
+
+Inside Elanus a batch of rows is a `pyarrow.RecordBatch` whose columns carry the field names. The log, growing
+segments and the Parquet binlogs have the same Arrow types:
+
+============== ==========================================================
+Bool           ``bool``
+Int8 … Int64   ``int8`` … ``int64``
+Float, Double  ``float32``, ``float64``
+VarChar        ``string``
+JSON           ``string``: compact UTF-8 JSON text
+FloatVector    ``fixed_size_list<float32>[dim]``
+BinaryVector   ``fixed_size_binary[dim / 8]``: bit 0 of the vector is the
+               highest bit of the first byte, as the wire has it
+Float16Vector  ``fixed_size_binary[2 · dim]``: IEEE 754 half precision,
+               little-endian
+BFloat16Vector ``fixed_size_binary[2 · dim]``: the upper halves of float32,
+               little-endian
+============== ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from functools import lru_cache
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.limits import DIMENSION_MAX
+from elanus.core.metrics import BINARY_METRICS, FLOAT_METRICS, Metric
+
+Matrix = npt.NDArray[Any]
+"""Vectors as rows: (n, `VectorForm.width`), of `VectorForm.dtype`."""
+
+_TEXT_BYTES_TYPICAL = 256
+
+
+class DataType(IntEnum):
+    """The wire's numbers. For types outside `KINDS` only the name is defined."""
+
+    NONE = 0
+    BOOL = 1
+    INT8 = 2
+    INT16 = 3
+    INT32 = 4
+    INT64 = 5
+    FLOAT = 10
+    DOUBLE = 11
+    STRING = 20
+    VARCHAR = 21
+    ARRAY = 22
+    JSON = 23
+    GEOMETRY = 24
+    TEXT = 25
+    TIMESTAMPTZ = 26
+    BINARY_VECTOR = 100
+    FLOAT_VECTOR = 101
+    FLOAT16_VECTOR = 102
+    BFLOAT16_VECTOR = 103
+    SPARSE_FLOAT_VECTOR = 104
+    INT8_VECTOR = 105
+
+    @property
+    def is_vector(self) -> bool:
+        """True for vector types outside `KINDS`, too: clients may name them."""
+        return self >= DataType.BINARY_VECTOR
+
+
+class Family(Enum):
+    """How the filter language treats a value: values of the same family can be compared."""
+
+    BOOL = "bool"
+    INTEGER = "integer"
+    FLOATING = "floating"
+    TEXT = "text"
+    JSON = "json"
+    LIST = "list"
+    VECTOR = "vector"
+
+    @property
+    def is_number(self) -> bool:
+        return self is Family.INTEGER or self is Family.FLOATING
+
+
+class Space(Enum):
+    """The form of vectors during comparison; the enum value is the word used in error messages."""
+
+    FLOATS = "float"
+    """Queries, and rows during comparison, are float32 (n, dim)."""
+    BITS = "binary"
+    """uint8 (n, dim / 8)."""
+
+
+_COMPARED: Mapping[Space, np.dtype[Any]] = {
+    Space.FLOATS: np.dtype(np.float32),
+    Space.BITS: np.dtype(np.uint8),
+}
+
+
+class Sized(Protocol):
+    """The part of a field that its type needs (`elanus.core.schema.FieldSchema`)."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def max_length(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorForm:
+    """How vectors of a type are stored, converted and compared.
+
+    ``dtype``: of one stored value; ``dims_per_value``: how many dimensions one stored value holds; ``dim`` is
+    a multiple of it. ``element``: the Arrow type of a list's items; None if Arrow holds a vector as bytes.
+    ``metrics``: those that compare such vectors; ``default_metric``: the one if none is named.
+    ``engine_name``: the type's name in the messages of the reference's filter engine.
+    """
+
+    space: Space
+    dtype: np.dtype[Any]
+    element: pa.DataType | None
+    metrics: tuple[Metric, ...]
+    default_metric: Metric
+    engine_name: str
+    dims_per_value: int = 1
+
+    @property
+    def dim_max(self) -> int:
+        return DIMENSION_MAX * self.dims_per_value
+
+    def width(self, dim: int) -> int:
+        """The number of columns of a matrix of such vectors."""
+        return dim // self.dims_per_value
+
+    def row_bytes(self, dim: int) -> int:
+        """Bytes of one stored vector."""
+        return dim // self.dims_per_value * self.dtype.itemsize
+
+    def arrow_type(self, dim: int) -> pa.DataType:
+        return _vector_arrow_type(self, dim)
+
+    def dim_of(self, arrow_type: pa.DataType) -> int:
+        """The dimension of vectors in a column of such a type: the inverse of `arrow_type`."""
+        if self.element is None:
+            return int(arrow_type.byte_width) // self.dtype.itemsize * self.dims_per_value
+        return int(arrow_type.list_size) * self.dims_per_value
+
+    def empty(self, rows: int, dim: int) -> Matrix:
+        """An uninitialised matrix."""
+        return np.empty((rows, self.width(dim)), dtype=self.dtype)
+
+    def to_matrix(self, column: pa.Array) -> Matrix:
+        """A column without nulls as a matrix (n, width) that shares its memory."""
+        return self.to_values(column).reshape(len(column), self.width(self.dim_of(column.type)))
+
+    def to_values(self, column: pa.Array) -> Matrix:
+        """The stored values of a column without nulls, (n · width,), sharing its memory."""
+        if self.element is not None:
+            flat: Matrix = column.flatten().to_numpy()
+            return flat
+        if not len(column):  # such a column may have no memory at all
+            return np.empty(0, dtype=self.dtype)
+        row_bytes = column.type.byte_width
+        data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+        start = column.offset * row_bytes
+        values: Matrix = data[start : start + len(column) * row_bytes].view(self.dtype)
+        return values
+
+    def to_column(self, matrix: Matrix) -> pa.Array:
+        """A matrix (n, width) as a column of `arrow_type`. Shares its memory where it is contiguous."""
+        arrow_type = self.arrow_type(matrix.shape[1] * self.dims_per_value)
+        flat = np.ascontiguousarray(matrix, dtype=self.dtype).reshape(-1)
+        if self.element is None:
+            return pa.Array.from_buffers(arrow_type, len(matrix), [None, pa.py_buffer(flat.view(np.uint8))])
+        return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=arrow_type)
+
+    def first_not_finite(self, values: npt.NDArray[Any]) -> int | None:
+        """The position of the first NaN or infinity among stored values of shape (n · width,), if any."""
+        if self.space is Space.BITS:
+            return None
+        finite = np.isfinite(values)
+        return None if finite.all() else int(np.argmin(finite))
+
+    def compared(self, matrix: Matrix) -> Matrix:
+        """Stored or query vectors in the form for comparison: C-contiguous, see `Space`."""
+        dtype = _COMPARED[self.space]
+        if matrix.dtype is dtype and matrix.flags.c_contiguous:
+            return matrix
+        return np.ascontiguousarray(matrix, dtype=dtype)
+
+
+@lru_cache(maxsize=1024)
+def _vector_arrow_type(form: VectorForm, dim: int) -> pa.DataType:
+    """Cached: every insert needs it, and making one takes as long as reading ten vectors."""
+    if form.element is None:
+        return pa.binary(form.row_bytes(dim))
+    return pa.list_(pa.field("item", form.element, nullable=False), form.width(dim))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldKind:
+    """A data type of fields.
+
+    ``name``: as the reference's filter messages write it. ``arrow``: the Arrow type of a field's column.
+    ``row_bytes``: bytes per row, for texts a typical length. ``integer_range``: both ends included.
+    ``has_max_length``: such a field declares its maximum length, in bytes. ``can_be_key``: as primary key.
+    ``has_bounds``: the least and the greatest value of a column are meaningful, and are kept as statistics.
+    ``vector``: set for vectors only.
+    """
+
+    data_type: DataType
+    name: str
+    family: Family
+    arrow: Callable[[Sized], pa.DataType]
+    row_bytes: Callable[[Sized], int]
+    integer_range: tuple[int, int] | None = None
+    has_max_length: bool = False
+    can_be_key: bool = False
+    has_bounds: bool = True
+    vector: VectorForm | None = None
+
+    def too_long(self, field: Sized, column: pa.Array) -> int | None:
+        """The row of the first text of a ``string`` column that exceeds ``max_length``, if any."""
+        if not self.has_max_length or not len(column):
+            return None
+        lengths = pc.binary_length(column)
+        longest = pc.max(lengths).as_py()
+        if longest is None or longest <= field.max_length:
+            return None
+        return int(pc.index(pc.greater(lengths, field.max_length), True).as_py())
+
+
+def _fixed(
+    data_type: DataType, name: str, family: Family, arrow: pa.DataType, *, can_be_key: bool = False
+) -> FieldKind:
+    """A scalar of a fixed number of bits."""
+    bits = int(arrow.bit_width)
+    return FieldKind(
+        data_type,
+        name,
+        family,
+        lambda _: arrow,
+        lambda _: max(1, bits // 8),
+        integer_range=(-(1 << bits - 1), (1 << bits - 1) - 1) if family is Family.INTEGER else None,
+        can_be_key=can_be_key,
+    )
+
+
+def _vector(data_type: DataType, name: str, form: VectorForm) -> FieldKind:
+    return FieldKind(
+        data_type,
+        name,
+        Family.VECTOR,
+        lambda field: form.arrow_type(field.dim),
+        lambda field: form.row_bytes(field.dim),
+        has_bounds=False,
+        vector=form,
+    )
+
+
+_ALL = (
+    _fixed(DataType.BOOL, "Bool", Family.BOOL, pa.bool_()),
+    _fixed(DataType.INT8, "Int8", Family.INTEGER, pa.int8()),
+    _fixed(DataType.INT16, "Int16", Family.INTEGER, pa.int16()),
+    _fixed(DataType.INT32, "Int32", Family.INTEGER, pa.int32()),
+    _fixed(DataType.INT64, "Int64", Family.INTEGER, pa.int64(), can_be_key=True),
+    _fixed(DataType.FLOAT, "Float", Family.FLOATING, pa.float32()),
+    _fixed(DataType.DOUBLE, "Double", Family.FLOATING, pa.float64()),
+    FieldKind(
+        DataType.VARCHAR,
+        "VarChar",
+        Family.TEXT,
+        lambda _: pa.string(),
+        lambda field: min(field.max_length, _TEXT_BYTES_TYPICAL),
+        has_max_length=True,
+        can_be_key=True,
+    ),
+    FieldKind(
+        DataType.JSON,
+        "JSON",
+        Family.JSON,
+        lambda _: pa.string(),
+        lambda _: _TEXT_BYTES_TYPICAL,
+        has_bounds=False,
+    ),
+    _vector(
+        DataType.FLOAT_VECTOR,
+        "FloatVector",
+        VectorForm(
+            Space.FLOATS,
+            np.dtype(np.float32),
+            pa.float32(),
+            FLOAT_METRICS,
+            Metric.COSINE,
+            engine_name="VECTOR_FLOAT",
+        ),
+    ),
+    _vector(
+        DataType.BINARY_VECTOR,
+        "BinaryVector",
+        VectorForm(
+            Space.BITS,
+            np.dtype(np.uint8),
+            None,
+            BINARY_METRICS,
+            Metric.HAMMING,
+            engine_name="VECTOR_BINARY",
+            dims_per_value=8,
+        ),
+    ),
+    _vector(
+        DataType.FLOAT16_VECTOR,
+        "Float16Vector",
+        VectorForm(
+            Space.FLOATS,
+            np.dtype(np.float16),
+            None,
+            FLOAT_METRICS,
+            Metric.COSINE,
+            engine_name="VECTOR_FLOAT16",
+        ),
+    ),
+    _vector(
+        DataType.BFLOAT16_VECTOR,
+        "BFloat16Vector",
+        VectorForm(
+            Space.FLOATS,
+            np.dtype(ml_dtypes.bfloat16),
+            None,
+            FLOAT_METRICS,
+            Metric.COSINE,
+            engine_name="VECTOR_BFLOAT16",
+        ),
+    ),
+)
+
+KINDS: Mapping[DataType, FieldKind] = {kind.data_type: kind for kind in _ALL}
+VECTOR_FORMS: Mapping[DataType, VectorForm] = {k.data_type: k.vector for k in _ALL if k.vector is not None}
+
+
+def vectors_in(space: Space) -> frozenset[DataType]:
+    """The vector types whose vectors are compared in this space."""
+    return frozenset(k.data_type for k in _ALL if k.vector is not None and k.vector.space is space)
+
+
+def family_of(data_type: DataType) -> Family:
+    """The family of a field's values, or of a literal in a filter, where a list has the type Array."""
+    return Family.LIST if data_type is DataType.ARRAY else KINDS[data_type].family
+
+
+def type_name(data_type: DataType) -> str:
+    """A type's name in the reference's messages: Int64, VarChar, FloatVector."""
+    return KINDS[data_type].name if data_type in KINDS else data_type.name.capitalize()

@@ -1,0 +1,116 @@
+"""The facts about a vchannel that compaction decisions need: dead rows per segment, superseded delta logs.
+
+The facts are gathered without the role's lock, because files are read for them. The result is therefore a
+proposal: the caller checks under the lock that the segments have not changed before it acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from elanus.core.compaction import (
+    Candidate,
+    CompactionThresholds,
+    concerned_deltas,
+    expired_rows,
+    is_candidate,
+    superseded_deltas,
+)
+from elanus.core.ids import SegmentID
+from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.state import DataState, Vchannel
+from elanus.storage.port import CorruptObject, ObjectMissing
+
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFacts:
+    """The facts about one vchannel. ``superseded``: paths of delta logs that are no longer needed, see
+    `superseded_deltas`."""
+
+    candidates: tuple[Candidate, ...]
+    superseded: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    info: SegmentInfo
+    manifest: SegmentManifest
+    deltas: Sequence[DeltaLog]
+
+
+class FactGatherer:
+    def __init__(
+        self, state: DataState, manifests: Manifests, dead: DeadRows, thresholds: CompactionThresholds
+    ) -> None:
+        self._state = state
+        self._manifests = manifests
+        self._dead = dead
+        self._thresholds = thresholds
+
+    async def look(
+        self,
+        vchannel: Vchannel,
+        bound: Timestamp,
+        expire_until: Timestamp,
+        taken: frozenset[SegmentID],
+        *,
+        force: bool,
+    ) -> CompactionFacts:
+        """Return the facts. ``bound``: see `fold_bound`; ``taken``: segments that are not candidates.
+
+        A segment that cannot be read is not a candidate either. Raises whatever reading delta logs raises.
+        """
+        deltas = await self._manifests.of_vchannel(vchannel)
+        infos = [
+            s
+            for s in self._state.segments_on(vchannel.vchannel)
+            if s.state is not SegmentState.DROPPED and s.manifest
+        ]
+        manifests = await self._manifests.of_segments(infos)
+        found = [
+            _Found(info, manifest, concerned_deltas(manifest, deltas, bound))
+            for info, manifest in zip(infos, manifests, strict=True)
+        ]
+        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found})
+        candidates = []
+        for f in found:
+            if is_candidate(f.info, taken):
+                try:
+                    candidates.append(await self._candidate(f, vchannel, bound, expire_until, force=force))
+                except (ObjectMissing, CorruptObject) as error:
+                    _log.error("segment not compacted", segment=f.info.segment_id, error=str(error))
+        paths = {f.manifest.segment_id: f.info.manifest for f in found}
+        superseded = superseded_deltas(
+            deltas,
+            manifests,
+            bound,
+            lambda manifest, delta: self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0,
+        )
+        return CompactionFacts(tuple(candidates), frozenset(delta.file.path for delta in superseded))
+
+    async def _candidate(
+        self, found: _Found, vchannel: Vchannel, bound: Timestamp, expire_until: Timestamp, *, force: bool
+    ) -> Candidate:
+        """Describe a segment as a candidate. Its dead rows are counted exactly only if the estimate alone
+        would cause a rewrite."""
+        info = found.info
+        estimate = self._dead.estimate(info.manifest, found.deltas)
+        dead_rows = min(estimate.rows, info.rows)
+        if dead_rows and (force or dead_rows >= self._thresholds.deleted_ratio * info.rows):
+            primary_key = vchannel.schema.primary_field.name
+            dead_rows = await self._dead.count(
+                info.manifest, found.manifest, primary_key, found.deltas, bound
+            )
+        return Candidate(info, dead_rows, estimate.bytes, expired_rows(found.manifest, expire_until))
+
+    def forget_others(self) -> None:
+        """Forget what is known about segments that no longer exist."""
+        self._dead.keep({s.manifest for s in self._state.segments() if s.state is not SegmentState.DROPPED})

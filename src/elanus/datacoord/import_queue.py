@@ -1,0 +1,349 @@
+"""Import tasks, from the queue to the commit: all rows of all files at once, or none.
+
+One task runs at a time. Its attempt is persisted first; then a data node has a Spark job write segments under
+the attempt's number, and the commit makes them part of the collection. The commit is one change of the
+metadata that contains the segments, the task's own record, and the vchannels as they were read. It is refused
+when any of these records has changed: a job that was given up, ran twice, or finished late changes nothing,
+and neither does one whose collection or partition was dropped meanwhile.
+
+The rows' timestamp is that of the commit. So a delete issued before the commit does not affect them, one
+issued after it does, and no read at an earlier timestamp sees any of them.
+
+A task that was interrupted by a crash or a restart starts over. A committed task is *Completed* when its
+segments have their indexes and, if the collection is loaded, are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome, ImportRequest
+from elanus.core.attempts import stamped
+from elanus.core.catalog import Collection
+from elanus.core.errors import (
+    CollectionNotFound,
+    CommitRefused,
+    DeadlineExceeded,
+    ElanusError,
+    InvalidParameter,
+    PartitionNotFound,
+    TaskQueueFull,
+    Unavailable,
+)
+from elanus.core.ids import CollectionID, TaskID
+from elanus.core.imports import (
+    ATTEMPTS_MAX,
+    OPEN,
+    ImportState,
+    ImportTask,
+    failed,
+    forgotten,
+    next_task,
+    stepped,
+    with_progress,
+)
+from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.timestamps import Timestamp
+from elanus.datacoord.context import DataContext
+from elanus.datacoord.datanodes import DataNodes, LiveNode
+from elanus.datacoord.ledger import JobLedger
+
+_LOOK_S = 0.5
+_RETRY_PAUSE_S = 1.0
+_log = structlog.get_logger("datacoord")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPolicy:
+    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept."""
+
+    tasks_max: int
+    retention_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A task's job, on the data node registered under ``epoch``."""
+
+    task_id: TaskID
+    epoch: int
+    call: asyncio.Future[ImportOutcome]
+
+
+class Imports:
+    """The queue of import tasks. Implements `elanus.api.datacoord.ImportCalls`.
+
+    Nothing is dropped while the role's lock is held. ``is_served``: whether a committed task's segments have
+    everything that reads of them wait for.
+    """
+
+    def __init__(
+        self,
+        context: DataContext,
+        nodes: DataNodes,
+        ledger: JobLedger,
+        is_served: Callable[[ImportTask], Awaitable[bool]],
+        policy: ImportPolicy,
+    ) -> None:
+        self._state = context.state
+        self._manifests = context.manifests
+        self._allocator = context.allocator
+        self._attempts = context.attempts
+        self._rootcoord = context.rootcoord
+        self._clock = context.clock
+        self._lock = context.lock
+        self._changes = context.changes
+        self._spawn = context.spawn
+        self._nodes = nodes
+        self._ledger = ledger
+        self._is_served = is_served
+        self._policy = policy
+        self._wake = asyncio.Event()
+        self._is_working = False
+        self._running: _Run | None = None
+        self._interrupted = ""
+        """The error that ended the latest try of a task that is to be retried."""
+
+    # requests
+
+    async def start_import(self, request: ImportRequest) -> TaskID:
+        """Queue a task. Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`."""
+        task = ImportTask(
+            TaskID(await self._rootcoord.alloc_ids(1)),
+            request.collection_id,
+            request.collection,
+            request.partition_id,
+            request.partition,
+            request.files,
+            self._clock.wall_ms(),
+        )
+        async with self._lock:
+            await self._collection(task)
+            if sum(t.state in OPEN for t in self._state.imports()) >= self._policy.tasks_max:
+                raise TaskQueueFull(
+                    f"{self._policy.tasks_max} imports wait already (imports.tasks_max): retry later"
+                )
+            await self._state.put(imports=[task])
+        self.start()
+        return task.task_id
+
+    async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
+        """Return the tasks of one collection, or all tasks when it is 0; oldest first."""
+        found = [t for t in self._state.imports() if collection_id in (0, t.collection_id)]
+        jobs = await self._ledger.jobs()
+        return tuple(with_progress(task, jobs) for task in sorted(found, key=lambda t: t.task_id))
+
+    async def import_task(self, task_id: TaskID) -> ImportTask:
+        return with_progress(self._task(task_id), await self._ledger.jobs())
+
+    def _task(self, task_id: TaskID) -> ImportTask:
+        found = self._state.import_task(task_id)
+        if found is None:
+            raise InvalidParameter(f"import {task_id} is not known: it never was, or has been forgotten")
+        return found
+
+    async def cancel_import(self, task_id: TaskID) -> None:
+        """Cancel a task. Raises `InvalidParameter` for a task that is unknown, or has committed."""
+        async with self._lock:
+            task = self._task(task_id)
+            if task.state is ImportState.FAILED:
+                return
+            await self._state.put(imports=[failed(task, "cancelled", self._clock.wall_ms())])
+        if self._running is not None and self._running.task_id == task_id:
+            self._running.call.cancel()
+
+    def node_registered(self) -> None:
+        """Note that a data node is available to run the next task."""
+        self._wake.set()
+
+    def node_ended(self, epoch: int) -> None:
+        """Interrupt the task that ran there: it starts over on another node, or under a new registration."""
+        if self._running is not None and self._running.epoch == epoch:
+            self._running.call.cancel()
+
+    # lifecycle
+
+    def start(self) -> None:
+        """Start the loops if there are tasks; without tasks there is nothing to do."""
+        self._wake.set()
+        if self._state.imports() and not self._is_working:
+            self._is_working = True
+            self._spawn(self._work())
+            self._spawn(self._finish())
+
+    async def _work(self) -> None:
+        """Run tasks one after another until cancelled."""
+        while True:
+            self._wake.clear()
+            task = next_task(self._state.imports())
+            nodes = self._nodes.by_load()
+            if task is None or not nodes:
+                await self._wake.wait()
+                continue
+            try:
+                await self._run(task, nodes[0])
+            except Exception as error:  # noqa: BLE001 - without this loop no import would ever end
+                known = isinstance(error, ElanusError)
+                self._interrupted = str(error) if known else f"{type(error).__name__}: {error}"
+                _log.warning("import interrupted", task=task.task_id, error=self._interrupted)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _finish(self) -> None:
+        """Complete committed tasks once they are served, and remove old ones, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._complete()
+                now_ms = self._clock.wall_ms()
+                old = forgotten(self._state.imports(), now_ms, self._policy.retention_ms)
+                async with self._lock:
+                    await self._state.forget_imports(old)
+            except Exception as error:  # noqa: BLE001 - the next look may succeed
+                _log.info("imports not completed; trying again", error=f"{type(error).__name__}: {error}")
+
+    async def _complete(self) -> None:
+        for task in [t for t in self._state.imports() if t.state is ImportState.PERSISTED]:
+            if await self._is_served(task):
+                done = stepped(task, ImportState.COMPLETED, ended_ms=self._clock.wall_ms())
+                async with self._lock:
+                    await self._state.put(imports=[done])
+
+    async def _run(self, task: ImportTask, node: LiveNode) -> None:
+        begun = await self._begin(task, node)
+        if begun is None:
+            return
+        started, order = begun
+        try:
+            outcome = await self._outcome(node, started, order)
+            if outcome is not None:
+                await self._commit(started, outcome)
+        finally:
+            self._attempts.close(started.attempt)
+
+    async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
+        """Return the job's outcome; None if it failed or was cancelled. Raises `Unavailable` for a lost
+        node."""
+        call = asyncio.ensure_future(node.ports.imports.import_files(order))
+        self._running = _Run(task.task_id, node.epoch, call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if own is not None and own.cancelling():
+                raise
+            return None  # the task was cancelled, or is to run on another node
+        except (Unavailable, DeadlineExceeded):
+            raise  # the task starts over
+        except ElanusError as error:
+            await self._fail(task, error.message)
+            return None
+        finally:
+            self._running = None
+
+    async def _begin(self, task: ImportTask, node: LiveNode) -> tuple[ImportTask, ImportOrder] | None:
+        """Persist the next attempt and return it; None when the task has failed instead."""
+        if task.tries >= ATTEMPTS_MAX:
+            await self._fail(task, f"begun {task.tries} times in vain; the last time: {self._interrupted}")
+            return None
+        attempt = await self._attempts.open(1, node.epoch)
+        stamp = await self._rootcoord.alloc_timestamp(1)
+        async with self._lock:
+            try:
+                collection = await self._collection(task)
+            except (CollectionNotFound, PartitionNotFound) as error:
+                await self._put_failed(task, error.message)
+                return None
+            if self._state.import_task(task.task_id) != task:
+                return None  # cancelled meanwhile
+            started = stepped(task, ImportState.STARTED, attempt=attempt, tries=task.tries + 1)
+            await self._state.put(imports=[started])
+        return started, ImportOrder(
+            task.task_id,
+            attempt,
+            task.collection_id,
+            task.partition_id,
+            collection.schema,
+            collection.vchannels,
+            task.files,
+            self._allocator.max_rows(collection.schema),
+            stamp,
+        )
+
+    async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
+        """Commit the outcome. Raises `CommitRefused`, and whatever storing raises."""
+        try:
+            async with self._lock:
+                self._attempts.check(task.attempt)
+                if self._state.import_task(task.task_id) != task:
+                    raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
+                await self._store(task, outcome)
+        except (CollectionNotFound, PartitionNotFound) as error:
+            await self._fail(task, error.message)
+        finally:
+            self._changes.happened()  # also when this call was cancelled: it may have committed all the same
+
+    async def _store(self, task: ImportTask, outcome: ImportOutcome) -> None:
+        """Persist the segments. Called under the lock: the collection and partition exist throughout."""
+        await self._collection(task)
+        commit_ts = await self._rootcoord.alloc_timestamp(1)
+        segments = await asyncio.gather(*(self._segment(task, s, commit_ts) for s in outcome.segments))
+        persisted = stepped(
+            task,
+            ImportState.PERSISTED,
+            rows=outcome.rows,
+            segments=tuple(s.segment_id for s in segments),
+            commit_ts=commit_ts,
+        )
+        # The vchannels are written unchanged: this compares their records, in the same transaction.
+        await self._state.put(segments, self._state.vchannels_of(task.collection_id), [persisted])
+
+    async def _segment(self, task: ImportTask, written: ImportedSegment, commit_ts: Timestamp) -> SegmentInfo:
+        file = replace(written.insert_log, ts_min=commit_ts, ts_max=commit_ts)
+        manifest = SegmentManifest(
+            written.segment_id,
+            task.collection_id,
+            task.partition_id,
+            written.vchannel,
+            (file,),
+            (written.stats_log,),
+            deletes_from=commit_ts,
+            commit_ts=commit_ts,
+        )
+        return SegmentInfo(
+            written.segment_id,
+            task.collection_id,
+            task.partition_id,
+            written.vchannel,
+            SegmentState.FLUSHED,
+            max_rows=manifest.rows,
+            created=commit_ts,
+            last_expire=commit_ts,
+            sealed_at=commit_ts,
+            rows=manifest.rows,
+            size_bytes=manifest.size_bytes,
+            manifest=await self._manifests.put(manifest, stamped(task.attempt, "import")),
+            is_sorted=manifest.is_sorted,
+        )
+
+    async def _collection(self, task: ImportTask) -> Collection:
+        """Called under the lock. Raises `CollectionNotFound`, `PartitionNotFound`."""
+        vchannels = self._state.vchannels_of(task.collection_id)
+        if not vchannels or any(v.dropping for v in vchannels):
+            raise CollectionNotFound(f"collection not found[collection={task.collection}]")
+        collection = await self._rootcoord.collection_by_id(task.collection_id)
+        if all(p.partition_id != task.partition_id for p in collection.partitions):
+            raise PartitionNotFound(f"partition not found[partition={task.partition}]")
+        return collection
+
+    async def _fail(self, task: ImportTask, reason: str) -> None:
+        async with self._lock:
+            await self._put_failed(task, reason)
+
+    async def _put_failed(self, task: ImportTask, reason: str) -> None:
+        if self._state.import_task(task.task_id) == task:
+            _log.warning("import failed", task=task.task_id, reason=reason)
+            await self._state.put(imports=[failed(task, reason, self._clock.wall_ms())])

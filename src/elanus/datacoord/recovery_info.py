@@ -1,0 +1,70 @@
+"""The segments of a collection, and everything else that a reader needs to rebuild it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from elanus.api.datacoord import RecoveryInfo, VchannelRecovery
+from elanus.core.errors import CollectionNotFound
+from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.datacoord.context import DataContext
+from elanus.datacoord.state import Vchannel
+
+
+class Recovery:
+    """Implements `elanus.api.datacoord.SegmentCalls`."""
+
+    def __init__(self, context: DataContext) -> None:
+        self._state = context.state
+        self._manifests = context.manifests
+        self._allocator = context.allocator
+        self._lock = context.lock
+
+    async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
+        found = self._state.segments_of(collection_id) if collection_id else self._state.segments()
+        return tuple(self._with_seen_rows(s) for s in found)
+
+    async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
+        found = (self._state.find_segment(segment_id) for segment_id in segment_ids)
+        return tuple(self._with_seen_rows(s) for s in found if s is not None)
+
+    def _with_seen_rows(self, info: SegmentInfo) -> SegmentInfo:
+        return replace(info, rows=info.rows + self._allocator.seen_rows(info))
+
+    async def recovery_info(
+        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
+    ) -> RecoveryInfo:
+        async with self._lock:
+            vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
+            if not vchannels:
+                raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+            segments = self._state.segments_of(collection_id)
+            flushed = [s for s in segments if s.state is SegmentState.FLUSHED]
+            return RecoveryInfo(
+                collection_id,
+                tuple([await self._recovery(v, segments) for v in vchannels]),
+                await self._manifests.of_segments(flushed),
+                self._successors((*held, *(s.segment_id for s in segments))),
+            )
+
+    def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:
+        found = {}
+        for segment_id in requested:
+            info = self._state.find_segment(segment_id)
+            if info is None or info.state is SegmentState.DROPPED:
+                successor = self._state.successor(segment_id)
+                found[segment_id] = SegmentID(0) if successor is None else successor.segment_id
+        return found
+
+    async def _recovery(self, vchannel: Vchannel, segments: list[SegmentInfo]) -> VchannelRecovery:
+        own = [s for s in segments if s.vchannel == vchannel.vchannel]
+        unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED)]
+        return VchannelRecovery(
+            vchannel.vchannel,
+            vchannel.checkpoint,
+            await self._manifests.of_vchannel(vchannel),
+            growing=await self._manifests.of_segments([s for s in unflushed if s.manifest]),
+            excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
+        )

@@ -1,0 +1,45 @@
+"""The kinds of index, one entry each.
+
+To add a kind, write a module with a class and its `IndexKind`, and add a line here. Parameters, the field
+types a kind supports, building, loading and AUTOINDEX all follow from the entry; nothing else lists kinds.
+
+The order here is the order of names in error messages. Of several exact or automatic kinds for a type, the
+first is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elanus.core.types import DataType
+from elanus.index.binary_ivf import BIN_IVF_FLAT
+from elanus.index.hnsw import HNSW
+from elanus.index.ivf import IVF_FLAT, IVF_SQ8
+from elanus.index.raw import BIN_FLAT, FLAT
+from elanus.index.search_params import SHARED_PARAMS
+from elanus.index.spec import IndexKind
+from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS
+
+KINDS: Mapping[str, IndexKind] = {
+    kind.name: kind for kind in (FLAT, IVF_FLAT, IVF_SQ8, HNSW, BIN_FLAT, BIN_IVF_FLAT)
+}
+
+
+def kinds_on(data_type: DataType) -> tuple[IndexKind, ...]:
+    """The kinds that index fields of a type."""
+    return tuple(kind for kind in KINDS.values() if data_type in kind.on)
+
+
+def automatic_kind(data_type: DataType) -> IndexKind | None:
+    """The kind that AUTOINDEX selects for fields of a type; None if there is none."""
+    return next((kind for kind in kinds_on(data_type) if kind.is_automatic), None)
+
+
+def exact_kind(data_type: DataType) -> IndexKind:
+    """The kind that serves rows of a vector type without an index."""
+    return next(kind for kind in KINDS.values() if kind.is_exact and data_type in kind.on)
+
+
+def search_param_names() -> frozenset[str]:
+    """Every search parameter that some kind reads, and those that the reference's other kinds read."""
+    return FOREIGN_SEARCH_PARAMS.union(SHARED_PARAMS, *(kind.search_params for kind in KINDS.values()))

@@ -1,0 +1,88 @@
+"""Parameters that have no effect here but are accepted anyway, because the reference accepts them.
+
+The reference's index library checks the values of the keys it knows and ignores the others. A parameter is
+listed here, or ignored as unknown, only if it cannot change an answer. Requests for features of the reference
+that this release lacks are refused, with a hint on what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+_NAMES_MAX = 1000
+"""Names come from clients: beyond this many different ones, further names are not recorded."""
+
+_noted: set[tuple[str, str]] = set()
+
+FOREIGN_SEARCH_PARAMS = frozenset(
+    {
+        "ef",
+        "level",
+        "nprobe",
+        "reorder_k",
+        "search_list",
+        "search_k",
+        "beam_width_ratio",
+        "drop_ratio_search",
+        "dim_max_score_ratio",
+        "max_empty_result_buckets",
+        "refine_k",
+        "rbq_query_bits",
+        "itopk_size",
+        "search_width",
+        "min_iterations",
+        "max_iterations",
+        "team_size",
+        "overview_levels",
+    }
+)
+"""Search parameters of the reference's index types: no effect where the index does not know them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """A row of the compatibility page: the parameters, where they are sent, and their effect."""
+
+    parameters: str
+    where: str
+    treatment: str
+
+
+_IGNORED = "accepted, no effect"
+_LOGGED = "accepted, no effect, logged once"
+TOLERANCES = (
+    Tolerance("any other name", "index of a named type, such as `nlist` for FLAT", _LOGGED),
+    Tolerance("any other name", "AUTOINDEX", "refused, as by the reference"),
+    Tolerance(", ".join(f"`{name}`" for name in sorted(FOREIGN_SEARCH_PARAMS)), "search", _IGNORED),
+    Tolerance("`hints`: `iterative_filter`, `disable`", "search", "accepted: they change speed only"),
+    Tolerance("`page_retain_order`", "search", "accepted: pages of a range search always keep their order"),
+    Tolerance("`group_size`, `strict_group_size` without a field to group by", "search", _IGNORED),
+    Tolerance("`limit`, `data`, `param` and any other name", "search", _LOGGED),
+    Tolerance(
+        "`nprobe`, `ef`, `radius` and other parameters of an index",
+        "search, in `params`, next to it, or both",
+        "used; two different values are refused",
+    ),
+    Tolerance(
+        "`anns_field`, `metric_type`, `offset`, `round_decimal`, `ignore_growing`",
+        "search, in `params`, next to it, or both",
+        "used; a default gives way, two different values are refused",
+    ),
+    Tolerance("`expr`", "search, in `params` or next to it", "accepted when it repeats the filter"),
+    Tolerance("`db_id`", "AlterDatabase, in addition to the name", _IGNORED),
+)
+"""Parameters accepted without effect or in several places. The compatibility page is generated from this."""
+
+
+def note_ignored(kind: str, names: Iterable[str]) -> None:
+    """Log each ignored parameter, once per kind of index (or request) and name."""
+    for name in names:
+        if (kind, name) in _noted or len(_noted) >= _NAMES_MAX:
+            continue
+        _noted.add((kind, name))
+        _log.warning("unknown parameter ignored", kind=kind, parameter=name)

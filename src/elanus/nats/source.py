@@ -1,0 +1,71 @@
+"""The address of a JetStream log, as a value and as the URL that is passed to Spark tasks.
+
+``nats://host:4222,other:4222/prefix?credentials=/etc/elanus/nats.creds&replicas=3``. The scheme ``tls``
+means an encrypted connection. The path is the prefix of all streams, ``elanus`` when there is none.
+The URL contains no secrets: ``credentials`` names a file that every process that opens the log can read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from elanus.core.errors import InvalidParameter
+
+SCHEMES = frozenset({"nats", "tls"})
+DEFAULT_PREFIX = "elanus"
+REPLICAS_MAX = 5
+_DEFAULT_PORT = 4222
+FORM = "nats://host:port[,host:port]/prefix, optionally with ?credentials=/file&replicas=1..5"
+
+
+@dataclass(frozen=True, slots=True)
+class NatsSource:
+    """``servers``: URLs without a path. ``replicas``: copies of each stream that is created."""
+
+    servers: tuple[str, ...]
+    prefix: str = DEFAULT_PREFIX
+    credentials: Path | None = None
+    replicas: int = 1
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Parse a URL. Raises `InvalidParameter`, which never repeats a password."""
+        parts = urlsplit(url)
+        if "@" in parts.netloc:
+            raise InvalidParameter(
+                "the NATS URL has a user in it: put user and password into a file and name that with "
+                "?credentials=/file"
+            )
+        hosts = [host for host in parts.netloc.split(",") if host]
+        query = parse_qs(parts.query, keep_blank_values=True)
+        prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
+        replicas = query.pop("replicas", ["1"])[-1]
+        credentials = query.pop("credentials", [""])[-1]
+        wrong = (
+            parts.scheme not in SCHEMES
+            or not hosts
+            or bool(query)
+            or not prefix.replace("-", "").replace("_", "").isalnum()
+            or replicas not in map(str, range(1, REPLICAS_MAX + 1))
+        )
+        if wrong:
+            raise InvalidParameter(f"log {url!r}: expected a URL of the form {FORM}")
+        servers = tuple(
+            f"{parts.scheme}://{host if ':' in host else f'{host}:{_DEFAULT_PORT}'}" for host in hosts
+        )
+        return cls(servers, prefix, Path(credentials) if credentials else None, int(replicas))
+
+    @property
+    def url(self) -> str:
+        """The URL, from which `parse` restores this value."""
+        scheme = self.servers[0].partition("://")[0]
+        hosts = ",".join(server.partition("://")[2] for server in self.servers)
+        query: dict[str, str] = {}
+        if self.credentials is not None:
+            query["credentials"] = str(self.credentials)
+        if self.replicas != 1:
+            query["replicas"] = str(self.replicas)
+        return f"{scheme}://{hosts}/{self.prefix}" + (f"?{urlencode(query)}" if query else "")

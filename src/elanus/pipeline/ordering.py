@@ -1,0 +1,104 @@
+"""Rows in the order of their primary keys, as the segments on disk have them. Plain Arrow: no Spark here.
+
+Memory: the scalar columns of all rows, and one row group. Vectors, the bulk of most segments, go through a
+mapped file in the scratch directory, from where they are taken in the new order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.segments import BinlogFile
+from elanus.core.types import Matrix
+from elanus.storage.binlog import (
+    Files,
+    SegmentKey,
+    insert_log_schema,
+    insert_log_writer,
+    read_columns,
+    read_vectors,
+)
+from elanus.storage.local import LocalStore
+from elanus.storage.parquet import rows_per_group
+from elanus.storage.port import ObjectStore
+
+Rows = npt.NDArray[np.int64]
+"""Numbers of rows."""
+
+
+def scalar_columns(schema: CollectionSchema) -> list[str]:
+    """The columns that `in_batches` needs from `read_columns`."""
+    return [ROW_ID_FIELD, TIMESTAMP_FIELD, *(field.name for field in schema.scalar_fields)]
+
+
+def in_order(table: pa.Table, primary_key: str, rows: Rows) -> Rows:
+    """The rows' numbers, by primary key and then by timestamp."""
+    keys = table.select([primary_key, TIMESTAMP_FIELD]).take(pa.array(rows))
+    order = pc.sort_indices(keys, sort_keys=[(primary_key, "ascending"), (TIMESTAMP_FIELD, "ascending")])
+    sorted_rows: Rows = rows[order.to_numpy()]
+    return sorted_rows
+
+
+def in_batches(
+    table: pa.Table,
+    rows: Rows,
+    store: ObjectStore,
+    files: Files,
+    schema: CollectionSchema,
+    key: SegmentKey,
+    scratch: Path,
+) -> Iterator[pa.RecordBatch]:
+    """These rows of the files as rows of an insert log, a row group at a time.
+
+    ``table``: the files' `scalar_columns`. Raises what `read_vectors` raises.
+    """
+    vectors = {f.name: read_vectors(store, files, f.name, scratch) for f in schema.vector_fields}
+    file_schema = insert_log_schema(schema, key)
+    group_rows = rows_per_group(schema.row_bytes_estimate)
+    for start in range(0, len(rows), group_rows):
+        yield _taken(table, vectors, rows[start : start + group_rows], schema, file_schema)
+
+
+def rewritten_by_key(
+    unsorted: BinlogFile,
+    store: ObjectStore,
+    path: str,
+    schema: CollectionSchema,
+    key: SegmentKey,
+    scratch: Path,
+) -> BinlogFile:
+    """An insert log at ``path`` with the rows of a file in the scratch directory, sorted by primary key.
+
+    Raises `DiskFull`.
+    """
+    local, files = LocalStore(scratch), (unsorted,)
+    table = read_columns(local, files, scalar_columns(schema)).combine_chunks()
+    rows = in_order(table, schema.primary_field.name, np.arange(table.num_rows))
+    with insert_log_writer(store, path, schema, key, scratch, by_time=False) as writer:
+        for batch in in_batches(table, rows, local, files, schema, key, scratch):
+            writer.write(batch)
+        return writer.finish()
+
+
+def _taken(
+    table: pa.Table,
+    vectors: dict[str, Matrix],
+    rows: Rows,
+    schema: CollectionSchema,
+    file_schema: pa.Schema,
+) -> pa.RecordBatch:
+    scalars = table.take(pa.array(rows))
+    columns = [
+        schema.by_name[name].vector.to_column(vectors[name][rows])
+        if name in vectors
+        else scalars.column(name).combine_chunks()
+        for name in file_schema.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=file_schema)

@@ -1,0 +1,212 @@
+"""The path of every call on a client port, independent of the wire it came by.
+
+A front (gRPC) finds out which operation is called and by whom, and passes both to `Calls.answer`. Only there
+is a request refused for a part that the operation does not understand, the guard asked, the trace begun and
+ended, an error turned into an answer, and the call counted. The RPCs of the Milvus service
+(`elanus.proxy.wire.operations`) and the calls of Elanus' own clients (`elanus.proxy.wire.connector`) are both
+operations, so no call reaches a verb by another way.
+
+Each operation declares a `Permission`: a privilege, and the request field that names the objects on which the
+caller must hold it. Nothing enforces them in this release: the guard is `AllowAll`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+import structlog
+from msgspec import Struct
+
+from elanus.core.errors import ElanusError, Internal
+from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id
+
+_log = structlog.get_logger(__name__)
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+Observer = Callable[[str, int, float], None]
+"""Called after each answer with the operation's name, the status code (0: success) and the seconds taken."""
+
+NO_PRIVILEGE = ""
+"""The privilege of operations that every caller may use, as the reference lets every user."""
+
+_PERMISSION = "declared_permission"
+
+
+class ObjectType(StrEnum):
+    """A privilege is held on one of these: the names of ``common.ObjectType`` in the Milvus protos."""
+
+    COLLECTION = "Collection"
+    GLOBAL = "Global"
+    USER = "User"
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """The privilege that the caller of an operation must hold, and on what.
+
+    ``privilege``: a name of ``common.ObjectPrivilege`` in the Milvus protos, or `NO_PRIVILEGE`.
+    ``object_field``: the request field that names the objects; "" if no field does. ``user.name`` is the
+    field ``name`` of the message in the field ``user``.
+    """
+
+    privilege: str
+    object_type: ObjectType
+    object_field: str = ""
+
+
+class Caller(Struct, frozen=True, kw_only=True, gc=False):
+    """The caller of an operation.
+
+    ``database``: the one that the connection chose, "" if none; a request may name another. ``client``: the
+    identity of the client program, the same in all its calls. ``time_left_s``: when the call arrived; None if
+    the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: "" in this
+    release, which has no users. A `Struct`, because one is made per call and a frozen dataclass takes a
+    microsecond more.
+    """
+
+    database: str = ""
+    client: str = ""
+    time_left_s: float | None = None
+    trace: str = ""
+    user: str = ""
+
+
+class Guard(Protocol):
+    """Decides which calls are allowed. Access control supplies an implementation."""
+
+    def allow(
+        self,
+        caller: Caller,
+        privilege: str,
+        object_type: ObjectType,
+        database: str,
+        object_names: tuple[str, ...],
+    ) -> None:
+        """Return if the caller holds the privilege on all the objects; otherwise raise an `ElanusError`.
+
+        Called for every call, before anything is done, in the thread that answers it. ``privilege``:
+        `NO_PRIVILEGE` means that any caller known to the guard is allowed. ``object_names``: names in
+        ``database``; empty if the request names none, which requires the privilege on all objects.
+        """
+        ...
+
+
+class AllowAll:
+    """A `Guard` that allows every call: the server has no access control."""
+
+    def allow(
+        self,
+        caller: Caller,
+        privilege: str,
+        object_type: ObjectType,
+        database: str,
+        object_names: tuple[str, ...],
+    ) -> None:
+        return
+
+
+def requires(
+    privilege: str, on: str = "", object_type: ObjectType | None = None
+) -> Callable[[Method], Method]:
+    """Declare the permission of the operation that the method implements.
+
+    ``on``: the `Permission.object_field`. ``object_type``: by default a collection if a field is named, else
+    global.
+    """
+    if object_type is None:
+        object_type = ObjectType.COLLECTION if on else ObjectType.GLOBAL
+    permission = Permission(privilege, object_type, on)
+
+    def declare(method: Method) -> Method:
+        setattr(method, _PERMISSION, permission)
+        return method
+
+    return declare
+
+
+def permission_of(method: object) -> Permission | None:
+    """The permission that `requires` declared; None if there is none."""
+    return getattr(method, _PERMISSION, None)
+
+
+class Operation(Protocol):
+    """One operation of a front, with everything about it that depends on the form of its messages."""
+
+    @property
+    def name(self) -> str:
+        """The name in metrics and logs, unique among all operations of a client port."""
+
+    @property
+    def permission(self) -> Permission: ...
+
+    def read(self, sent: Any) -> Any:
+        """Return the request. Raises `ElanusError` if the operation does not understand all of it."""
+
+    def objects(self, request: Any, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        """Return the database that the request refers to, and the names in the permission's field."""
+
+    def run(self, request: Any, caller: Caller) -> Any:
+        """Do it. Returns the answer in the form of the wire; raises `ElanusError`."""
+
+    def failed(self, error: ElanusError) -> Any:
+        """Return the answer that reports the error."""
+
+
+class Calls:
+    """All operations of a client port, behind one guard. Safe to call from any thread.
+
+    Raises `ValueError` when two operations have the same name.
+    """
+
+    def __init__(self, operations: Iterable[Operation], guard: Guard, observe: Observer) -> None:
+        self._operations: dict[str, Operation] = {}
+        for operation in operations:
+            if operation.name in self._operations:
+                raise ValueError(f"two implementations of the operation {operation.name}")
+            self._operations[operation.name] = operation
+        self._allow = guard.allow
+        self._observe = observe
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._operations
+
+    def answer(self, name: str, sent: Any, caller: Caller) -> Any:
+        """Return the operation's answer to the message ``sent``. Errors are answers too: it raises none.
+
+        Only a name that is no operation's is a `KeyError`.
+        """
+        operation = self._operations[name]
+        started_s = time.perf_counter()
+        trace = set_trace(caller.trace or new_trace())
+        code = 0
+        try:
+            request = operation.read(sent)
+            required = operation.permission
+            database, names = operation.objects(request, caller)
+            self._allow(caller, required.privilege, required.object_type, database, names)
+            answer = operation.run(request, caller)
+        except ElanusError as error:
+            code = error.code
+            answer = operation.failed(error)
+        except Exception as error:  # noqa: BLE001 - a defect: logged in full, reported in general terms
+            reported = _defect(name, error)
+            code = reported.code
+            answer = operation.failed(reported)
+        finally:
+            end_trace(trace)
+        self._observe(name, code, time.perf_counter() - started_s)
+        return answer
+
+
+def _defect(name: str, error: Exception) -> Internal:
+    """Return the error that a client gets for an unexpected exception, which is logged in full.
+
+    Must be called while the exception is being handled, so that the log gets its traceback.
+    """
+    _log.error("rpc failed unexpectedly", rpc=name, trace_id=trace_id(), error=repr(error), exc_info=True)
+    return Internal(f"{name} failed inside the server: its log has the details")

@@ -1,0 +1,1 @@
+"""Reads over many query nodes: asking, collecting answers, merging them."""

@@ -1,0 +1,66 @@
+"""How a reading thread waits: for work on the event loop, for answers, for time to pass.
+
+Reads run in threads and everything else runs on the event loop; this module connects the two. A simulator,
+whose threads take turns with its loop, provides its own implementation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Signal(Protocol):
+    """Set once, on the event loop; one thread waits for it."""
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it was set within the time."""
+        ...
+
+
+class Waits(Protocol):
+    """Everything but `signal` is for reading threads, never for the event loop's thread."""
+
+    def now_s(self) -> float:
+        """Seconds on a clock that never goes back. For any thread."""
+        ...
+
+    def signal(self) -> Signal: ...
+    def sleep(self, seconds: float) -> None: ...
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Run ``work`` on the event loop and return its result. Raises `TimeoutError`, and its errors."""
+        ...
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        """Start ``work`` on the event loop without waiting. Returns a function that cancels it."""
+        ...
+
+
+class ThreadWaits:
+    """Waits for threads that run alongside ``loop``. Implements `Waits`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.now_s = time.monotonic
+        self.sleep = time.sleep
+
+    def signal(self) -> Signal:
+        return threading.Event()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).cancel

@@ -1,0 +1,218 @@
+"""The proxy's verbs in domain terms: what the families of RPCs (`elanus.proxy.wire`) call.
+
+The wire code knows nothing else of Elanus. The proxy (`elanus.proxy.verbs`) implements `Front` and knows
+nothing of protobuf. Every verb is synchronous, is called from a thread of the client port, and raises
+`elanus.core.errors.ElanusError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from elanus.core.catalog import Database, Partition
+from elanus.core.compaction import CompactionPlan
+from elanus.core.imports import ImportTask
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.api import (
+    CollectionView,
+    ComponentView,
+    CreateCollection,
+    Delete,
+    FlushResult,
+    IndexView,
+    Insert,
+    LoadedView,
+    MutationResult,
+    Query,
+    QueryResult,
+    ReplicaView,
+    ResourceGroupView,
+    Search,
+    SearchResult,
+    SegmentView,
+    StartedCompaction,
+)
+
+if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
+    from elanus.proxy.role.cache import CachedCollection
+
+
+class Front(Protocol):
+    """All verbs take databases and collections by name; aliases work wherever the reference allows them."""
+
+    # databases
+    def create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
+    def drop_database(self, name: str) -> None: ...
+    def list_databases(self) -> Sequence[Database]: ...
+    def describe_database(self, name: str) -> Database: ...
+    def alter_database(
+        self, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
+    ) -> None: ...
+
+    # collections
+    def create_collection(self, request: CreateCollection) -> None: ...
+    def drop_collection(self, database: str, name: str) -> None: ...
+    def has_collection(self, database: str, name: str) -> bool: ...
+    def collection(self, database: str, name: str) -> CachedCollection:
+        """Return what the name or alias refers to now, from the proxy's cache; looked up once per request.
+
+        Raises `CollectionNotFound`, `DatabaseNotFound`.
+        """
+        ...
+
+    def describe_collection(self, database: str, name: str, collection_id: int = 0) -> CollectionView:
+        """Return it from the proxy's cache; by id when the name is empty. Raises `CollectionNotFound`."""
+        ...
+
+    def list_collections(self, database: str) -> Sequence[CollectionView]: ...
+    def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None: ...
+    def alter_collection(
+        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
+    ) -> None: ...
+    def collection_rows(self, database: str, name: str) -> int:
+        """Rows of all segments that are not dropped. Deletes are not subtracted, as in the reference."""
+        ...
+
+    # aliases
+    def create_alias(self, database: str, collection: str, alias: str) -> None: ...
+    def drop_alias(self, database: str, alias: str) -> None: ...
+    def alter_alias(self, database: str, collection: str, alias: str) -> None: ...
+    def describe_alias(self, database: str, alias: str) -> str:
+        """Return the collection's name. Raises `AliasNotFound`."""
+        ...
+
+    def list_aliases(self, database: str, collection: str) -> Sequence[str]:
+        """Return the aliases of a collection, or of the whole database when ``collection`` is empty."""
+        ...
+
+    # partitions
+    def create_partition(self, database: str, collection: str, partition: str) -> None: ...
+    def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
+    def has_partition(self, database: str, collection: str, partition: str) -> bool: ...
+    def list_partitions(self, database: str, collection: str) -> Sequence[Partition]: ...
+    def partition_rows(self, database: str, collection: str, partition: str) -> int: ...
+
+    # load
+    def load(
+        self,
+        database: str,
+        collection: str,
+        partitions: Sequence[str],
+        replicas: int,
+        refresh: bool,
+        resource_groups: Sequence[str] = (),
+    ) -> None:
+        """Start the load (of all partitions when none is named); return before it is complete.
+
+        ``resource_groups``: one for all replicas, or one for each (empty: the default group).
+        """
+        ...
+
+    def release(self, database: str, collection: str, partitions: Sequence[str]) -> None: ...
+    def loading_progress(self, database: str, collection: str, partitions: Sequence[str]) -> LoadedView:
+        """Raises `CollectionNotLoaded` or `PartitionNotLoaded` when no load was requested."""
+        ...
+
+    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> str:
+        """Return ``NotExist``, ``NotLoad``, ``Loading`` or ``Loaded``."""
+        ...
+
+    def loaded_collections(self, database: str) -> Mapping[str, LoadedView]: ...
+    def loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]: ...
+    def replicas(self, database: str, collection: str) -> Sequence[ReplicaView]:
+        """Return the replicas that can be read. Raises `CollectionNotLoaded`."""
+        ...
+
+    def load_balance(
+        self, database: str, collection: str, source: int, targets: Sequence[int], segment_ids: Sequence[int]
+    ) -> None:
+        """Move sealed segments (none named: all) from one query node to others; see `QueryCoordApi`."""
+        ...
+
+    # resource groups
+    def create_resource_group(self, name: str) -> None: ...
+    def drop_resource_group(self, name: str) -> None: ...
+    def list_resource_groups(self) -> Sequence[str]: ...
+    def describe_resource_group(self, name: str) -> ResourceGroupView:
+        """Raises `ResourceGroupNotFound`."""
+        ...
+
+    def transfer_node(self, source: str, target: str, count: int) -> None: ...
+    def transfer_replica(
+        self, database: str, collection: str, source: str, target: str, count: int
+    ) -> None: ...
+
+    # indexes
+    def create_index(
+        self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
+    ) -> None: ...
+    def describe_index(
+        self, database: str, collection: str, index_name: str, field_name: str
+    ) -> Sequence[IndexView]:
+        """Return all indexes when neither name is given. Raises `IndexNotFound` when none matches."""
+        ...
+
+    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None: ...
+
+    # writes
+    def insert(self, request: Insert) -> MutationResult: ...
+    def upsert(self, request: Insert) -> MutationResult: ...
+    def delete(self, request: Delete) -> MutationResult: ...
+    def flush(self, database: str, collections: Sequence[str]) -> FlushResult: ...
+    def flush_state(
+        self, segment_ids: Sequence[int], database: str, collection: str, flush_ts: Timestamp
+    ) -> bool:
+        """Whether all named segments are flushed (or dropped), and, if given, all rows up to ``flush_ts``."""
+        ...
+
+    def flush_all(self, database: str) -> Timestamp:
+        """Flush every collection (of the database; of all databases when empty).
+
+        Returns a timestamp from before the first flush began, to be passed to `flush_all_state`.
+        """
+        ...
+
+    def flush_all_state(self, database: str, flush_ts: Timestamp) -> bool:
+        """Whether every row up to ``flush_ts`` is flushed in the same collections."""
+        ...
+
+    # imports
+    def start_import(
+        self, database: str, collection: str, partition: str, files: Sequence[str]
+    ) -> ImportTask: ...
+    def import_task(self, task_id: int) -> ImportTask:
+        """Raises `InvalidParameter` for an unknown task."""
+        ...
+
+    def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
+        """Return the latest ``limit`` tasks (0: all), oldest first; of all collections if none is named."""
+        ...
+
+    def cancel_import(self, task_id: int) -> None:
+        """Raises `InvalidParameter` for a task that has committed."""
+        ...
+
+    # compaction
+    def compact(
+        self, database: str, collection: str, collection_id: int, target_bytes: int | None = None
+    ) -> StartedCompaction:
+        """Start a compaction and return. An empty name: by id. ``target_bytes``: see `DataCoordApi.compact`.
+
+        Raises `CollectionNotFound`.
+        """
+        ...
+
+    def compaction_plans(self, compaction_id: int) -> Sequence[CompactionPlan]:
+        """Return the current plans; none if the compaction is unknown, found nothing to do or is over."""
+        ...
+
+    # reads
+    def search(self, request: Search) -> SearchResult: ...
+    def query(self, request: Query) -> QueryResult: ...
+
+    # insight
+    def persistent_segments(self, database: str, collection: str) -> Sequence[SegmentView]: ...
+    def query_segments(self, database: str, collection: str) -> Sequence[SegmentView]: ...
+    def allocate_timestamp(self) -> Timestamp: ...
+    def components(self) -> Sequence[ComponentView]: ...

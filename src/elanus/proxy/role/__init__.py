@@ -1,0 +1,1 @@
+"""The proxy role: the part that lives on the event loop."""

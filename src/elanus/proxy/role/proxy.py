@@ -1,0 +1,236 @@
+"""The proxy role: the part that lives on the event loop.
+
+It owns the queues, the caches and the time ticker, and receives the coordinators' calls. The front that
+clients call (`elanus.proxy.verbs.front`) calls it from gRPC threads through `Proxy.call`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.rootcoord import RootCoordApi, TickReport
+from elanus.core.errors import DeadlineExceeded, ElanusError, NoSession, NotReady
+from elanus.core.ids import CollectionID
+from elanus.core.lease import Lease
+from elanus.core.offload import Offload
+from elanus.core.ticks import tick_report
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.log.port import Log
+from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.cache import CachedCollection, MetaCache
+from elanus.proxy.role.ids import IdBatch
+from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
+from elanus.proxy.role.read_path import ReadNodes, ReadPath
+from elanus.proxy.role.segments import SegmentAssigner
+from elanus.proxy.role.stamps import Stamps
+from elanus.proxy.role.writes import KeyDelete, LogWriter, RowWrite
+
+T = TypeVar("T")
+
+_STOP_PATIENCE_S = 5.0
+"""How long tasks may take to finish when the proxy stops, before they are cancelled."""
+_log = structlog.get_logger("proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPolicy:
+    """``call_timeout_s``: the longest a client's thread waits for the event loop.
+
+    ``retention_s``: how far back a read may be pinned.
+    """
+
+    tick_interval_ms: int
+    tasks_max: int
+    graceful_time_ms: int
+    retention_s: float
+    read_timeout_s: float
+    call_timeout_s: float
+    allocation_rows_min: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinators:
+    """Clients of the coordinators, wherever they run."""
+
+    root: RootCoordApi
+    data: DataCoordApi
+    index: IndexCoordApi
+    query: QueryCoordApi
+
+
+class Proxy:
+    """Implements `elanus.api.proxy.ProxyApi`.
+
+    ``lease``: the proxy's writes are valid only while it is held. When it is lost, the proxy is stopped and
+    replaced by another under a new id. ``now_s``: the clock by which reads wait.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        coordinators: Coordinators,
+        nodes: ReadNodes,
+        log: Log,
+        stamps: Stamps,
+        offload: Offload,
+        policy: ProxyPolicy,
+        measures: Measures,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.node_id = lease.node_id
+        self._lease = lease
+        self.coordinators = coordinators
+        self.stamp = stamps.now
+        """A fresh timestamp, for gRPC threads."""
+        self._stamps = stamps
+        self.measures = measures
+        self._nodes = nodes
+        self._policy = policy
+        self._loop = asyncio.get_running_loop()
+        self.cache = MetaCache(coordinators.root, coordinators.index)
+        self.dd_queue = DdQueue(policy.tasks_max)
+        self.dm_queue = DmQueue(stamps, policy.tasks_max)
+        self.dq_queue = DqQueue(policy.tasks_max)
+        self._assigner = SegmentAssigner(coordinators.data, policy.allocation_rows_min)
+        self.writer = LogWriter(log, self._assigner, offload, lease)
+        self.ids = IdBatch(lambda count: self.call(coordinators.root.alloc_ids(count)))
+        self.own_writes = OwnWrites(policy.graceful_time_ms)
+        self.reads = ReadPath(
+            nodes,
+            self.dq_queue,
+            stamps,
+            self._ask_tick,
+            measures,
+            self.own_writes,
+            graceful_time_ms=policy.graceful_time_ms,
+            retention_s=policy.retention_s,
+            timeout_s=policy.read_timeout_s,
+            now_s=now_s,
+        )
+        self._ticker: asyncio.Task[None] | None = None
+        self._asked: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start, and return when the first tick report is accepted.
+
+        Nothing may be written before that. From then on time ticks depend on this proxy's reports.
+        """
+        await self._nodes.start()
+        try:
+            await self._report()
+        except BaseException:
+            await self._nodes.stop()
+            raise
+        self._ticker = asyncio.create_task(self._tick(), name="proxy ticker")
+
+    async def stop(self) -> None:
+        """Stop, and return after the last write. Only then may the session end: later entries are late."""
+        await asyncio.gather(self.dd_queue.close(_STOP_PATIENCE_S), self.dm_queue.close(_STOP_PATIENCE_S))
+        tasks = [*self._asked, *([self._ticker] if self._ticker else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._nodes.stop()
+
+    # from gRPC threads
+
+    def call(self, work: Awaitable[T], timeout_s: float | None = None) -> T:
+        """Await something on the event loop, from another thread. Raises what it raises.
+
+        ``timeout_s``: the longest wait; None: that of the policy.
+        """
+        longest_s = self._policy.call_timeout_s if timeout_s is None else timeout_s
+        future = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
+        try:
+            return future.result(longest_s)
+        except TimeoutError:
+            future.cancel()
+            raise DeadlineExceeded(f"no answer within {longest_s:g} s; retry") from None
+        except CancelledError:
+            raise NotReady("the proxy stopped; whether the request had its effect is not known") from None
+
+    def define(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a definition through the DdQueue and wait for it."""
+        return self.call(self.dd_queue.run(name, work))
+
+    def collection(self, database: str, name: str) -> CachedCollection:
+        """Return it from the cache, or fetch it. Raises `CollectionNotFound`, `DatabaseNotFound`."""
+        cached = self.cache.get(database, name)
+        return cached if cached is not None else self.call(self.cache.fill(database, name))
+
+    # writes, on the event loop
+
+    async def write_rows(self, write: RowWrite, pchannels: Sequence[str]) -> Timestamp:
+        """Insert or upsert. ``pchannels``: the collection's. Returns when the rows are durable."""
+        name = "upsert" if write.replaces else "insert"
+        return await self.dm_queue.run(name, pchannels, partial(self.writer.write_rows, write))
+
+    async def delete_keys(self, delete: KeyDelete, pchannels: Sequence[str]) -> Timestamp:
+        return await self.dm_queue.run("delete", pchannels, partial(self.writer.delete_keys, delete))
+
+    # for the coordinators
+
+    async def invalidate_collection(self, collection_id: CollectionID) -> None:
+        self.cache.invalidate(collection_id)
+        # If it was dropped, a write whose name was resolved before must ask datacoord, which refuses.
+        self._assigner.give_back(collection_id)
+
+    async def invalidate_everything(self) -> None:
+        self.cache.invalidate_all()
+
+    async def release_query_channels(self, collection_id: CollectionID) -> None:
+        self._nodes.forget(collection_id)
+
+    async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
+        self._assigner.give_back(collection_id)
+        return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
+
+    async def report_tick(self, now: Timestamp) -> TickReport:
+        default, channels = tick_report(now, self.dm_queue.oldest())
+        return TickReport(self.node_id, default, channels, self.dm_queue.written(now))
+
+    async def _report(self) -> None:
+        report = await self.report_tick(await self._stamps.fresh())
+        await self.coordinators.root.update_channel_time_tick(report)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._policy.tick_interval_ms / 1000)
+            try:
+                await self._report()
+            except NoSession as error:
+                self._lease.give_up(error.message)
+            except Exception as error:  # noqa: BLE001 - without reports no tick is written and no read ends
+                _log.warning("time tick not reported", error=f"{type(error).__name__}: {error}")
+
+    def _ask_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        self._loop.call_soon_threadsafe(self._ask_tick_soon, pchannels, at_least)
+
+    def _ask_tick_soon(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        task = asyncio.ensure_future(self._asked_tick(pchannels, at_least))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+
+    async def _asked_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """Request an early tick. The reader waits for its service time whether this succeeds or not."""
+        try:
+            async with asyncio.timeout(self._policy.read_timeout_s):
+                await self.coordinators.root.tick_now(pchannels, at_least)
+        except (ElanusError, TimeoutError) as error:
+            _log.info("early tick not requested", error=str(error))
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work

@@ -1,0 +1,214 @@
+"""The proxy's queues: definitions one at a time, writes and reads concurrently.
+
+A write is registered as unfinished on entry, under the lowest timestamp it could still receive. Then it is
+stamped, and the order of its queue is the order of the timestamps: a write prepares its entries at its own
+pace, awaits its `Turn`, and hands them to the log before any later write on the same pchannels does.
+
+A closed queue takes no more work and can be awaited until it is empty, so that a stopping proxy leaves no
+unreported write behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from elanus.core.errors import NotReady, TaskQueueFull
+from elanus.core.ids import TaskID
+from elanus.core.ticks import UnfinishedWrites, WrittenLately
+from elanus.core.timestamps import Timestamp, after
+from elanus.proxy.role.stamps import Stamps
+
+T = TypeVar("T")
+
+
+class TaskQueue:
+    """The part that both queues share: ids, the limit, and closing."""
+
+    def __init__(self, tasks_max: int) -> None:
+        self._tasks_max = tasks_max
+        self._last_id = 0
+        self._unfinished: dict[TaskID, asyncio.Task[None] | None] = {}
+        self._closed = False
+        self._empty = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._unfinished)
+
+    async def close(self, patience_s: float) -> None:
+        """Take no more tasks and wait for the unfinished ones; after ``patience_s`` they are cancelled."""
+        self._closed = True
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._until_empty()
+        except TimeoutError:
+            for running in self._unfinished.values():
+                if running is not None:
+                    running.cancel()
+            await self._until_empty()
+
+    async def _until_empty(self) -> None:
+        while self._unfinished:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def _enter(self, name: str) -> TaskID:
+        if self._closed:
+            raise NotReady("the proxy is stopping; retry when it is back")
+        if len(self._unfinished) >= self._tasks_max:
+            raise TaskQueueFull(f"task queue is full: {self._tasks_max} {name} tasks are unfinished; retry")
+        self._last_id += 1
+        task_id = TaskID(self._last_id)
+        self._unfinished[task_id] = asyncio.current_task()
+        return task_id
+
+    def _leave(self, task_id: TaskID) -> None:
+        del self._unfinished[task_id]
+        self._empty.set()
+
+
+class DdQueue(TaskQueue):
+    """Definitions: strictly one at a time, in order of arrival."""
+
+    def __init__(self, tasks_max: int) -> None:
+        super().__init__(tasks_max)
+        self._turn = asyncio.Lock()  # fair: waiters are served in order
+
+    async def run(self, name: str, define: Callable[[], Awaitable[T]]) -> T:
+        """Returns and raises what ``define`` does. Raises `TaskQueueFull`, `NotReady` when closed."""
+        task_id = self._enter(name)
+        try:
+            async with self._turn:
+                return await define()
+        finally:
+            self._leave(task_id)
+
+
+_LINGER_MS = 2000
+"""Longer than readers usually take to read what was written, and longer than a report may be late."""
+
+
+class Turn:
+    """One write's place in the order of its pchannels.
+
+    ``ts``: the write's timestamp.
+    """
+
+    def __init__(self, lines: _Lines, task_id: TaskID, ts: Timestamp) -> None:
+        self.ts = ts
+        self._lines = lines
+        self._task_id = task_id
+
+    async def mine(self) -> None:
+        """Wait until every earlier write on the same pchannels has handed its entries over, or failed."""
+        await self._lines.wait(self._task_id)
+
+    def done(self) -> None:
+        """The entries have been handed to the log in this order: the next write may follow."""
+        self._lines.leave(self._task_id)
+
+
+class DmQueue(TaskQueue):
+    """Writes: concurrent. Knows the unfinished timestamps of every pchannel, for the time ticker."""
+
+    def __init__(self, stamps: Stamps, tasks_max: int) -> None:
+        super().__init__(tasks_max)
+        self._stamps = stamps
+        self._writes = UnfinishedWrites()
+        self._written = WrittenLately(_LINGER_MS)
+        self._lines = _Lines()
+
+    def oldest(self) -> Mapping[str, Timestamp]:
+        """Return the timestamp of the oldest unfinished write of each pchannel."""
+        return self._writes.oldest()
+
+    def written(self, now: Timestamp) -> tuple[str, ...]:
+        """Return the pchannels with a write shortly before ``now``."""
+        return self._written.at(now)
+
+    async def run(
+        self, name: str, pchannels: Sequence[str], write: Callable[[Turn], Awaitable[None]]
+    ) -> Timestamp:
+        """Run a write that may append to ``pchannels``; return its timestamp.
+
+        Raises what ``write`` raises, `TaskQueueFull`, `NotReady` when closed.
+        """
+        task_id = self._enter(name)
+        pchannels = tuple(dict.fromkeys(pchannels))  # two shards may share a pchannel
+        unfinished = after(self._stamps.floor())
+        self._writes.add(unfinished, pchannels)
+        self._written.note(pchannels)
+        self._lines.enter(task_id, pchannels)
+        try:
+            ts = await self._stamps.fresh()
+            self._writes.add(ts, pchannels)
+            self._writes.remove(unfinished, pchannels)
+            unfinished = ts
+            await write(Turn(self._lines, task_id, ts))
+            return ts
+        finally:
+            self._lines.leave(task_id)
+            self._writes.remove(unfinished, pchannels)
+            self._written.note(pchannels)
+            self._leave(task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A write's place in its lines. ``first`` is set when it reaches the front of one of them."""
+
+    pchannels: tuple[str, ...]
+    first: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class _Lines:
+    """One line of writes per pchannel. Writes hand their entries to the log in timestamp order."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[TaskID, None]] = {}
+        self._places: dict[TaskID, _Place] = {}
+
+    def enter(self, task_id: TaskID, pchannels: tuple[str, ...]) -> None:
+        self._places[task_id] = _Place(pchannels)
+        for pchannel in pchannels:
+            self._lines.setdefault(pchannel, {})[task_id] = None
+
+    async def wait(self, task_id: TaskID) -> None:
+        """Wait until the write is first in each of its lines."""
+        place = self._places[task_id]
+        while any(next(iter(self._lines[pchannel])) != task_id for pchannel in place.pchannels):
+            place.first.clear()
+            await place.first.wait()
+
+    def leave(self, task_id: TaskID) -> None:
+        """Leave all lines, from any place in them. Leaving twice does nothing."""
+        place = self._places.pop(task_id, None)
+        for pchannel in place.pchannels if place else ():
+            line = self._lines[pchannel]
+            del line[task_id]
+            if line:
+                self._places[next(iter(line))].first.set()
+            else:
+                del self._lines[pchannel]
+
+
+class DqQueue:
+    """Reads: concurrent, each in its caller's own thread; the queue only counts and limits them."""
+
+    def __init__(self, tasks_max: int) -> None:
+        self._tasks_max = tasks_max
+        self._free = threading.BoundedSemaphore(tasks_max)
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Raises `TaskQueueFull`."""
+        if not self._free.acquire(blocking=False):
+            raise TaskQueueFull(f"task queue is full: {self._tasks_max} reads are unfinished; retry")
+        try:
+            yield
+        finally:
+            self._free.release()

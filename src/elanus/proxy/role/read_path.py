@@ -1,0 +1,159 @@
+"""How a proxy reads: the query nodes that answer, and the moment as of which they do.
+
+A read runs in its gRPC thread from end to end. It fixes one read timestamp before it sends any request: the
+timestamp that its consistency level demands, or the lowest service time if that is newer. A read that has to
+wait requests a tick instead of waiting for the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.core.consistency import (
+    ReadConsistency,
+    check_moment,
+    guarantee_timestamp,
+    needs_fresh_timestamp,
+)
+from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.timestamps import Timestamp
+from elanus.expr import BoundFilter
+from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.iterating import Pages
+from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.queues import DqQueue
+from elanus.proxy.role.stamps import Stamps
+
+
+class ReadNodes(Protocol):
+    """The query nodes as one: a node in this process, or many over query channels. Lives with its proxy.
+
+    The reads are those of `elanus.api.querynode.QueryNodeReads` and raise the same errors. They also raise
+    `DeadlineExceeded` when the ``patience`` is used up.
+    """
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def forget(self, collection_id: CollectionID) -> None:
+        """Discard what is known about where the collection is served."""
+        ...
+
+    def service_time(self, collection_id: CollectionID) -> Timestamp:
+        """Return the newest timestamp known to be served; 0: none yet."""
+        ...
+
+    def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
+        """Block until a read as of ``ts`` may be sent and `service_time` is known.
+
+        Nodes over channels wait for ``ts`` themselves, after they have received the read.
+        """
+        ...
+
+    def search(self, request: NodeSearch, patience: Patience) -> NodeHits: ...
+    def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]: ...
+    def count(self, request: NodeQuery, patience: Patience) -> int: ...
+
+
+class ReadPath:
+    """The state that the reads of one proxy share, from any thread.
+
+    ``ask_tick`` requests ticks without waiting. ``now_s``: the clock by which reads wait.
+    """
+
+    def __init__(
+        self,
+        nodes: ReadNodes,
+        queue: DqQueue,
+        stamps: Stamps,
+        ask_tick: Callable[[tuple[str, ...], Timestamp], None],
+        measures: Measures,
+        own_writes: OwnWrites,
+        *,
+        graceful_time_ms: int,
+        retention_s: float,
+        timeout_s: float,
+        now_s: Callable[[], float],
+    ) -> None:
+        self.nodes = nodes
+        self.pages = Pages()
+        self._queue = queue
+        self._stamps = stamps
+        self._ask_tick = ask_tick
+        self._measures = measures
+        self._own_writes = own_writes
+        self._graceful_time_ms = graceful_time_ms
+        self._retention_s = retention_s
+        self._timeout_s = timeout_s
+        self._now_s = now_s
+
+    @contextlib.contextmanager
+    def begin(self, timeout_s: float | None = None) -> Iterator[Patience]:
+        """Take a slot of the queue for a read whose client waits for ``timeout_s``, and yield its patience.
+
+        The time spent waiting is measured. Raises `TaskQueueFull`.
+        """
+        longest_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        with self._queue.slot():
+            patience = Patience(longest_s, self._now_s)
+            try:
+                yield patience
+            finally:
+                if patience.waited_s:
+                    self._measures.waited_for_guarantee(patience.waited_s)
+
+    def read_timestamp(
+        self, cached: CachedCollection, consistency: ReadConsistency, patience: Patience
+    ) -> Timestamp:
+        """Return the one timestamp a read is answered at, once the read may be sent.
+
+        Raises `CollectionNotLoaded`, `DeadlineExceeded`, and what `check_moment` raises for a pinned read.
+        """
+        served = self.nodes.service_time(cached.collection_id)
+        level = cached.view.consistency_level
+        fresh = needs_fresh_timestamp(consistency, level)
+        now = self._stamps.now() if fresh else self._stamps.about_now()
+        if consistency.moment is not None:
+            check_moment(consistency.moment, cached.view.created, now, self._retention_s)
+        own_write = self._own_writes.last(consistency.client, cached.collection_id)
+        guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
+        if served >= guarantee:
+            return served if consistency.moment is None else guarantee
+        self._ask_tick(cached.view.pchannels, guarantee)
+        self.nodes.wait_service_time(cached.collection_id, guarantee, patience)
+        if consistency.moment is not None:
+            return guarantee
+        # The wait may have been for a load; a weak guarantee then gets what is served by now.
+        return max(guarantee, min(self.nodes.service_time(cached.collection_id), now))
+
+
+def check_same_collection(cached: CachedCollection, expected: CollectionID | None) -> None:
+    """Raises `InvalidParameter` when the name refers to another collection than for the previous pages."""
+    if expected not in (None, cached.collection_id):
+        raise InvalidParameter(
+            f"alias or database may have been changed: {cached.view.name} is not the collection {expected} "
+            "that this iterator began with"
+        )
+
+
+def read_partitions(cached: CachedCollection, names: tuple[str, ...]) -> tuple[PartitionID, ...]:
+    """Raises `PartitionNotFound`, with the reference's text for reads."""
+    for name in names:
+        if name not in cached.partitions:
+            raise PartitionNotFound(f"partition name {name} not found")
+    return tuple(dict.fromkeys(cached.partitions[name] for name in names))
+
+
+def plan_filter(cached: CachedCollection, text: str, values: Mapping[str, object]) -> BoundFilter:
+    """Raises `InvalidFilter`, whose text says that the filter was for a query plan."""
+    try:
+        return cached.plans.filter(text, values)
+    except InvalidFilter as error:
+        raise InvalidFilter(f"failed to create query plan: {error.message}", error.position) from error

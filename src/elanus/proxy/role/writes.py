@@ -1,0 +1,191 @@
+"""Insert, upsert and delete: from rows and keys to durable log entries.
+
+Work that grows with the size of a write (hashing, splitting, encoding) happens in the caller's gRPC thread
+or in a helper thread, never on the event loop. A write is acknowledged when all its entries are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.core.channels import pchannel_of, shard_of_keys
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.lease import Lease
+from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
+from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
+from elanus.core.offload import Offload
+from elanus.core.timestamps import Timestamp
+from elanus.log.codec import encode
+from elanus.log.port import Log, NewEntry
+from elanus.proxy.role.queues import Turn
+from elanus.proxy.role.segments import SegmentAssigner
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Array)
+_OFFLOAD_BYTES = 256 * 1024
+"""Writes of at least this size are encoded off the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRows:
+    """The rows of one write that go to one vchannel."""
+
+    vchannel: str
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The keys of one delete that belong to one vchannel."""
+
+    vchannel: str
+    keys: pa.Array
+
+
+def rows_by_shard(rows: pa.RecordBatch, keys: pa.Array, vchannels: Sequence[str]) -> list[ShardRows]:
+    """Split rows by the hash of their primary keys, each shard's rows in their original order."""
+    if len(vchannels) == 1:
+        return [ShardRows(vchannels[0], rows)]
+    return [ShardRows(v, rows.take(pa.array(at))) for v, at in _by_shard(keys, vchannels)]
+
+
+def keys_by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[ShardKeys]:
+    if len(vchannels) == 1:
+        return [ShardKeys(vchannels[0], keys)]
+    return [ShardKeys(v, keys.take(pa.array(at))) for v, at in _by_shard(keys, vchannels)]
+
+
+def _by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    shards = shard_of_keys(keys, len(vchannels))
+    order = np.argsort(shards, kind="stable")
+    bounds = np.searchsorted(shards[order], np.arange(len(vchannels) + 1))
+    parts = [order[bounds[n] : bounds[n + 1]] for n in range(len(vchannels))]
+    return [(vchannels[n], part) for n, part in enumerate(parts) if len(part)]
+
+
+@dataclass(frozen=True, slots=True)
+class RowWrite:
+    """``replaces``: an upsert, whose rows delete older rows with the same keys.
+
+    ``also_delete``: keys to delete at the same timestamp (an upsert into an auto-id collection gives the rows
+    new keys).
+    """
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    shards: Sequence[ShardRows]
+    row_id_start: int
+    replaces: bool
+    size_bytes: int
+    also_delete: Sequence[ShardKeys] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDelete:
+    """Delete keys from one partition, or from all."""
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+    shards: Sequence[ShardKeys]
+
+
+class LogWriter:
+    """Carries out writes, each within its turn of the DmQueue (`elanus.proxy.role.queues`)."""
+
+    def __init__(self, log: Log, assigner: SegmentAssigner, offload: Offload, lease: Lease) -> None:
+        self._log = log
+        self._assigner = assigner
+        self._offload = offload
+        self._lease = lease
+
+    async def write_rows(self, write: RowWrite, turn: Turn) -> None:
+        messages = await self.place(write, turn.ts)
+        messages += delete_messages(write.collection_id, PartitionID(0), write.also_delete, turn.ts)
+        await self.append(turn, messages, write.size_bytes)
+
+    async def delete_keys(self, delete: KeyDelete, turn: Turn) -> None:
+        messages = delete_messages(delete.collection_id, delete.partition_id, delete.shards, turn.ts)
+        await self.append(turn, messages, sum(s.keys.nbytes for s in delete.shards))
+
+    async def place(self, write: RowWrite, ts: Timestamp) -> list[WriteMessage]:
+        """Return the messages of a row write: one per vchannel, segment and portion of bounded size."""
+        messages: list[WriteMessage] = []
+        row_id = write.row_id_start
+        kind = UpsertMessage if write.replaces else InsertMessage
+        for shard in write.shards:
+            places = await self._assigner.assign(
+                write.collection_id, write.partition_id, shard.vchannel, shard.rows.num_rows, ts
+            )
+            begin = 0
+            for place in places:
+                for rows in _portions(shard.rows.slice(begin, place.rows)):
+                    messages.append(
+                        kind(
+                            ts,
+                            shard.vchannel,
+                            write.collection_id,
+                            write.partition_id,
+                            place.segment_id,
+                            row_id,
+                            rows,
+                        )
+                    )
+                    row_id += rows.num_rows
+                begin += place.rows
+        return messages
+
+    async def append(self, turn: Turn, messages: Sequence[WriteMessage], size_bytes: int) -> None:
+        """Append to the log in the order of turns; returns when everything is durable and will be read.
+
+        The lease is confirmed twice. Before the append, because a flush asks only proxies with a lease to
+        return their allocations: a timestamp taken under a lease is below the seal. And after the append: if
+        the lease held until then, no tick left this proxy out before the entries were in the log. Raises
+        `LeaseLost` when it may not have held: the entries, if any, may be late, and every reader ignores
+        late entries.
+        """
+        entries = await self._encoded(messages, size_bytes)
+        await turn.mine()
+        await self._lease.confirm()
+        appends = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
+        await asyncio.sleep(0)  # each append has now taken its place in the log's queue
+        turn.done()
+        await asyncio.gather(*appends)
+        await self._lease.confirm()
+
+    async def _encoded(self, messages: Sequence[WriteMessage], size_bytes: int) -> dict[str, list[NewEntry]]:
+        if size_bytes >= _OFFLOAD_BYTES:
+            encoded: list[NewEntry] = await self._offload(_encode_all, messages)
+        else:
+            encoded = _encode_all(messages)
+        entries: dict[str, list[NewEntry]] = {}
+        for message, entry in zip(messages, encoded, strict=True):
+            entries.setdefault(pchannel_of(message.vchannel), []).append(entry)
+        return entries
+
+
+def _encode_all(messages: Sequence[WriteMessage]) -> list[NewEntry]:
+    return [encode(message) for message in messages]
+
+
+def _portions(rows: Rows) -> list[Rows]:
+    count = max(1, -(-rows.nbytes // LOG_ENTRY_TARGET_BYTES))
+    if count == 1:
+        return [rows]
+    step = -(-len(rows) // count)
+    return [rows.slice(begin, step) for begin in range(0, len(rows), step)]
+
+
+def delete_messages(
+    collection_id: CollectionID, partition_id: PartitionID, shards: Sequence[ShardKeys], ts: Timestamp
+) -> list[WriteMessage]:
+    """One message per vchannel and portion of bounded size; all with one timestamp, so visible at once."""
+    return [
+        DeleteMessage(ts, s.vchannel, collection_id, partition_id, keys)
+        for s in shards
+        for keys in _portions(s.keys)
+    ]

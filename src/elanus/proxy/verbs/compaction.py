@@ -1,0 +1,28 @@
+"""Compaction requested by a client, and its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elanus.core.compaction import CompactionPlan
+from elanus.core.ids import CollectionID
+from elanus.proxy.api import StartedCompaction
+from elanus.proxy.verbs.family import Verbs
+
+
+class Compacting(Verbs):
+    def compact(
+        self, database: str, collection: str, collection_id: int, target_bytes: int | None = None
+    ) -> StartedCompaction:
+        if collection or not collection_id:
+            collection_id = self._collection(database, collection).collection_id
+        wanted, data = CollectionID(collection_id), self._proxy.coordinators.data
+
+        async def compact() -> StartedCompaction:
+            trigger_id = await data.compact(wanted, target_bytes)
+            return StartedCompaction(trigger_id, len(await data.compaction_plans(trigger_id)))
+
+        return self._proxy.call(compact())
+
+    def compaction_plans(self, compaction_id: int) -> Sequence[CompactionPlan]:
+        return self._proxy.call(self._proxy.coordinators.data.compaction_plans(compaction_id))

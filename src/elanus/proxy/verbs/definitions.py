@@ -1,0 +1,302 @@
+"""Databases, collections, aliases, partitions and indexes: all through the DdQueue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elanus.api.indexcoord import IndexStatus
+from elanus.api.rootcoord import NewCollection, RootCoordApi
+from elanus.core.catalog import Collection, Database, Partition
+from elanus.core.compaction import time_to_live_s
+from elanus.core.errors import (
+    AliasNotFound,
+    CollectionNotFound,
+    DatabaseNotFound,
+    FieldNotFound,
+    IndexNotFound,
+    InvalidParameter,
+    PartitionNotFound,
+)
+from elanus.core.ids import CollectionID
+from elanus.core.names import (
+    check_alias,
+    check_collection_name,
+    check_database_name,
+    check_index_name,
+    check_partition_name,
+)
+from elanus.core.requests import checked_shards
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.schema_rules import check_schema
+from elanus.core.segments import SegmentState
+from elanus.index import ignored_params, note_ignored, resolve_index
+from elanus.proxy.api import CollectionView, CreateCollection, IndexView
+from elanus.proxy.role.cache import CachedCollection, collection_view
+from elanus.proxy.verbs.family import Verbs
+
+_NONE = CollectionID(0)
+"""No collection has this id."""
+
+
+class Definitions(Verbs):
+    @property
+    def _root(self) -> RootCoordApi:
+        return self._proxy.coordinators.root
+
+    # databases
+
+    def create_database(self, name: str, properties: Mapping[str, str]) -> None:
+        check_database_name(name)
+        self._proxy.define("create database", lambda: self._root.create_database(name, properties))
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database. Dropping one that does not exist succeeds, as in the reference."""
+
+        async def drop_if_there() -> None:
+            try:
+                await self._root.drop_database(name)
+            except DatabaseNotFound:
+                return
+
+        self._proxy.define("drop database", drop_if_there)
+
+    def list_databases(self) -> Sequence[Database]:
+        return self._proxy.define("list databases", self._root.list_databases)
+
+    def describe_database(self, name: str) -> Database:
+        for database in self.list_databases():
+            if database.name == name:
+                return database
+        raise DatabaseNotFound(f"database not found[database={name}]")
+
+    def alter_database(
+        self, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
+    ) -> None:
+        if not set_properties and not delete_keys:
+            raise InvalidParameter(
+                "alter database with empty properties and delete keys, "
+                "expected to set either properties or delete keys"
+            )
+        self._proxy.define(
+            "alter database", lambda: self._root.alter_database(name, set_properties, tuple(delete_keys))
+        )
+
+    # collections
+
+    def create_collection(self, request: CreateCollection) -> None:
+        time_to_live_s(request.properties)
+        if request.num_partitions > 1:
+            raise InvalidParameter(
+                "num_partitions should only be specified with partition key field enabled, "
+                f"got {request.num_partitions}"
+            )
+        check_schema(request.schema)
+        shards = checked_shards(request.shards)
+        new = NewCollection(
+            request.database, request.schema, shards, request.consistency_level, request.properties
+        )
+        self._proxy.define("create collection", lambda: self._root.create_collection(new))
+
+    def drop_collection(self, database: str, name: str) -> None:
+        async def drop_if_there() -> None:
+            try:
+                named = (await self._root.describe_collection(database, name)).collection_id
+            except CollectionNotFound:
+                named = _NONE  # the drop is requested anyway: it finishes one that was interrupted
+            try:
+                await self._root.drop_collection(database, name, named)
+            except CollectionNotFound:
+                return  # dropping what does not exist succeeds, as in the reference
+
+        self._proxy.define("drop collection", drop_if_there)
+
+    def has_collection(self, database: str, name: str) -> bool:
+        try:
+            self._proxy.define("has collection", lambda: self._root.describe_collection(database, name))
+        except CollectionNotFound:
+            return False
+        return True
+
+    def collection(self, database: str, name: str) -> CachedCollection:
+        return self._collection(database, name)
+
+    def describe_collection(self, database: str, name: str, collection_id: int = 0) -> CollectionView:
+        if name or not collection_id:
+            return self._collection(database, name).view
+        found = self._proxy.define(
+            "describe collection", lambda: self._root.collection_by_id(CollectionID(collection_id))
+        )
+        return collection_view(self._database_name(found), found)
+
+    def _database_name(self, collection: Collection) -> str:
+        names = {d.database_id: d.name for d in self.list_databases()}
+        return names[collection.database_id]
+
+    def list_collections(self, database: str) -> Sequence[CollectionView]:
+        found = self._proxy.define("list collections", lambda: self._root.list_collections(database))
+        return [collection_view(database, collection) for collection in found]
+
+    def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None:
+        check_collection_name(new)
+        self._proxy.define(
+            "rename collection", lambda: self._root.rename_collection(database, old, new, new_database)
+        )
+
+    def alter_collection(
+        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
+    ) -> None:
+        time_to_live_s(set_properties)
+        self._proxy.define(
+            "alter collection",
+            lambda: self._root.alter_collection(database, name, set_properties, tuple(delete_keys)),
+        )
+
+    def collection_rows(self, database: str, name: str) -> int:
+        return self._rows(self._collection(database, name), None)
+
+    # aliases
+
+    def create_alias(self, database: str, collection: str, alias: str) -> None:
+        check_alias(alias)
+        self._proxy.define("create alias", lambda: self._root.create_alias(database, collection, alias))
+
+    def drop_alias(self, database: str, alias: str) -> None:
+        self._proxy.define("drop alias", lambda: self._root.drop_alias(database, alias))
+
+    def alter_alias(self, database: str, collection: str, alias: str) -> None:
+        self._proxy.define("alter alias", lambda: self._root.alter_alias(database, collection, alias))
+
+    def describe_alias(self, database: str, alias: str) -> str:
+        for collection in self.list_collections(database):
+            if alias in collection.aliases:
+                return collection.name
+        raise AliasNotFound(f"alias not found[database={database}][alias={alias}]")
+
+    def list_aliases(self, database: str, collection: str) -> Sequence[str]:
+        if collection:
+            return self._collection(database, collection).view.aliases
+        return [alias for found in self.list_collections(database) for alias in found.aliases]
+
+    # partitions
+
+    def create_partition(self, database: str, collection: str, partition: str) -> None:
+        check_partition_name(partition)
+        self._proxy.define(
+            "create partition", lambda: self._root.create_partition(database, collection, partition)
+        )
+
+    def drop_partition(self, database: str, collection: str, partition: str) -> None:
+        """Drop a partition that is not loaded. If it does not exist this succeeds, as in the reference."""
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+
+        async def drop_if_there() -> None:
+            loads = await coordinators.query.loads(cached.collection_id)
+            if any(cached.partitions.get(partition) in load.percentages for load in loads):
+                raise InvalidParameter(
+                    "partition cannot be dropped, partition is loaded, please release it first: "
+                    f"partition {partition}"
+                )
+            try:
+                # By its real name: an alias may refer to another collection by now, with its own loads.
+                await coordinators.root.drop_partition(database, cached.view.name, partition)
+            except PartitionNotFound:
+                return
+
+        self._proxy.define("drop partition", drop_if_there)
+
+    def has_partition(self, database: str, collection: str, partition: str) -> bool:
+        return partition in self._collection(database, collection).partitions
+
+    def list_partitions(self, database: str, collection: str) -> Sequence[Partition]:
+        found = self._proxy.define(
+            "list partitions", lambda: self._root.describe_collection(database, collection)
+        )
+        return found.partitions
+
+    def partition_rows(self, database: str, collection: str, partition: str) -> int:
+        return self._rows(self._collection(database, collection), partition)
+
+    def _rows(self, cached: CachedCollection, partition: str | None) -> int:
+        partition_id = None if partition is None else cached.partition_id(partition)
+        segments = self._proxy.call(self._proxy.coordinators.data.segments(cached.collection_id))
+        return sum(
+            s.rows
+            for s in segments
+            if s.state is not SegmentState.DROPPED and partition_id in (None, s.partition_id)
+        )
+
+    # indexes
+
+    def create_index(
+        self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
+    ) -> None:
+        cached = self._collection(database, collection)
+        check_index_name(index_name)
+        field = _index_field(cached.view.schema, field_name)
+        spec = resolve_index(params, field.data_type, field.dim)
+        note_ignored(spec.declared_type, ignored_params(params, spec))
+        index = self._proxy.coordinators.index
+        self._proxy.define(
+            "create index",
+            lambda: index.create_index(cached.collection_id, field, index_name or field.name, params),
+        )
+
+    def describe_index(
+        self, database: str, collection: str, index_name: str, field_name: str
+    ) -> Sequence[IndexView]:
+        cached = self._collection(database, collection)
+        index = self._proxy.coordinators.index
+        found = self._proxy.define("describe index", lambda: index.describe(cached.collection_id))
+        views = [_index_view(status, cached.view.schema) for status in found]
+        chosen = [
+            v
+            for v in views
+            if (not index_name or v.name == index_name) and (not field_name or v.field_name == field_name)
+        ]
+        if not chosen:
+            wanted = f"[index={index_name}]" if index_name else ""
+            raise IndexNotFound(f"index not found{wanted}[collection={collection}]")
+        return chosen
+
+    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
+        """Drop the matching indexes. If none exists this succeeds, as in the reference."""
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+
+        async def drop() -> None:
+            names = {f.field_id: f.name for f in cached.view.schema.fields}
+            for index in await coordinators.index.indexes(cached.collection_id):
+                if index_name not in ("", index.name) or field_name not in ("", names[index.field_id]):
+                    continue
+                if await coordinators.query.loads(cached.collection_id):
+                    raise InvalidParameter(
+                        f"vector index cannot be dropped on loaded collection: {cached.collection_id}: "
+                        "index cannot be dropped, collection is loaded, please release it first"
+                    )
+                await coordinators.index.drop_index(cached.collection_id, index.index_id)
+
+        self._proxy.define("drop index", drop)
+
+
+def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:
+    field = schema.by_name.get(name)
+    if field is None:
+        raise FieldNotFound(f"cannot create index on non-exist field: {name}")
+    return field
+
+
+def _index_view(status: IndexStatus, schema: CollectionSchema) -> IndexView:
+    index = status.index
+    return IndexView(
+        index_id=index.index_id,
+        name=index.name,
+        field_id=index.field_id,
+        field_name=schema.by_id[index.field_id].name,
+        params=index.params,
+        state=status.state.value,
+        fail_reason=status.fail_reason,
+        total_rows=status.total_rows,
+        indexed_rows=status.indexed_rows,
+        pending_rows=status.pending_rows,
+    )

@@ -1,0 +1,41 @@
+"""The base of all verb families: the proxy they work through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from elanus.core.ids import PartitionID
+from elanus.proxy.api import ComponentView
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.verbs.pressure import Pressure
+
+
+class Verbs:
+    """``current`` returns the proxy role's running instance; it raises `NotReady` while there is none.
+
+    ``pressure`` slows or refuses writes before memory or disk run out; ``components`` returns the state of
+    every role of the system.
+    """
+
+    def __init__(
+        self,
+        current: Callable[[], Proxy],
+        pressure: Pressure,
+        components: Callable[[], Sequence[ComponentView]],
+    ) -> None:
+        self._current = current
+        self._pressure = pressure
+        self._components = components
+
+    @property
+    def _proxy(self) -> Proxy:
+        return self._current()
+
+    def _collection(self, database: str, name: str) -> CachedCollection:
+        return self._proxy.collection(database, name)
+
+
+def partition_ids(cached: CachedCollection, names: tuple[str, ...]) -> tuple[PartitionID, ...]:
+    """Raises `PartitionNotFound`."""
+    return tuple(dict.fromkeys(cached.partition_id(name) for name in names))

@@ -1,0 +1,31 @@
+"""The front: what each verb of the Milvus API does, in domain terms.
+
+Implements `elanus.proxy.port.Front`, composed of one class per family of verbs. Everything here runs in
+gRPC threads; calls to the coordinators go through the proxy's queues on the event loop.
+"""
+
+from __future__ import annotations
+
+from elanus.proxy.verbs.compaction import Compacting
+from elanus.proxy.verbs.definitions import Definitions
+from elanus.proxy.verbs.imports import BulkImports
+from elanus.proxy.verbs.introspection import Introspection
+from elanus.proxy.verbs.loading import Loading
+from elanus.proxy.verbs.mutations import Mutations
+from elanus.proxy.verbs.query import Querying
+from elanus.proxy.verbs.resource_groups import ResourceGroups
+from elanus.proxy.verbs.search import Searching
+
+
+class ProxyFront(
+    Definitions,
+    Loading,
+    ResourceGroups,
+    Mutations,
+    Searching,
+    Querying,
+    BulkImports,
+    Compacting,
+    Introspection,
+):
+    """Every verb of a proxy."""

@@ -1,0 +1,67 @@
+"""Bulk imports: from the names a client gives to a datacoord task, and the status of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elanus.api.imports import ImportRequest
+from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.ids import CollectionID, TaskID
+from elanus.core.imports import ImportTask
+from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.proxy.api import DEFAULT_PARTITION
+from elanus.proxy.verbs.family import Verbs
+
+_SUFFIX = ".parquet"
+
+
+class BulkImports(Verbs):
+    def start_import(
+        self, database: str, collection: str, partition: str, files: Sequence[str]
+    ) -> ImportTask:
+        check_files(files)
+        cached = self._collection(database, collection)
+        partition = partition or DEFAULT_PARTITION
+        request = ImportRequest(
+            cached.collection_id,
+            cached.view.name,
+            cached.partition_id(partition),
+            partition,
+            tuple(files),
+        )
+        data = self._proxy.coordinators.data
+        return self.import_task(self._proxy.call(data.start_import(request)))
+
+    def import_task(self, task_id: int) -> ImportTask:
+        return self._proxy.call(self._proxy.coordinators.data.import_task(TaskID(task_id)))
+
+    def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
+        collection_id = CollectionID(0)
+        if collection:
+            collection_id = self._collection(database, collection).collection_id
+        tasks = self._proxy.call(self._proxy.coordinators.data.import_tasks(collection_id))
+        return tasks[-limit:] if limit > 0 else tasks
+
+    def cancel_import(self, task_id: int) -> None:
+        self._proxy.call(self._proxy.coordinators.data.cancel_import(TaskID(task_id)))
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Check that these files may be imported. Raises `InvalidParameter`, `NotSupported`."""
+    if not files:
+        raise InvalidParameter("no file to import: give paths of Parquet files below the import directory")
+    if len(files) > IMPORT_FILES_MAX:
+        raise InvalidParameter(
+            f"{len(files)} files in one import; at most {IMPORT_FILES_MAX}: import them in several tasks"
+        )
+    if len(set(files)) < len(files):
+        raise InvalidParameter("a file is named twice in one import")
+    for file in files:
+        parts = file.split("/")
+        if not all(parts) or any(part.startswith(".") for part in parts):
+            raise InvalidParameter(
+                f"file {file!r}: give a path relative to the import directory (setting imports.root), "
+                "whose parts do not begin with a dot"
+            )
+        if not file.endswith(_SUFFIX):
+            raise NotSupported(f"file {file!r} is not supported by this release: import {_SUFFIX} files")

@@ -1,0 +1,133 @@
+"""Load and release, and the progress of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elanus.api.querycoord import LoadStatus, QueryCoordApi
+from elanus.core.errors import (
+    CollectionNotFound,
+    CollectionNotLoaded,
+    DatabaseNotFound,
+    IndexNotFound,
+    PartitionNotFound,
+    PartitionNotLoaded,
+)
+from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.proxy.api import LoadedView, ReplicaView
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.verbs.family import Verbs, partition_ids
+
+
+class Loading(Verbs):
+    @property
+    def _query(self) -> QueryCoordApi:
+        return self._proxy.coordinators.query
+
+    def load(
+        self,
+        database: str,
+        collection: str,
+        partitions: Sequence[str],
+        replicas: int,
+        refresh: bool,
+        resource_groups: Sequence[str] = (),
+    ) -> None:
+        """``refresh`` requests segments added since the load; those are served anyway."""
+        cached = self._collection(database, collection)
+        wanted = partition_ids(cached, tuple(partitions))
+        for field in cached.view.schema.vector_fields:
+            if all(index.field_id != field.field_id for index in cached.indexes):
+                raise IndexNotFound(
+                    f"there is no vector index on field: [{field.name}], please create index firstly: "
+                    f"index not found[collection={collection}]"
+                )
+        groups = tuple(resource_groups)
+        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups))
+
+    def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
+        cached = self._collection(database, collection)
+        wanted = partition_ids(cached, tuple(partitions))
+        self._proxy.define("release", lambda: self._query.release(cached.collection_id, wanted))
+
+    def loading_progress(self, database: str, collection: str, partitions: Sequence[str]) -> LoadedView:
+        cached = self._collection(database, collection)
+        status = self._status(cached.collection_id)
+        if status is None:
+            raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
+        return _loaded(cached, status, partitions)
+
+    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> str:
+        try:
+            cached = self._collection(database, collection)
+            status = self._status(cached.collection_id)
+            if status is None:
+                return "NotLoad"
+            return "Loaded" if _loaded(cached, status, partitions).percentage == 100 else "Loading"
+        except PartitionNotLoaded:
+            return "NotLoad"
+        except (CollectionNotFound, DatabaseNotFound, PartitionNotFound):
+            return "NotExist"
+
+    def loaded_collections(self, database: str) -> Mapping[str, LoadedView]:
+        coordinators = self._proxy.coordinators
+        found = self._proxy.define("list loaded", lambda: coordinators.root.list_collections(database))
+        loads = self._proxy.define("load states", self._query.loads)
+        statuses = {status.collection_id: status for status in loads}
+        return {
+            c.name: LoadedView(c.name, _percentage(statuses[c.collection_id]), True)
+            for c in found
+            if c.collection_id in statuses
+        }
+
+    def loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]:
+        cached = self._collection(database, collection)
+        status = self._status(cached.collection_id)
+        if status is None:
+            raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
+        return {
+            name: LoadedView(name, status.percentages[partition_id], True)
+            for name, partition_id in cached.partitions.items()
+            if partition_id in status.percentages
+        }
+
+    def replicas(self, database: str, collection: str) -> Sequence[ReplicaView]:
+        cached = self._collection(database, collection)
+        found = self._proxy.define("replicas", lambda: self._query.replicas(cached.collection_id))
+        return [
+            ReplicaView(
+                status.info.replica, status.nodes, status.info.vchannels, status.group, status.outbound
+            )
+            for status in found
+        ]
+
+    def load_balance(
+        self, database: str, collection: str, source: int, targets: Sequence[int], segment_ids: Sequence[int]
+    ) -> None:
+        cached = self._collection(database, collection)
+        self._proxy.define(
+            "load balance",
+            lambda: self._query.load_balance(
+                cached.collection_id,
+                NodeID(source),
+                tuple(map(NodeID, targets)),
+                tuple(map(SegmentID, segment_ids)),
+            ),
+        )
+
+    def _status(self, collection_id: CollectionID) -> LoadStatus | None:
+        found = self._proxy.define("load state", lambda: self._query.loads(collection_id))
+        return found[0] if found else None
+
+
+def _percentage(status: LoadStatus) -> int:
+    return min(status.percentages.values(), default=0)
+
+
+def _loaded(cached: CachedCollection, status: LoadStatus, partitions: Sequence[str]) -> LoadedView:
+    wanted = partition_ids(cached, tuple(partitions)) or tuple(status.percentages)
+    for name, partition_id in zip(partitions, wanted, strict=False):
+        if partition_id not in status.percentages:
+            raise PartitionNotLoaded(f"partition not loaded[partition={name}]")
+    percentage = min((status.percentages[p] for p in wanted), default=0)
+    return LoadedView(cached.view.name, percentage, percentage == 100)

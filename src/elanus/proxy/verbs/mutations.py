@@ -1,0 +1,190 @@
+"""Insert, upsert, delete and flush."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from elanus.api.datacoord import FlushOutcome
+from elanus.core.errors import CollectionNotFound, InvalidFilter, InvalidParameter, SchemaMismatch
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
+from elanus.core.quarantine import misfit_rows
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.writes import KeyDelete, RowWrite, ShardKeys, keys_by_shard, rows_by_shard
+from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.query import matching_keys
+
+
+class Mutations(Verbs):
+    def insert(self, request: Insert) -> MutationResult:
+        keys, ts = self._write(request, replaces=False)
+        return MutationResult(keys, len(keys), 0, 0, ts)
+
+    def upsert(self, request: Insert) -> MutationResult:
+        keys, ts = self._write(request, replaces=True)
+        return MutationResult(keys, len(keys), len(keys), len(keys), ts)
+
+    def _write(self, request: Insert, *, replaces: bool) -> tuple[pa.Array, Timestamp]:
+        cached = request.collection
+        partition_id = cached.partition_id(request.partition or DEFAULT_PARTITION)
+        self._pressure.before_write(request.rows.nbytes)
+        count = request.rows.num_rows
+        if count == 0:
+            raise InvalidParameter("no rows to write: num_rows is 0")
+        keys, write = row_write(
+            cached, partition_id, request.rows, self._proxy.ids.take(count), replaces=replaces
+        )
+        ts = self._proxy.call(self._proxy.write_rows(write, cached.view.pchannels))
+        self._proxy.own_writes.note(request.client, cached.collection_id, ts)
+        self._proxy.measures.inserted(count)
+        return keys, ts
+
+    def delete(self, request: Delete) -> MutationResult:
+        cached = request.collection
+        partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
+        if not request.filter.strip():
+            raise InvalidParameter("delete expression is empty: give a filter, such as pk in [1, 2]")
+        try:
+            chosen = cached.plans.filter(request.filter, request.filter_values)
+        except InvalidFilter as error:
+            raise InvalidFilter(f"failed to create delete plan: {error.message}", error.position) from error
+        if chosen.matches_all:
+            raise InvalidParameter(
+                f"delete plan can't be empty or always true : {request.filter}: "
+                "name the rows, or drop the partition or collection"
+            )
+        keys = chosen.primary_keys()
+        if keys is None:
+            keys = matching_keys(
+                self._proxy.reads, cached, request.filter, request.filter_values, request.partition
+            )
+        if len(keys) == 0:
+            return MutationResult(keys, 0, 0, 0, self._proxy.stamp())
+        delete = KeyDelete(cached.collection_id, partition_id, keys_by_shard(keys, cached.view.vchannels))
+        ts = self._proxy.call(self._proxy.delete_keys(delete, cached.view.pchannels))
+        self._proxy.own_writes.note(request.consistency.client, cached.collection_id, ts)
+        self._proxy.measures.deleted(len(keys))
+        return MutationResult(keys, 0, len(keys), 0, ts)
+
+    def flush(self, database: str, collections: Sequence[str]) -> FlushResult:
+        cached = {name: self._collection(database, name) for name in collections}
+        data = self._proxy.coordinators.data
+        outcomes = {
+            name: self._proxy.define("flush", partial(data.flush, c.collection_id))
+            for name, c in cached.items()
+        }
+        return _flush_result(outcomes)
+
+    def flush_state(
+        self, segment_ids: Sequence[int], database: str, collection: str, flush_ts: Timestamp
+    ) -> bool:
+        collection_id = CollectionID(0)
+        if collection:
+            collection_id = self._collection(database, collection).collection_id
+        wanted = tuple(SegmentID(s) for s in segment_ids)
+        data = self._proxy.coordinators.data
+        return self._proxy.call(data.flush_finished(collection_id, wanted, flush_ts))
+
+    def flush_all(self, database: str) -> Timestamp:
+        """Flush every collection and return a timestamp from before the first flush.
+
+        All rows up to that timestamp are flushed. Rows written to the first collection while the last one is
+        flushed are not waited for.
+        """
+        coordinators = self._proxy.coordinators
+
+        async def everything() -> Timestamp:
+            flush_ts = await coordinators.root.alloc_timestamp(1)
+            for collection in await coordinators.root.list_collections(database):
+                with contextlib.suppress(CollectionNotFound):  # dropped since it was listed
+                    await coordinators.data.flush(collection.collection_id)
+            return flush_ts
+
+        return self._proxy.define("flush all", everything)
+
+    def flush_all_state(self, database: str, flush_ts: Timestamp) -> bool:
+        """Covers the collections that the database has now, or all collections when no database is named."""
+        coordinators = self._proxy.coordinators
+
+        async def finished() -> bool:
+            if not database:
+                return await coordinators.data.flush_finished(CollectionID(0), (), flush_ts)
+            for collection in await coordinators.root.list_collections(database):
+                if not await coordinators.data.flush_finished(collection.collection_id, (), flush_ts):
+                    return False
+            return True
+
+        return self._proxy.call(finished())
+
+
+def row_write(
+    cached: CachedCollection,
+    partition_id: PartitionID,
+    rows: pa.RecordBatch,
+    first_id: int,
+    *,
+    replaces: bool,
+) -> tuple[pa.Array, RowWrite]:
+    """Return the primary keys to report to the client, and the write to carry out.
+
+    Row ids count up from ``first_id``. Raises `SchemaMismatch` when the rows do not fit the schema.
+    """
+    view = cached.view
+    replaced: Sequence[ShardKeys] = ()
+    key_field = view.schema.primary_field
+    if key_field.auto_id:
+        if replaces:
+            replaced = keys_by_shard(rows.column(key_field.name), view.vchannels)
+        rows = _with_auto_keys(rows, cached, first_id)
+    # Never true of decoded rows, which were decoded with this schema. In the log such rows would be lost.
+    if reason := misfit_rows(rows, view.schema):
+        raise SchemaMismatch(f"rows do not fit collection {view.name}: {reason}")
+    keys = rows.column(key_field.name)
+    if replaces and not key_field.auto_id:
+        rows, distinct = _last_of_each_key(rows, key_field.name)
+    else:
+        distinct = keys
+    return keys, RowWrite(
+        cached.collection_id,
+        partition_id,
+        rows_by_shard(rows, distinct, view.vchannels),
+        first_id,
+        replaces=replaces and not key_field.auto_id,
+        size_bytes=rows.nbytes,
+        also_delete=replaced,
+    )
+
+
+def _with_auto_keys(rows: pa.RecordBatch, cached: CachedCollection, first_id: int) -> pa.RecordBatch:
+    """Return the rows with fresh primary keys, columns in the schema's order."""
+    schema = cached.view.schema
+    key = schema.primary_field
+    fresh = pa.array(np.arange(first_id, first_id + rows.num_rows)).cast(key.arrow_type)
+    columns = [fresh if f is key else rows.column(f.name) for f in schema.fields]
+    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
+
+
+def _last_of_each_key(rows: pa.RecordBatch, key: str) -> tuple[pa.RecordBatch, pa.Array]:
+    """Keep the last of the rows with the same key within one upsert. Return the rows and their keys."""
+    keys = rows.column(key)
+    encoded = keys.dictionary_encode()
+    if len(encoded.dictionary) == rows.num_rows:
+        return rows, keys
+    last = np.empty(len(encoded.dictionary), dtype=np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(rows.num_rows)  # the last value of each index wins
+    rows = rows.take(pa.array(np.sort(last)))
+    return rows, rows.column(key)
+
+
+def _flush_result(outcomes: dict[str, FlushOutcome]) -> FlushResult:
+    return FlushResult(
+        segment_ids={name: o.sealed for name, o in outcomes.items()},
+        flushed_segment_ids={name: o.flushed for name, o in outcomes.items()},
+        flush_ts={name: o.flush_ts for name, o in outcomes.items()},
+    )

@@ -1,0 +1,72 @@
+"""Output fields: from the names in a request to the columns that must be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from elanus.core.errors import FieldNotFound
+from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
+
+COUNT = "count(*)"
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED_KEY = re.compile(rf"""{re.escape(DYNAMIC_FIELD)}\[(?P<quote>["'])(?P<key>.+)(?P=quote)\]""")
+
+
+def asks_for_count(requested: tuple[str, ...]) -> bool:
+    """Whether a query requests the number of rows instead of the rows."""
+    return len(requested) == 1 and requested[0].strip().lower() == COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """``columns`` are read from storage; ``names`` are the output names reported to the client.
+
+    ``dynamic``: the keys of ``$meta`` that were named; ``None``: whole dynamic rows.
+    """
+
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    dynamic: tuple[str, ...] | None
+
+
+def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
+    """``*`` means every field. ``with_key`` always includes the primary key (queries).
+
+    With a dynamic field, any identifier can be the name of a key. Raises `FieldNotFound` for a name that is
+    neither a field nor could be a key.
+    """
+    columns: dict[str, None] = {}
+    keys: list[str] = []
+    whole_meta = False
+    for name in requested:
+        name = name.strip()
+        if name == "*":
+            columns |= dict.fromkeys(f.name for f in schema.fields)
+            whole_meta = schema.dynamic_field is not None
+        elif name in schema.by_name:
+            columns[name] = None
+            whole_meta = whole_meta or schema.by_name[name].is_dynamic
+        elif schema.dynamic_field is not None:
+            columns[schema.dynamic_field.name] = None
+            keys.append(_dynamic_key(name))
+        else:
+            raise FieldNotFound(f"field {name} not exist")
+    if with_key:
+        columns = {schema.primary_field.name: None} | columns
+    names = [c for c in columns if not schema.by_name[c].is_dynamic]
+    if whole_meta and schema.dynamic_field is not None:
+        names.append(schema.dynamic_field.name)
+    dynamic = None if whole_meta else tuple(keys)
+    return Outputs(tuple(columns), (*names, *(keys if not whole_meta else ())), dynamic)
+
+
+def _dynamic_key(name: str) -> str:
+    """``$meta["k"]`` and ``k`` name the same key."""
+    if _IDENTIFIER.fullmatch(name):
+        return name
+    if quoted := _QUOTED_KEY.fullmatch(name):
+        return quoted["key"]
+    raise FieldNotFound(
+        f"parse output field name failed: {name}: field {name} not exist, and it is no name of a dynamic key"
+    )

@@ -1,0 +1,37 @@
+"""Compiled filters and output fields of read requests, cached for repeated requests.
+
+The same filter text gives the same `BoundFilter` object, so that query nodes recognise it and reuse their
+masks. One `Plans` belongs to one cached collection and is discarded with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from elanus.core.schema import CollectionSchema
+from elanus.expr import BoundFilter, compile_filter
+from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
+
+_KEPT = 512
+_KEPT_MAX_CHARS = 100_000
+"""A longer filter, such as one that lists tens of thousands of keys, is compiled for each request."""
+
+
+class Plans:
+    def __init__(self, schema: CollectionSchema) -> None:
+        self._schema = schema
+        self._compile = lru_cache(_KEPT)(lambda text: compile_filter(text, schema))
+        self._resolve = lru_cache(_KEPT)(
+            lambda requested, with_key: resolve_outputs(schema, requested, with_key=with_key)
+        )
+
+    def filter(self, text: str, values: Mapping[str, object]) -> BoundFilter:
+        """Raises `InvalidFilter`."""
+        if values or len(text) > _KEPT_MAX_CHARS:
+            return compile_filter(text, self._schema, values)
+        return self._compile(text)
+
+    def outputs(self, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
+        """Raises `FieldNotFound`."""
+        return self._resolve(requested, with_key)

@@ -1,0 +1,37 @@
+"""Snapshots of collections by name, for readers that open the files themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from elanus.api.connector import SnapshotApi, SnapshotLease
+from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.verbs.family import partition_ids
+
+
+class Snapshots:
+    """``current`` returns the proxy role's running instance; it raises `NotReady` while there is none."""
+
+    def __init__(self, current: Callable[[], Proxy], snapshots: SnapshotApi) -> None:
+        self._current = current
+        self._snapshots = snapshots
+
+    def take(
+        self,
+        database: str,
+        collection: str,
+        partitions: tuple[str, ...],
+        lease_ms: int,
+        timeout_s: float | None,
+    ) -> SnapshotLease:
+        """``timeout_s``: how long the reader waits (None: as long as the server does).
+
+        Raises `CollectionNotFound`, `PartitionNotFound`, and what `SnapshotApi.take_snapshot` does.
+        """
+        proxy = self._current()
+        cached = proxy.collection(database, collection)
+        ids = partition_ids(cached, partitions)
+        return proxy.call(self._snapshots.take_snapshot(cached.collection_id, ids, lease_ms), timeout_s)
+
+    def release(self, snapshot_id: int) -> None:
+        self._current().call(self._snapshots.release_snapshot(snapshot_id))

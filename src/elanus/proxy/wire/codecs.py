@@ -1,0 +1,197 @@
+"""The wire encoding of each data type: one `Codec` per type, with the same keys as `elanus.core.types.KINDS`.
+
+numpy reads protobuf's repeated numbers through the buffer protocol (protobuf ≥ 7): 768,000 floats take
+0.06 ms. Strings and JSON texts are passed as lists, which protobuf and Arrow iterate in C.
+
+Floats are written to the wire as bytes: a packed repeated field is a length followed by the little-endian
+values, so a numpy buffer is spliced in and parsed with one copy (0.15 ms for 768,000 floats; passing a list
+to protobuf takes 23 ms). Integers are varints and strings are length-prefixed; protobuf iterates a list of
+them in C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.errors import InvalidDimension
+from elanus.core.schema import FieldSchema
+from elanus.core.types import DataType
+from elanus.proxy.wire.stubs import common_pb2, schema_pb2
+
+_LENGTH_DELIMITED = 2
+_FLOATS_NUMBER: int = schema_pb2.FloatArray.DESCRIPTOR.fields_by_name["data"].number
+
+Stored = npt.NDArray[Any]
+"""The stored values of vectors, concatenated: shape (n · width,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarCodec:
+    """``member``: of ``ScalarField``. ``decode``: its values as a column, or JSON documents, unchecked.
+
+    ``encode`` fills the member's ``data`` from a column without nulls. ``default_member``: of ``ValueField``;
+    None if the type has no defaults. ``null_stand_in``: sent in place of a null, for clients that do not know
+    ``valid_data``.
+    """
+
+    member: str
+    decode: Callable[[Any], pa.Array | Sequence[bytes]]
+    encode: Callable[[Any, pa.Array], None]
+    default_member: str | None
+    null_stand_in: bool | int | str = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorCodec:
+    """``member``: of ``VectorField``. ``decode``: its stored values; raises `InvalidDimension` if they are
+    not whole vectors. ``encode`` fills the member. ``placeholder_type``: of query vectors, which are sent as
+    the bytes of their stored values.
+    """
+
+    member: str
+    decode: Callable[[FieldSchema, schema_pb2.VectorField], Stored]
+    encode: Callable[[schema_pb2.VectorField, Stored], None]
+    placeholder_type: int
+
+
+def packed_floats(field_number: int, values: npt.NDArray[np.float32]) -> bytes:
+    """Return the wire form of a packed ``repeated float`` field: tag, length in bytes, values."""
+    content = np.ascontiguousarray(values, dtype="<f4").tobytes()
+    return _varint(field_number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """Encode a non-negative number in protobuf's base-128 form."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+# scalars
+
+
+def _numbers(values: Any) -> pa.Array:
+    return pa.array(np.array(values))
+
+
+def _texts(values: Any) -> pa.Array:
+    return pa.array(list(values), pa.string())
+
+
+def _documents(values: Any) -> Sequence[bytes]:
+    documents: Sequence[bytes] = values
+    return documents
+
+
+def _add_numbers(target: Any, column: pa.Array) -> None:
+    target.data.extend(column.to_numpy(zero_copy_only=False).tolist())
+
+
+def _add_floats(target: Any, column: pa.Array) -> None:
+    target.MergeFromString(packed_floats(_FLOATS_NUMBER, column.to_numpy(zero_copy_only=False)))
+
+
+def _add_texts(target: Any, column: pa.Array) -> None:
+    target.data.extend(column.to_pylist())
+
+
+def _add_documents(target: Any, column: pa.Array) -> None:
+    target.data.extend(column.cast(pa.binary()).to_pylist())
+
+
+# vectors
+
+
+def _floats(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
+    values: Stored = np.array(vectors.float_vector.data)
+    if len(values) % field.dim:
+        raise InvalidDimension(
+            f"the length({len(values)}) of float data should divide the dim({field.dim}), field {field.name}"
+        )
+    return values
+
+
+def _bits(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
+    content: bytes = vectors.binary_vector
+    if len(content) % field.vector.row_bytes(field.dim):
+        raise InvalidDimension(
+            f"the num({len(content) * 8}) of all bits should divide the dim({field.dim}), field {field.name}"
+        )
+    return np.frombuffer(content, field.vector.dtype)
+
+
+def _halves(name: str) -> Callable[[FieldSchema, schema_pb2.VectorField], Stored]:
+    """Return a decoder of half-precision vectors, whose member has the type's ``name``."""
+
+    def decode(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
+        content: bytes = getattr(vectors, f"{name}_vector")
+        if len(content) % field.vector.row_bytes(field.dim):
+            raise InvalidDimension(
+                f"the length({len(content)}) of {name} data should divide the dim({field.dim}) in bytes, "
+                f"field {field.name}"
+            )
+        return np.frombuffer(content, field.vector.dtype)
+
+    return decode
+
+
+def _add_float_vectors(vectors: schema_pb2.VectorField, values: Stored) -> None:
+    vectors.float_vector.SetInParent()
+    vectors.float_vector.MergeFromString(packed_floats(_FLOATS_NUMBER, values))
+
+
+def _adds_bytes(member: str) -> Callable[[schema_pb2.VectorField, Stored], None]:
+    """Return an encoder of vectors that are sent as the bytes of their stored values."""
+
+    def add(vectors: schema_pb2.VectorField, values: Stored) -> None:
+        setattr(vectors, member, values.tobytes())
+
+    return add
+
+
+CODECS: Mapping[DataType, ScalarCodec | VectorCodec] = {
+    DataType.BOOL: ScalarCodec("bool_data", _numbers, _add_numbers, "bool_data", null_stand_in=False),
+    DataType.INT8: ScalarCodec("int_data", _numbers, _add_numbers, "int_data"),
+    DataType.INT16: ScalarCodec("int_data", _numbers, _add_numbers, "int_data"),
+    DataType.INT32: ScalarCodec("int_data", _numbers, _add_numbers, "int_data"),
+    DataType.INT64: ScalarCodec("long_data", _numbers, _add_numbers, "long_data"),
+    DataType.FLOAT: ScalarCodec("float_data", _numbers, _add_floats, "float_data"),
+    DataType.DOUBLE: ScalarCodec("double_data", _numbers, _add_numbers, "double_data"),
+    DataType.VARCHAR: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
+    DataType.JSON: ScalarCodec("json_data", _documents, _add_documents, None, null_stand_in="null"),
+    DataType.FLOAT_VECTOR: VectorCodec(
+        "float_vector", _floats, _add_float_vectors, common_pb2.PlaceholderType.Value("FloatVector")
+    ),
+    DataType.BINARY_VECTOR: VectorCodec(
+        "binary_vector",
+        _bits,
+        _adds_bytes("binary_vector"),
+        common_pb2.PlaceholderType.Value("BinaryVector"),
+    ),
+    DataType.FLOAT16_VECTOR: VectorCodec(
+        "float16_vector",
+        _halves("float16"),
+        _adds_bytes("float16_vector"),
+        common_pb2.PlaceholderType.Value("Float16Vector"),
+    ),
+    DataType.BFLOAT16_VECTOR: VectorCodec(
+        "bfloat16_vector",
+        _halves("bfloat16"),
+        _adds_bytes("bfloat16_vector"),
+        common_pb2.PlaceholderType.Value("BFloat16Vector"),
+    ),
+}
+
+
+VECTOR_CODECS: Mapping[DataType, VectorCodec] = {
+    data_type: codec for data_type, codec in CODECS.items() if isinstance(codec, VectorCodec)
+}

@@ -1,0 +1,62 @@
+"""The calls of the Spark connector and of `elanus import`: snapshots to read, imports to follow.
+
+They arrive on the port for Milvus clients, and are operations like the RPCs of the Milvus service.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from elanus.api.connector import SnapshotLease
+from elanus.core.ids import TaskID
+from elanus.core.imports import ImportTask
+from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
+from elanus.proxy.port import Front
+
+if (
+    TYPE_CHECKING
+):  # the proxy's role imports the filter language and the indexes, which the wire does not need
+    from elanus.proxy.verbs.snapshots import Snapshots
+
+
+class Connector:
+    """Implements `elanus.api.connector.ConnectorApi`, as `elanus.proxy.wire.interfaces` describes.
+
+    ``import_url``: the directory or store that files are imported from.
+    """
+
+    def __init__(self, front: Front, snapshots: Snapshots, import_url: str) -> None:
+        self._front = front
+        self._snapshots = snapshots
+        self._import_url = import_url
+
+    @requires("PrivilegeQuery", on="collection")
+    def snapshot(
+        self, caller: Caller, database: str, collection: str, partitions: tuple[str, ...], lease_ms: int
+    ) -> SnapshotLease:
+        """A snapshot contains nothing that a query of all rows would not return."""
+        return self._snapshots.take(database, collection, partitions, lease_ms, caller.time_left_s)
+
+    @requires("PrivilegeUnpinSnapshotData")
+    def release(self, caller: Caller, snapshot_id: int) -> None:
+        self._snapshots.release(snapshot_id)
+
+    @requires(NO_PRIVILEGE)
+    def import_directory(self, caller: Caller) -> str:
+        return self._import_url
+
+    @requires("PrivilegeImport", on="collection")
+    def start_import(
+        self, caller: Caller, database: str, collection: str, partition: str, files: tuple[str, ...]
+    ) -> ImportTask:
+        return self._front.start_import(database, collection, partition, files)
+
+    @requires(NO_PRIVILEGE)
+    def import_task(self, caller: Caller, task_id: TaskID) -> ImportTask:
+        """As GetImportState of the reference, which any user may call: the task's id must be known."""
+        return self._front.import_task(task_id)
+
+    @requires("PrivilegeImport")
+    def cancel_import(self, caller: Caller, task_id: TaskID) -> None:
+        """The request names no collection, so it requires the privilege on all of them."""
+        self._front.cancel_import(task_id)

@@ -1,0 +1,33 @@
+"""The families of RPCs that this release has: one class per subject, one method per RPC."""
+
+from __future__ import annotations
+
+from elanus.proxy.port import Front
+from elanus.proxy.wire.admin import Admin
+from elanus.proxy.wire.collections import Collections
+from elanus.proxy.wire.compaction import Compaction
+from elanus.proxy.wire.databases import Databases
+from elanus.proxy.wire.imports import BulkImports
+from elanus.proxy.wire.indexes import Indexes
+from elanus.proxy.wire.loading import Loading
+from elanus.proxy.wire.partitions import Partitions
+from elanus.proxy.wire.reads import Reads
+from elanus.proxy.wire.resource_groups import ResourceGroups
+from elanus.proxy.wire.writes import Writes
+
+
+def milvus_families(front: Front, deploy_mode: str) -> tuple[object, ...]:
+    """``deploy_mode`` is reported to clients: ``STANDALONE`` or ``DISTRIBUTED``."""
+    return (
+        Databases(front),
+        Collections(front),
+        Partitions(front),
+        Loading(front),
+        Indexes(front),
+        Writes(front),
+        BulkImports(front),
+        Compaction(front),
+        Reads(front),
+        Admin(front, deploy_mode),
+        ResourceGroups(front),
+    )

@@ -1,0 +1,127 @@
+"""The RPCs of the Milvus service as operations: the methods of the families, and refusals of all others.
+
+A success answer contains all the messages that the reference sends, including empty ones: the runtimes of
+some clients (JavaScript, C#, Rust) turn an absent message into null, and their programs read its members.
+
+Nothing here depends on gRPC: any front that makes request messages can have them answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from google.protobuf.message import Message
+
+from elanus.core.errors import ElanusError, NotSupported
+from elanus.proxy.calls import NO_PRIVILEGE, Caller, Operation, permission_of, requires
+from elanus.proxy.wire.requests import database_of, is_rpc, refuse_unknown_fields, understood_fields
+from elanus.proxy.wire.status import always_sent_fields, status_field, status_of
+from elanus.proxy.wire.stubs import SERVICE
+from elanus.proxy.wire.unsupported import unsupported_rpc
+
+Handler = Callable[[Any, Caller], Message]
+Names = Callable[[Any], tuple[str, ...]]
+
+
+def milvus_operations(families: Iterable[object]) -> Iterator[Operation]:
+    """Yield the RPCs of the service, all but those whose answers cannot report an error.
+
+    A method of a family marked with `elanus.proxy.wire.requests.rpc` implements the RPC of its name. RPCs
+    that no family has answer `NotSupported`. Raises `ValueError` when two families have the same RPC, or one
+    has an RPC that the service lacks.
+    """
+    implemented = _implemented(families)
+    if strangers := implemented.keys() - SERVICE.methods_by_name.keys():
+        raise ValueError(f"the Milvus service has no RPC {', '.join(sorted(strangers))}")
+    for method in SERVICE.methods:
+        handler = implemented.get(method.name)
+        status = status_field(method.output_type)
+        if handler is not None:
+            yield MilvusOperation(method, handler, status or "")
+        elif status is not None and not method.client_streaming:
+            yield MilvusOperation(method, _refusal(method.name), status)
+
+
+def _implemented(families: Iterable[object]) -> dict[str, Handler]:
+    found: dict[str, Handler] = {}
+    for family in families:
+        for name in dir(type(family)):
+            if not is_rpc(getattr(type(family), name)):
+                continue
+            if name in found:
+                raise ValueError(f"two families implement the RPC {name}")
+            found[name] = getattr(family, name)
+    return found
+
+
+def _refusal(name: str) -> Handler:
+    error = unsupported_rpc(name)
+
+    @requires(NO_PRIVILEGE)
+    def refuse(request: Any, caller: Caller) -> Message:
+        raise NotSupported(error.message)
+
+    return refuse
+
+
+class MilvusOperation:
+    """Implements `elanus.proxy.calls.Operation`.
+
+    ``status``: the field of the response that carries the status; "" if the response is a status.
+    Raises `ValueError` if the handler declares no permission, or one on a field that the request lacks.
+    """
+
+    def __init__(self, method: MethodDescriptor, handler: Handler, status: str) -> None:
+        self.name = str(method.name)
+        permission = permission_of(handler)
+        if permission is None:
+            raise ValueError(f"{self.name} declares no permission")
+        self.permission = permission
+        self._handler = handler
+        self._understood = understood_fields(handler)
+        self._names = object_names(method.input_type, self.permission.object_field)
+        self._response_type: type[Message] = message_factory.GetMessageClass(method.output_type)
+        self._always_sent = always_sent_fields(method.output_type)
+        self._status = status
+
+    def read(self, sent: Message) -> Message:
+        if self._understood is not None:
+            refuse_unknown_fields(sent, self._understood, self.name)
+        return sent
+
+    def objects(self, request: Message, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        return database_of(request, caller), self._names(request)
+
+    def run(self, request: Message, caller: Caller) -> Message:
+        response = self._handler(request, caller)
+        for field in self._always_sent:
+            getattr(response, field).SetInParent()
+        return response
+
+    def failed(self, error: ElanusError) -> Message:
+        status = status_of(error)
+        return self._response_type(**{self._status: status}) if self._status else status
+
+
+def object_names(request: Descriptor, path: str) -> Names:
+    """Return a function that reads the names in the field at ``path`` of a request; empty ones are left out.
+
+    Raises `ValueError` if there is no such field, or it does not contain text.
+    """
+    if not path:
+        return lambda _: ()
+    first, _, rest = path.partition(".")
+    field = request.fields_by_name.get(first)
+    if field is None:
+        raise ValueError(f"{request.name} has no field {first}")
+    if rest and field.message_type is not None and not field.is_repeated:
+        inner = object_names(field.message_type, rest)
+        return lambda message: inner(getattr(message, first))
+    if rest or field.type != field.TYPE_STRING:
+        raise ValueError(f"the field {first} of {request.name} does not contain the name of an object")
+    if field.is_repeated:
+        return lambda message: tuple(name for name in getattr(message, first) if name)
+    return lambda message: (name,) if (name := getattr(message, first)) else ()

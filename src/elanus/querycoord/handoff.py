@@ -1,0 +1,100 @@
+"""When the output of a compaction replaces its inputs: one decision for each version of a replica.
+
+Inputs and output hold the same rows, so they are swapped in one version. Two conditions hold the output back
+while its inputs continue to serve:
+
+- A node has not read its vchannel up to the output's last row. Rows that it reads later would appear in a
+  growing segment that is unknown when the version naming the output is made.
+- The collection has an index, the inputs are served with it, and the output's index is not built yet.
+  Searches would have to scan rows that they found through the index before.
+
+If an input is no longer served (a node was lost, or all were restarted), there is nothing to continue with,
+and the output is loaded as it is. Growing inputs are lost with the node that leads their vchannel: the node
+that takes over the vchannel starts after their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from elanus.api.querynode import SegmentServing
+from elanus.core.ids import NO_SEGMENT, SegmentID
+from elanus.core.segments import SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The segments that a replica serves, read before its target is read.
+
+    ``named``: the sealed segments of the version in force. ``sealed``: those of them that nodes serve.
+    ``growing``: growing segments, each with its vchannel. ``ticks``: the time tick up to which the leading
+    node has followed each vchannel; none for a vchannel that nobody follows yet, or whose node serves no
+    version.
+    """
+
+    named: Collection[SegmentID]
+    sealed: Mapping[SegmentID, SegmentServing]
+    growing: Mapping[SegmentID, str]
+    ticks: Mapping[str, Timestamp]
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """The decision on the handoff for one version.
+
+    ``held``: outputs that are not to be served yet. ``kept``: sealed segments that continue to serve in their
+    place, each with its vchannel. ``retired``: growing segments whose rows are in a flushed segment (those of
+    a dropped partition are removed by its drop message, no earlier). ``late``: the held outputs that wait for
+    a node to read further; nothing announces when it has, so it must be polled.
+    """
+
+    held: frozenset[SegmentID]
+    kept: Mapping[SegmentID, str]
+    retired: Mapping[SegmentID, str]
+    late: frozenset[SegmentID]
+
+
+def decide(
+    wanted: Mapping[SegmentID, SegmentManifest],
+    served: Served,
+    successors: Mapping[SegmentID, SegmentID],
+    unbuilt: Collection[SegmentID],
+    service_ts: Timestamp,
+) -> Handoff:
+    """Decide which outputs replace their inputs now.
+
+    ``wanted``: the flushed segments. ``successors``: the served segments that have been dropped, each with
+    the flushed segment that has its rows (0: none). ``unbuilt``: segments that wait for an index.
+    ``service_ts``: the timestamp up to which the replica answers.
+    """
+    outputs = [m for m in wanted.values() if m.parents and m.segment_id not in served.named]
+    lost = {successors.get(s) for s in served.named if s not in served.sealed}
+    indexed = {successors.get(s) for s, serving in served.sealed.items() if serving.index_ids}
+    late = frozenset(m.segment_id for m in outputs if _is_late(m, served, service_ts))
+    unindexed = {
+        m.segment_id
+        for m in outputs
+        if m.segment_id in unbuilt and m.segment_id in indexed and _has_inputs(m, served)
+    }
+    held = (late | unindexed) - lost
+    return Handoff(
+        held,
+        {s: serving.vchannel for s, serving in served.sealed.items() if successors.get(s) in held},
+        {s: v for s, v in served.growing.items() if successors.get(s, NO_SEGMENT) not in (NO_SEGMENT, *held)},
+        late & held,
+    )
+
+
+def _has_inputs(manifest: SegmentManifest, served: Served) -> bool:
+    """Whether its inputs are served: all as sealed segments, or some still as growing segments."""
+    is_followed = served.ticks.get(manifest.vchannel, NO_TIMESTAMP) > NO_TIMESTAMP
+    return is_followed or all(segment_id in served.sealed for segment_id in manifest.parents)
+
+
+def _is_late(manifest: SegmentManifest, served: Served, service_ts: Timestamp) -> bool:
+    tick = served.ticks.get(manifest.vchannel, NO_TIMESTAMP)
+    newest = max(file.ts_max for file in manifest.insert_logs)
+    is_followed = tick > NO_TIMESTAMP  # a newly followed vchannel starts after all flushed rows
+    return is_followed and (tick < newest or service_ts < manifest.deletes_from)

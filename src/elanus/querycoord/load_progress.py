@@ -1,0 +1,81 @@
+"""The progress of one load, in percent: how much of what existed when it began is there by now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.timestamps import Timestamp
+from elanus.querycoord.fleet import Statuses
+from elanus.querycoord.replica import Replica
+from elanus.querycoord.target import Target
+
+
+class LoadProgress:
+    """``load_ts``: the load is complete when the nodes have caught up with this timestamp."""
+
+    def __init__(self, load_ts: Timestamp) -> None:
+        self.load_ts = load_ts
+        self._initial: dict[SegmentID, PartitionID] | None = None
+        self._successors: Mapping[SegmentID, SegmentID] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a target of the load has been read: before that, nobody knows what belongs to it."""
+        return self._initial is not None
+
+    def segments(self) -> tuple[SegmentID, ...]:
+        """Return the segments by which progress is measured."""
+        return tuple(self._initial or ())
+
+    def begin(self, target: Target) -> None:
+        """Measure progress by the segments of the load's first target."""
+        self._initial = {s: m.partition_id for s, m in target.segments.items()}
+
+    def update(self, target: Target, served: Sequence[Collection[SegmentID]]) -> None:
+        """Replace segments by those that compaction has moved their rows to.
+
+        ``served``: the sealed segments that each replica serves. A segment that all replicas serve counts as
+        it is, even if its successor already exists.
+        """
+        successors = target.recovery.successors
+        found = {}
+        for segment_id, partition_id in (self._initial or {}).items():
+            is_served = all(segment_id in segments for segments in served)
+            current = segment_id if is_served else successors.get(segment_id, segment_id)
+            if is_served or current in target.segments:
+                found[current] = partition_id
+        self._initial = found
+
+    def note_successors(self, successors: Mapping[SegmentID, SegmentID]) -> None:
+        """``successors``: as in `RecoveryInfo`, of the latest target."""
+        self._successors = successors
+
+    def percentages(
+        self, partition_ids: Sequence[PartitionID], replicas: Sequence[Replica], statuses: Statuses
+    ) -> dict[PartitionID, int]:
+        """Return each partition's progress: 100 once all replicas answer as of the load."""
+        is_ready = self._is_ready(replicas, statuses)
+        here = [replica.here(statuses) for replica in replicas]
+        return {p: 100 if is_ready else self._share(p, here) for p in partition_ids}
+
+    def _is_ready(self, replicas: Sequence[Replica], statuses: Statuses) -> bool:
+        is_served = bool(replicas) and all(replica.is_served(statuses) for replica in replicas)
+        if not self.has_begun or not is_served:
+            return False
+        caught_up = all(
+            statuses[node_id].service_times.get(vchannel, 0) >= self.load_ts
+            for replica in replicas
+            for vchannel, node_id in replica.info.vchannels.items()
+        )
+        return caught_up and all(self._has_initial(r.serving(statuses)) for r in replicas)
+
+    def _has_initial(self, served: Collection[SegmentID]) -> bool:
+        """Whether all segments that the load began with are served, themselves or as compaction outputs."""
+        return all(s in served or self._successors.get(s) in served for s in self.segments())
+
+    def _share(self, partition_id: PartitionID, here: list[set[SegmentID]]) -> int:
+        wanted = {s for s, p in (self._initial or {}).items() if p == partition_id}
+        if not wanted:
+            return 0
+        return min((min(99, 100 * len(wanted & there) // len(wanted)) for there in here), default=0)

@@ -1,0 +1,48 @@
+"""The requests by which a query node gets ready for a version: built from the target of the load."""
+
+from __future__ import annotations
+
+from elanus.api.querynode import FieldIndexSpec, LoadCollection, LoadSegment, WatchVchannel
+from elanus.core.ids import SegmentID
+from elanus.querycoord.target import Target
+
+
+def load_request(target: Target, whole: bool) -> LoadCollection:
+    """Return the request that says what a node serves of the collection."""
+    collection = target.collection
+    return LoadCollection(
+        collection.collection_id,
+        collection.schema,
+        target.partition_ids,
+        tuple(FieldIndexSpec(i.field_id, i.index_id, i.params) for i in target.indexes),
+        collection.vchannels,
+        whole,
+    )
+
+
+def watch_request(target: Target, vchannel: str, *, leads: bool) -> WatchVchannel:
+    """Return the request to follow a vchannel. ``leads``: whether the node serves its growing rows."""
+    recovery = target.vchannel(vchannel)
+    return WatchVchannel(
+        target.collection.collection_id,
+        vchannel,
+        recovery.checkpoint,
+        tuple(m for m in recovery.growing if m.partition_id in target.partition_ids),
+        recovery.excluded,
+        recovery.delta_logs,
+        rows=leads,
+        leaving=target.collection.leaving,
+    )
+
+
+def segment_request(target: Target, segment_id: SegmentID) -> LoadSegment:
+    """Return the request to load a flushed segment with the index files that it has."""
+    manifest = target.segments[segment_id]
+    recovery = target.vchannel(manifest.vchannel)
+    return LoadSegment(
+        target.collection.collection_id,
+        manifest,
+        target.files.get(segment_id, ()),
+        recovery.delta_logs,
+        recovery.checkpoint,
+    )

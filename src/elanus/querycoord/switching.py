@@ -1,0 +1,188 @@
+"""The version switch of one replica, and the record by which a later coordinator continues it.
+
+The record (`ReplicaRecord`) is persisted before and after each change. A new version is announced to every
+node that it names. The switch is complete when all of them serve it; only then do they drop what it no longer
+needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo
+from elanus.api.querynode import QueryNodeApi, QueryNodeStatus
+from elanus.core.errors import NotReady
+from elanus.core.ids import NodeID, SegmentID
+from elanus.core.timestamps import Timestamp, plus_ms
+from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.planned_layout import Layout
+from elanus.querycoord.state import LoadState, ReplicaRecord
+from elanus.querycoord.target import Target
+from elanus.querycoord.visible_from import LEAD_MS, Settled, decide_moments
+
+_SWITCH_WAIT_S = 30.0
+_SWITCH_LOOK_S = 0.02
+_log = structlog.get_logger("querycoord")
+
+
+class VersionSwitch:
+    """Switches one replica from version to version. ``record``: the replica's persisted state. ``stamp``:
+    allocates a timestamp."""
+
+    def __init__(
+        self,
+        record: ReplicaRecord,
+        fleet: Fleet,
+        state: LoadState,
+        stamp: Callable[[], Awaitable[Timestamp]],
+    ) -> None:
+        self.record = record
+        self._fleet = fleet
+        self._state = state
+        self._stamp = stamp
+        self._collection_id = record.info.collection_id
+
+    @property
+    def info(self) -> QueryChannelInfo:
+        return self.record.info
+
+    async def persist(self, record: ReplicaRecord) -> None:
+        if record != self.record:
+            await self._state.put_replica(record)
+            self.record = record
+
+    async def announce(
+        self,
+        layout: Layout,
+        online: Mapping[SegmentID, NodeID],
+        retired: Mapping[SegmentID, str],
+        target: Target,
+        statuses: Mapping[NodeID, QueryNodeStatus],
+        moments: Settled,
+    ) -> QueryChannelInfo:
+        """Announce a new version to every node that it names, if anything changes; return the replica then.
+
+        Growing segments that retire go offline on the node that leads their vchannel. The coordinator does
+        not know of growing segments that a node has taken in but serves in no version yet, or has still to
+        read from the log. The change therefore lists every segment whose rows compaction has moved into a
+        segment that goes online.
+
+        A node that has not reached the version in force still has the segments which that version took away
+        from it, and drops them when it gets there. A new version that listed such a segment as offline again
+        would remove it from its current node.
+        """
+        opened = await self._fleet.open_channel(self.info)
+        for node_id in sorted(layout.nodes()):
+            await self._fleet.join(opened, statuses[node_id])
+        info = self.info if opened.channel == self.info.channel else opened
+        offline = {s: n for s, n in info.sealed.items() if layout.segments.get(s) != n}
+        offline |= {s: info.vchannels[v] for s, v in retired.items() if s not in info.sealed}
+        offline |= self._strangers(layout, statuses)
+        seen = [status.versions.get(self._collection_id, 0) for status in statuses.values()]
+        behind = any(statuses[n].versions.get(self._collection_id, 0) < info.version for n in layout.nodes())
+        if online or offline or behind or not info.version or dict(info.vchannels) != dict(layout.vchannels):
+            version = self._fleet.version_after(max(info.version, *seen, 0))
+            successors = target.recovery.successors
+            replaced = tuple(sorted(s for s, successor in successors.items() if successor in online))
+            change = SealedSegmentsChangeInfo(
+                self._collection_id,
+                version,
+                dict(online),
+                offline,
+                dict(layout.vchannels),
+                replaced,
+                await self._visible_from(online, target, moments),
+            )
+            info = await self._fleet.announce(info, change, statuses)
+            _log.info("version announced", collection=self._collection_id, version=version)
+        return info
+
+    async def _visible_from(
+        self, online: Mapping[SegmentID, NodeID], target: Target, before: Settled
+    ) -> Mapping[SegmentID, Timestamp]:
+        """Return the timestamp from which reads see each of the segments that a version brings online."""
+        moments = decide_moments(online, target.segments, target.recovery.successors, before)
+        if not moments.open:
+            return moments.known
+        stamps = dict.fromkeys(moments.open, plus_ms(await self._stamp(), LEAD_MS))
+        await self.persist(replace(self.record, stamps={**moments.known, **stamps}))
+        return {**moments.known, **stamps}
+
+    def _strangers(
+        self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]
+    ) -> dict[SegmentID, NodeID]:
+        """Return sealed segments that a node serves from versions of which no record is left.
+
+        A collection that was released and loaded again has a new record, and the node may have missed the
+        release. Meanwhile compaction may have moved the rows of these segments elsewhere.
+        """
+        return {
+            s.segment_id: node_id
+            for node_id, status in statuses.items()
+            for s in status.segments
+            if s.sealed and s.collection_id == self._collection_id
+            if s.segment_id not in self.info.sealed and layout.segments.get(s.segment_id) != node_id
+        }
+
+    async def complete(
+        self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
+    ) -> bool:
+        """Wait until all nodes serve the version, then set its partitions and drop what is no longer needed.
+
+        A node that the version does not name releases the collection only after it has read its channel up to
+        the version: until then it answers earlier reads. Returns whether all such nodes have released it.
+        """
+        await self._wait_served([n for n in sorted(layout.nodes()) if not self._serves(statuses[n])])
+        for node_id in sorted(layout.nodes()):
+            node = self._fleet.node(node_id)
+            await node.set_partitions(self._collection_id, target.partition_ids)
+            needed = layout.vchannels_of(node_id, target)
+            for vchannel in target.recovery.vchannels:
+                name = vchannel.vchannel
+                if name in needed:
+                    await node.forget_deletes(self._collection_id, name, vchannel.checkpoint.ts)
+                elif name in statuses[node_id].service_times:
+                    await node.unwatch_vchannel(self._collection_id, name)
+        others = [n for n in statuses.keys() - layout.nodes() if self._collection_id in statuses[n].versions]
+        return all([await self._released(self._fleet.node(node_id)) for node_id in sorted(others)])
+
+    async def _released(self, node: QueryNodeApi) -> bool:
+        """Release the collection on the node, unless it has yet to read up to the version in force.
+
+        Returns whether it was released.
+        """
+        status = await node.status()
+        follows = status.query_channels.get(self._collection_id) == self.info.channel
+        if follows and not self._serves(status):
+            return False
+        await node.release_collection(self._collection_id)
+        return True
+
+    def _serves(self, status: QueryNodeStatus) -> bool:
+        """Whether a node serves the version in force."""
+        return status.versions.get(self._collection_id, 0) >= self.info.version
+
+    async def _wait_served(self, nodes: Sequence[NodeID]) -> None:
+        """Wait until these nodes serve the version.
+
+        Raises `NotReady`: immediately if a node cannot serve the version, since the next reconciliation makes
+        one that it can serve.
+        """
+        deadline_s = asyncio.get_running_loop().time() + _SWITCH_WAIT_S
+        for node_id in nodes:
+            while not self._serves(status := await self._fleet.node(node_id).status()):
+                if status.refused.get(self._collection_id, 0) >= self.info.version:
+                    raise NotReady(
+                        f"query node {node_id} cannot serve version {self.info.version} of collection "
+                        f"{self._collection_id}"
+                    )
+                if asyncio.get_running_loop().time() > deadline_s:
+                    raise NotReady(
+                        f"query node {node_id} does not serve version {self.info.version} of collection "
+                        f"{self._collection_id} yet"
+                    )
+                await asyncio.sleep(_SWITCH_LOOK_S)

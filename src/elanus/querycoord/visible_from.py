@@ -1,0 +1,113 @@
+"""The moment from which reads see imported rows: decided once, permanently, and for every node.
+
+Imported rows count from their commit, but are served only later, when their segments are loaded. Reads as of
+timestamps in between have been answered without them. When such a read is repeated (an iterator's next page),
+it must be answered without them again, by any node that has the segment by then. So the first version that
+names imported segments carries a moment, one for all of them: reads as of an earlier timestamp do not see
+them. From then on the moment belongs to the segment: it applies to a copy with an index, on other nodes and
+in other replicas, and across restarts, as long as a version names the segment.
+
+The moment must be later than every read that precedes the version on the channel, and it must be known before
+the version can be written. It is therefore a fresh timestamp plus `LEAD_MS`, which leaves time to persist it
+and to announce the version. An import counts as served when the nodes have passed the moment
+(`SegmentServing.visible`). If a version took longer to arrive, reads as of a timestamp between the moment and
+its arrival would be answered without the rows at first and with them later. The same applies to a replica
+that starts to serve the rows later than another one.
+
+A stamp is persisted before the version is announced. After a failure it stays in force if some node received
+the version; otherwise it has had no effect, and is replaced by a later one.
+
+No moment is needed where no read can have been answered without the rows: in the first version of a load, or
+in the first version with their partition. There the rows count from their commit. A segment that compaction
+made from imported segments inherits the latest of their moments. It holds other rows too, so a node does not
+hide it but refuses the earlier reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.segments import SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.querycoord.state import ReplicaRecord
+
+LEAD_MS = 250
+"""How far the moment is ahead of the time at which the version is made, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The decisions that the replicas' versions contain.
+
+    ``named``: the segments that versions in force name, each with its moment (0: it counts from its commit).
+    ``stamped``: moments of versions that may not have been announced. ``partitions``: those that can be read;
+    None: all. ``found``: segments that nodes serve, whether or not a version in force names them.
+    """
+
+    named: Mapping[SegmentID, Timestamp]
+    stamped: Mapping[SegmentID, Timestamp]
+    partitions: frozenset[PartitionID] | None
+    found: Collection[SegmentID]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """``known``: moments that are decided. ``open``: segments that need a new one."""
+
+    known: Mapping[SegmentID, Timestamp]
+    open: tuple[SegmentID, ...]
+
+
+def settled(records: Iterable[ReplicaRecord], found: Collection[SegmentID]) -> Settled:
+    """Collect what the versions have decided. ``records``: those of all replicas of the collection."""
+    named: dict[SegmentID, Timestamp] = {}
+    stamped: dict[SegmentID, Timestamp] = {}
+    partitions: frozenset[PartitionID] | None = frozenset()
+    for record in records:
+        stamped |= record.stamps
+        info = record.info
+        for segment_id in info.sealed:
+            moment = info.visible_from.get(segment_id, NO_TIMESTAMP)
+            named[segment_id] = max(moment, named.get(segment_id, NO_TIMESTAMP))
+        if info.version and partitions is not None:
+            partitions = None if record.partitions is None else partitions.union(record.partitions)
+    return Settled(named, stamped, partitions, found)
+
+
+def decide_moments(
+    online: Iterable[SegmentID],
+    manifests: Mapping[SegmentID, SegmentManifest],
+    successors: Mapping[SegmentID, SegmentID],
+    before: Settled,
+) -> Moments:
+    """Decide the moments of the segments that a version brings online.
+
+    ``successors``: as in `RecoveryInfo`.
+    """
+    inherited: dict[SegmentID, Timestamp] = {}
+    for segment_id, moment in before.named.items():
+        heir = successors.get(segment_id)
+        if heir is not None:
+            inherited[heir] = max(moment, inherited.get(heir, NO_TIMESTAMP))
+    announced = {moment for s, moment in before.stamped.items() if s in before.found}
+    known, undecided = {}, []
+    for segment_id in online:
+        manifest = manifests.get(segment_id)
+        stamp = before.stamped.get(segment_id)
+        if segment_id in before.named:
+            known[segment_id] = before.named[segment_id]
+        elif segment_id in inherited:
+            known[segment_id] = inherited[segment_id]
+        elif stamp in announced:
+            known[segment_id] = stamp
+        elif manifest is not None and _is_late(manifest, before):
+            undecided.append(segment_id)
+    return Moments({s: moment for s, moment in known.items() if moment}, tuple(undecided))
+
+
+def _is_late(manifest: SegmentManifest, before: Settled) -> bool:
+    """Whether reads may have been answered without rows that were committed before them."""
+    is_read = before.partitions is None or manifest.partition_id in before.partitions
+    return is_read and manifest.commit_ts != NO_TIMESTAMP

@@ -1,0 +1,379 @@
+"""A collection as a query node holds it: its vchannels, its sealed segments, and the snapshot reads take.
+
+All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
+replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
+released) is one assignment, and no read sees half of it.
+
+Imported rows have no growing copy, and are served some time after the commit from which they count. Reads in
+between may have been answered without them. The version says from which timestamp on reads see them, the same
+on all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from elanus.api.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
+from elanus.core.errors import ElanusError, IndexConflict, NotReady, PartitionNotLoaded, SegmentNotFound
+from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.index import IndexSpec, resolve_index
+from elanus.querynode.block import Block
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.followed_vchannel import FollowedVchannel
+from elanus.querynode.follower import Follower, PackEffect
+from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.service_clock import ServiceClock
+from elanus.querynode.snapshot import Snapshot, SnapshotSegment
+
+Blocks = tuple[Block, ...]
+
+
+class LoadedCollection:
+    """A loaded collection.
+
+    ``on_drop``: called when the collection's drop is read in its log. ``on_release``: called with the blocks
+    that a change released; reads may still hold them.
+    """
+
+    def __init__(
+        self,
+        request: LoadCollection,
+        on_drop: Callable[[CollectionID], None],
+        on_release: Callable[[Blocks], None],
+    ) -> None:
+        self.collection_id: CollectionID = request.collection_id
+        self.schema = request.schema
+        self.specs = _specs(request)
+        self.channels = {vchannel: FollowedVchannel(vchannel) for vchannel in request.vchannels}
+        self.wanted = _coverage(request)
+        self.leads = frozenset(request.vchannels)
+        self.serving: dict[SegmentID, SealedSegment] = {}
+        self.staged: dict[SegmentID, SealedSegment] = {}
+        self._visible_from: dict[SegmentID, Timestamp] = {}
+        self.clock = ServiceClock()
+        self.closed: ElanusError | None = None
+        self._on_drop = on_drop
+        self._on_release = on_release
+        self._version = 0
+        self._partitions = self._wanted_partitions()
+        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+        self.growing_bytes = 0
+        """Bytes that grow with the log: growing rows, and deletes kept for segments loaded later."""
+
+    def check_open(self) -> None:
+        """Raise the error that the collection was closed with, if it was."""
+        if self.closed is not None:
+            raise type(self.closed)(self.closed.message)
+
+    # what is wanted
+
+    def want(self, request: LoadCollection) -> None:
+        """Apply a repeated load request. Raises `IndexConflict` for another index of a loaded field."""
+        for field_id, spec in _specs(request).items():
+            known = self.specs.get(field_id, spec)
+            if spec != known:
+                name = self.schema.by_id[field_id].name
+                raise IndexConflict(
+                    f"field {name} was loaded with index {_shown(known)}, not "
+                    f"{_shown(spec)}: release the collection and load it again"
+                )
+        self.wanted = _coverage(request)
+
+    def set_partitions(self, partition_ids: Sequence[PartitionID]) -> None:
+        """See `QueryNodeApi.set_partitions`."""
+        chosen = self.wanted if self.wanted.whole else Coverage(False, frozenset(partition_ids))
+        for channel in self.channels.values():
+            if channel.follower is not None and not channel.holds(chosen):
+                raise PartitionNotLoaded(
+                    f"not all rows of {sorted(chosen.named)} were taken in on vchannel {channel.vchannel}: "
+                    "watch it again first"
+                )
+        if not self.wanted.whole:
+            gone = [
+                segment
+                for channel in self.channels.values()
+                if channel.rows
+                for f in channel.followers()
+                for segment in f.restrict(f.coverage.narrowed(partition_ids))
+            ]
+            self._let_go(gone)
+            self._drop_sealed(lambda s: s.partition_id not in partition_ids)
+        self._partitions = None if self.wanted.whole else frozenset(partition_ids)
+        self.publish()
+
+    def covers_for_follower(self, channel: FollowedVchannel) -> Coverage:
+        """Return what a follower that starts now must take in: what is wanted, and what is served."""
+        if not channel.rows:
+            return Coverage.nothing()
+        served = self._partitions
+        if self.wanted.whole or served is None:
+            return Coverage(True, frozenset())
+        return Coverage(False, self.wanted.named | served)
+
+    def unwatch(self, vchannel: str) -> list[Follower]:
+        """Forget a vchannel; return its followers, to be stopped. See `QueryNodeApi.unwatch_vchannel`."""
+        channel = self.channels.get(vchannel)
+        if channel is None:
+            return []
+        needing = [
+            s.segment_id for s in (*self.serving.values(), *self.staged.values()) if s.vchannel == vchannel
+        ]
+        if vchannel in self.leads or needing:
+            why = f"segments {needing} need its deletes" if needing else "this node leads it"
+            raise NotReady(
+                f"vchannel {vchannel} cannot be let go: {why}; announce a version without them before"
+            )
+        self.channels[vchannel] = FollowedVchannel(vchannel)
+        channel.gone()
+        self.publish()
+        return channel.followers()
+
+    # packs
+
+    def absorb(self, follower: Follower, effects: Sequence[PackEffect]) -> None:
+        """Apply the effects of packs that a follower has taken in."""
+        channel = self.channels[follower.vchannel]
+        if self.closed is not None or follower not in channel.followers():
+            return
+        if channel.follower is follower:
+            for effect in effects:
+                channel.deletes.keep(effect.tick, effect.deletes)
+                self._delete(channel.vchannel, effect.deletes)
+                self._drop_partitions(channel.vchannel, effect.dropped_partitions)
+                self._let_go(effect.released)
+            if any(effect.drops_collection for effect in effects):
+                self._on_drop(self.collection_id)
+                return
+        self.settle(channel)
+        if channel.failure is not None:
+            channel.gone()
+        self.publish()
+
+    def settle(self, channel: FollowedVchannel) -> None:
+        """Let a successor take over if it can."""
+        done_with = channel.settle()
+        if done_with is not None:
+            self._let_go(done_with.growing.values())
+            done_with.growing.clear()
+            done_with.retire()
+
+    def _delete(self, vchannel: str, deletes: tuple[DeleteBatch, ...]) -> None:
+        if deletes:
+            for segment in (*self.serving.values(), *self.staged.values()):
+                if segment.vchannel == vchannel:
+                    segment.delete(deletes)
+
+    def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:
+        if dropped:
+            self._drop_sealed(lambda s: s.vchannel == vchannel and s.partition_id in dropped)
+
+    # sealed segments
+
+    def check_loadable(self, request: LoadSegment) -> FollowedVchannel:
+        """Return the vchannel whose deletes the segment needs. Raises as `QueryNodeApi.load_segment` does."""
+        self.check_open()
+        manifest = request.manifest
+        channel = self.channels.get(manifest.vchannel)
+        if channel is None or channel.follower is None:
+            raise NotReady(
+                f"segment {manifest.segment_id} needs vchannel {manifest.vchannel}: watch it before"
+            )
+        if request.checkpoint.ts < channel.deletes.floor:
+            raise NotReady(
+                f"segment {manifest.segment_id} is to be loaded as of {request.checkpoint.ts}, but deletes "
+                f"of {manifest.vchannel} are kept only since {channel.deletes.floor}: use a newer checkpoint"
+            )
+        if not self._takes(channel.follower, manifest.partition_id):
+            raise PartitionNotLoaded(f"partition not loaded[partition={manifest.partition_id}]")
+        return channel
+
+    def _takes(self, follower: Follower, partition_id: PartitionID) -> bool:
+        """Whether sealed segments of the partition may be served together with what the follower takes in."""
+        if self.channels[follower.vchannel].rows:
+            return follower.coverage.takes(partition_id)
+        return partition_id not in follower.coverage.dropped and self.wanted.takes(partition_id)
+
+    def copy_of(self, segment_id: SegmentID) -> SealedSegment | None:
+        """Return the newest copy of a sealed segment, served or not."""
+        return self.staged.get(segment_id) or self.serving.get(segment_id)
+
+    def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
+        """Keep a loaded segment for the version that will name it, with all deletes up to now applied."""
+        channel = self.check_loadable(request)
+        segment.delete(tuple(channel.deletes.since(request.checkpoint.ts)))
+        self.staged[segment.segment_id] = segment
+
+    def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
+        """Release loaded segments that no version will name here."""
+        self._let_go([self.staged.pop(s) for s in segment_ids if s in self.staged])
+
+    def announce(self, change: SealedSegmentsChange) -> None:
+        """See `QueryNodeApi.announce`."""
+        if change.version <= self._version:
+            return
+        ready = self.staged.keys() | self.serving.keys()
+        missing = [segment_id for segment_id in change.online if segment_id not in ready]
+        if missing:
+            raise SegmentNotFound(
+                f"version {change.version} names segments that are not ready here: {missing}"
+            )
+        leads = self.leads if change.leads is None else frozenset(change.leads)
+        self._check_followed(change, leads)
+        gone: list[SealedSegment | GrowingSegment] = []
+        for segment_id in change.online:
+            if segment_id in self.staged:
+                gone += self._put_online(segment_id)
+            self._visible_from[segment_id] = change.visible_from.get(segment_id, NO_TIMESTAMP)
+        for segment_id in change.offline:
+            gone += [held.pop(segment_id) for held in (self.serving, self.staged) if segment_id in held]
+        replaced = {*change.online, *change.offline, *change.elsewhere}
+        for segment_id in change.online:
+            replaced.update(self.serving[segment_id].parents)
+        for channel in self.channels.values():
+            gone += channel.release(replaced)
+        lost = self.leads - leads if self._version else ()  # before a first version nothing was led
+        self._version = change.version
+        self.leads = leads
+        gone += self._stop_leading(lost)
+        self._let_go(gone)
+        self.publish()
+
+    def _check_followed(self, change: SealedSegmentsChange, leads: frozenset[str]) -> None:
+        """Raise `NotReady` if the version needs a vchannel that has not caught up."""
+        if change.leads is not None:
+            for vchannel in change.leads:
+                channel = self.channels.get(vchannel)
+                if channel is None or not channel.joined or not (channel.rows and channel.holds(self.wanted)):
+                    raise NotReady(
+                        f"vchannel {vchannel} is to be led, but its rows are not here: watch it before"
+                    )
+        for segment_id in change.online:
+            held = self.copy_of(segment_id)
+            if held is not None and held.vchannel not in leads and not self.channels[held.vchannel].joined:
+                raise NotReady(
+                    f"segment {segment_id} needs vchannel {held.vchannel}, which has not caught up"
+                )
+
+    def _stop_leading(self, vchannels: Iterable[str]) -> list[GrowingSegment]:
+        """Follow these vchannels only for their deletes from now on; return their growing segments."""
+        gone: list[GrowingSegment] = []
+        for vchannel in vchannels:
+            channel = self.channels[vchannel]
+            channel.rows = False
+            for follower in channel.followers():
+                gone += follower.restrict(follower.coverage.narrowed(()))
+        return gone
+
+    def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
+        before = self.serving.get(segment_id)
+        self.serving[segment_id] = self.staged.pop(segment_id)
+        return [] if before is None else [before]
+
+    def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
+        for held in (self.serving, self.staged):
+            gone = [segment for segment in held.values() if goes(segment)]
+            for segment in gone:
+                del held[segment.segment_id]
+            self._let_go(gone)
+
+    # the snapshot
+
+    def publish(self) -> None:
+        """Publish the current state to reads."""
+        for channel in self.channels.values():
+            channel.join(self.clock.time)
+        self.snapshot = self._take_snapshot(self._service_time())
+        self.growing_bytes = sum(
+            channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
+            for channel in self.channels.values()
+        )
+        self.clock.advance(self.snapshot.service_ts)
+
+    def close(self, error: ElanusError) -> None:
+        """Stop serving and release everything. Everyone who waits gets the error."""
+        self.closed = error
+        self.clock.close(error)
+        self._drop_sealed(lambda _: True)
+        for channel in self.channels.values():
+            for follower in channel.followers():
+                follower.retire()
+                self._let_go(follower.growing.values())
+                follower.growing.clear()
+            channel.gone()
+        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+
+    def _service_time(self) -> Timestamp:
+        """Return the lowest tick of the vchannels whose rows are served here or whose deletes are needed."""
+        if self._version == 0:
+            return NO_TIMESTAMP
+        counting = [c.tick for c in self.channels.values() if c.joined or c.vchannel in self.leads]
+        return min(counting, default=self.clock.time)
+
+    def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
+        self._visible_from = {s: ts for s, ts in self._visible_from.items() if s in self.serving}
+        sealed = [
+            self._view(s, self._visible_from.get(s.segment_id, NO_TIMESTAMP)) for s in self.serving.values()
+        ]
+        growing = [
+            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks) for s in self.growing_segments()
+        ]
+        return Snapshot(
+            collection_id=self.collection_id,
+            schema=self.schema,
+            specs=self.specs,
+            version=self._version,
+            service_ts=service_ts,
+            partitions=self._partitions,
+            segments=tuple(s for s in (*sealed, *growing) if self._serves(s.partition_id)),
+        )
+
+    def _view(self, segment: SealedSegment, visible_from: Timestamp) -> SnapshotSegment:
+        """Return the segment as reads see it.
+
+        A compaction's output refuses reads before ``visible_from``: they should see some of its rows and not
+        others.
+        """
+        complete_from = segment.complete_from
+        if segment.parents:
+            visible_from, complete_from = NO_TIMESTAMP, max(complete_from, visible_from)
+        return SnapshotSegment(
+            segment.segment_id, segment.partition_id, True, segment.blocks, visible_from, complete_from
+        )
+
+    def growing_segments(self) -> list[GrowingSegment]:
+        """Return the growing segments of the followers that are served."""
+        channels = [self.channels[vchannel] for vchannel in self.channels if vchannel in self.leads]
+        followers = [c.follower for c in channels if c.follower is not None]
+        return [segment for follower in followers for segment in follower.growing.values()]
+
+    def _serves(self, partition_id: PartitionID) -> bool:
+        return self._partitions is None or partition_id in self._partitions
+
+    def _wanted_partitions(self) -> frozenset[PartitionID] | None:
+        return None if self.wanted.whole else self.wanted.named
+
+    def _let_go(self, segments: Iterable[SealedSegment | GrowingSegment]) -> None:
+        blocks = tuple(block for segment in segments for block in segment.blocks)
+        if blocks:
+            self._on_release(blocks)
+
+
+def _coverage(request: LoadCollection) -> Coverage:
+    return Coverage(request.whole_collection, frozenset(request.partition_ids))
+
+
+def _specs(request: LoadCollection) -> Mapping[FieldID, IndexSpec]:
+    fields = request.schema.by_id
+    return {
+        index.field_id: resolve_index(
+            index.params, fields[index.field_id].data_type, fields[index.field_id].dim
+        )
+        for index in request.indexes
+    }
+
+
+def _shown(spec: IndexSpec) -> str:
+    return spec.declared_type if spec.metric is None else f"{spec.declared_type} ({spec.metric})"

@@ -1,0 +1,128 @@
+"""Which rows of a block a read sees, with a cache of the answers.
+
+Almost every read has a timestamp after everything that happened to a block. For such reads the visible rows
+are one mask, and the visible rows that a filter matches another; both are computed once and kept until the
+next delete in this block. A read pinned to an earlier timestamp computes its own.
+
+The loop thread applies deletes while reads run in other threads, without a lock: a newly applied delete is
+later than every timestamp that a running read can have (see `elanus.core.visibility`), so it does not matter
+whether the read sees it. Results cached before the delete are replaced, not changed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.timestamps import Timestamp
+from elanus.core.visibility import NEVER_DELETED, Timestamps, enter_deletes, visible
+from elanus.expr import BoundFilter
+from elanus.index import RowMask
+from elanus.querynode.cache import IdentityCache
+
+Mask = npt.NDArray[np.bool_]
+
+FILTERS_KEPT = 16
+"""Filters whose rows are cached, per block."""
+
+
+class Selection:
+    """The rows of a block that a read may return. ``mask`` None: all of them. Immutable."""
+
+    __slots__ = ("_row_mask", "count", "mask")
+
+    def __init__(self, rows: int, mask: Mask | None) -> None:
+        self.count = rows if mask is None else int(np.count_nonzero(mask))
+        self.mask = None if self.count == rows else mask
+        self._row_mask: RowMask | None = None
+
+    def row_mask(self) -> RowMask | None:
+        """Return the mask in the form that an index takes; None: all rows."""
+        if self._row_mask is None and self.mask is not None:
+            self._row_mask = RowMask.from_bool(self.mask)  # two threads may both make one: they are equal
+        return self._row_mask
+
+    def rows(self, total: int) -> npt.NDArray[np.int64]:
+        """Return the selected row numbers, ascending, in a block of ``total`` rows."""
+        return np.arange(total) if self.mask is None else np.flatnonzero(self.mask)
+
+
+class _Settled:
+    """The rows that reads at or after ``as_of`` see, as long as no further delete is applied."""
+
+    __slots__ = ("alive", "as_of", "filtered")
+
+    def __init__(self, as_of: Timestamp) -> None:
+        self.as_of = as_of
+        self.alive: Selection | None = None
+        self.filtered: IdentityCache[BoundFilter, Selection] = IdentityCache(FILTERS_KEPT)
+
+
+class Visibility:
+    """The timestamps of a block's rows and of their deletes. One writer (the loop thread), many readers."""
+
+    __slots__ = ("_settled", "deleted_rows", "deleted_ts", "row_ts")
+
+    def __init__(self, row_ts: Timestamps, deleted_ts: Timestamps | None = None) -> None:
+        self.row_ts = row_ts
+        self.deleted_ts = deleted_ts
+        self.deleted_rows = 0
+        as_of = int(row_ts.max(initial=0))
+        if deleted_ts is not None:
+            deletes = deleted_ts[deleted_ts != NEVER_DELETED]
+            self.deleted_rows = len(deletes)
+            as_of = max(as_of, int(deletes.max(initial=0)))
+        self._settled = _Settled(Timestamp(as_of))
+
+    def enter(self, rows: npt.NDArray[np.int64], delete_ts: Timestamps) -> int:
+        """Apply deletes of ``rows[i]`` at ``delete_ts[i]``; return how many rows they deleted."""
+        if not len(rows):
+            return 0
+        deleted_ts = self.deleted_ts
+        if deleted_ts is None:
+            deleted_ts = np.full(len(self.row_ts), NEVER_DELETED)
+        died = enter_deletes(deleted_ts, self.row_ts, rows, delete_ts)
+        if died:
+            self.deleted_ts = deleted_ts
+            self.deleted_rows += died
+            self._settled = _Settled(Timestamp(max(self._settled.as_of, int(delete_ts.max()))))
+        return died
+
+    def at(self, read_ts: Timestamp) -> Selection:
+        """Return the rows visible at ``read_ts``."""
+        settled = self._settled
+        if read_ts < settled.as_of:
+            return self._select(read_ts)
+        if settled.alive is None:
+            settled.alive = self._select(settled.as_of)
+        return settled.alive
+
+    def sees(self, rows: npt.NDArray[np.int64], read_ts: Timestamp) -> Mask:
+        """Whether each of these rows is visible at ``read_ts``."""
+        deleted_ts = self.deleted_ts
+        return visible(self.row_ts[rows], None if deleted_ts is None else deleted_ts[rows], read_ts)
+
+    def filtered(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection | None:
+        """Return what `filter_by` cached for this filter, if it is valid for ``read_ts``."""
+        settled = self._settled
+        return settled.filtered.get(chosen) if read_ts >= settled.as_of else None
+
+    def filter_by(self, read_ts: Timestamp, chosen: BoundFilter, matching: Mask) -> Selection:
+        """Return the rows visible at ``read_ts`` that the filter matches, and cache them for later reads."""
+        settled = self._settled
+        if read_ts < settled.as_of:
+            return _both(matching, self._select(read_ts))
+        selection = _both(matching, self.at(settled.as_of))
+        settled.filtered.put(chosen, selection)
+        return selection
+
+    def _select(self, ts: Timestamp) -> Selection:
+        return Selection(len(self.row_ts), visible(self.row_ts, self.deleted_ts, ts))
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.row_ts.nbytes + (0 if self.deleted_ts is None else self.deleted_ts.nbytes)
+
+
+def _both(matching: Mask, alive: Selection) -> Selection:
+    return Selection(len(matching), matching if alive.mask is None else matching & alive.mask)

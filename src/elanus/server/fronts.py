@@ -1,0 +1,75 @@
+"""The front of a proxy, from its running role to the port for clients: the same in all kinds of servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+from elanus.api.connector import ConnectorApi, SnapshotApi
+from elanus.core.errors import Unavailable
+from elanus.metrics import Metrics
+from elanus.proxy.api import ComponentView
+from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.verbs.front import ProxyFront
+from elanus.proxy.verbs.pressure import Pressure
+from elanus.proxy.verbs.snapshots import Snapshots
+from elanus.proxy.wire.connector import Connector
+from elanus.proxy.wire.families import milvus_families
+from elanus.proxy.wire.interfaces import interface_operations
+from elanus.proxy.wire.operations import milvus_operations
+from elanus.proxy.wire.server import MilvusServer
+from elanus.rpc.security import FrontSecurity
+from elanus.server.counters import RequestMeasures
+from elanus.server.settings import ProxySettings
+from elanus.server.startup import PortTaken
+
+_STOP_GRACE_S = 2.0
+
+
+class Process(Protocol):
+    """The process whose proxies are offered to clients."""
+
+    snapshots: SnapshotApi
+
+    @property
+    def import_url(self) -> str: ...
+    def pressure(self) -> Pressure: ...
+    def components(self) -> Sequence[ComponentView]: ...
+
+
+def start_front(
+    stack: AsyncExitStack,
+    settings: ProxySettings,
+    port: int,
+    process: Process,
+    current: Callable[[], Proxy],
+    metrics: Metrics,
+    deploy_mode: str,
+    security: FrontSecurity | None,
+) -> str:
+    """Open a port for clients (0: any free one) and return its address. Closed with the stack.
+
+    ``current`` returns the running instance of the proxy that answers. ``deploy_mode``: ``STANDALONE`` or
+    ``DISTRIBUTED``. Raises `PortTaken`.
+    """
+    front = ProxyFront(current, process.pressure(), process.components)
+    connector = Connector(front, Snapshots(current, process.snapshots), process.import_url)
+    calls = Calls(
+        (
+            *milvus_operations(milvus_families(front, deploy_mode)),
+            *interface_operations(ConnectorApi, connector),
+        ),
+        AllowAll(),
+        RequestMeasures(metrics).observe,
+    )
+    server = MilvusServer(calls, settings.host, port, max_workers=settings.workers, security=security)
+    try:
+        port = server.start()
+    except Unavailable as error:
+        raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
+    # In a thread: requests in progress may still need the event loop.
+    stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+    return f"{settings.host}:{port}"

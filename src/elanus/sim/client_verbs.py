@@ -1,0 +1,111 @@
+"""The requests that a client can make of a proxy: the front's verbs, for callers on the event loop.
+
+`elanus.proxy.verbs.front` runs in gRPC threads and blocks. These verbs do the same steps with the same parts
+(cache, queues, tasks), but await. Reads run the verbs of the front, in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.role.writes import KeyDelete, RowWrite, keys_by_shard, rows_by_shard
+from elanus.proxy.verbs.front import ProxyFront
+from elanus.proxy.verbs.mutations import row_write
+from elanus.proxy.verbs.pressure import Pressure, PressureLimits
+from elanus.proxy.verbs.query import matching_keys
+from elanus.sim.coop_threads import Turns
+
+T = TypeVar("T")
+
+READ_TIMEOUT_S = 8.0
+_NO_LIMITS = PressureLimits(growing_soft_bytes=1 << 62, growing_hard_bytes=1 << 62, disk_reserve_bytes=0)
+
+
+class ClientVerbs:
+    """The verbs of one proxy."""
+
+    def __init__(self, proxy: Proxy, turns: Turns) -> None:
+        self._proxy = proxy
+        self._turns = turns
+        unlimited = Pressure(_NO_LIMITS, lambda: 0, lambda: 1, turns.sleep, NoMeasures())
+        self._front = ProxyFront(lambda: proxy, unlimited, tuple)
+
+    async def collection(self, name: str) -> CachedCollection:
+        cached = self._proxy.cache.get(DEFAULT_DATABASE, name)
+        return cached if cached is not None else await self._proxy.cache.fill(DEFAULT_DATABASE, name)
+
+    async def define(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        return await self._proxy.dd_queue.run(name, work)
+
+    async def write(
+        self,
+        name: str,
+        partition: str,
+        rows_for: Callable[[CollectionSchema], pa.RecordBatch],
+        *,
+        replaces: bool,
+    ) -> tuple[CachedCollection, Timestamp]:
+        """Write rows. ``rows_for`` makes the rows for a schema; it replaces decoding a request."""
+        cached = await self.collection(name)
+        rows = rows_for(cached.view.schema)
+        first_id = await self._proxy.coordinators.root.alloc_ids(rows.num_rows)
+        return await self.write_rows(cached, partition, rows, first_id, replaces=replaces)
+
+    async def write_rows(
+        self, cached: CachedCollection, partition: str, rows: pa.RecordBatch, first_id: int, *, replaces: bool
+    ) -> tuple[CachedCollection, Timestamp]:
+        """Write rows that are already decoded for this collection."""
+        _, write = row_write(cached, cached.partition_id(partition), rows, first_id, replaces=replaces)
+        return cached, await self._proxy.write_rows(write, cached.view.pchannels)
+
+    async def write_misfit(self, name: str, rows: pa.RecordBatch) -> tuple[CachedCollection, Timestamp]:
+        """Write rows that do not fit the collection's schema, as a defective proxy would."""
+        cached = await self.collection(name)
+        view = cached.view
+        first_id = await self._proxy.coordinators.root.alloc_ids(rows.num_rows)
+        write = RowWrite(
+            cached.collection_id,
+            cached.partition_id(DEFAULT_PARTITION),
+            rows_by_shard(rows, rows.column(view.schema.primary_field.name), view.vchannels),
+            first_id,
+            replaces=False,
+            size_bytes=rows.nbytes,
+        )
+        return cached, await self._proxy.write_rows(write, view.pchannels)
+
+    async def delete(self, name: str, text: str) -> tuple[CachedCollection, Timestamp, list[int]]:
+        """Delete by a filter: the keys that it names, or the keys of the rows that it matches."""
+        cached = await self.collection(name)
+        keys: pa.Array = cached.plans.filter(text, {}).primary_keys()
+        if keys is None:
+            reads = self._proxy.reads
+            keys = await self._turns.run_thread(lambda: matching_keys(reads, cached, text, {}, ""))
+        if len(keys) == 0:
+            return cached, self._proxy.stamp(), []
+        shards = keys_by_shard(keys, cached.view.vchannels)
+        delete = KeyDelete(cached.collection_id, ALL_PARTITIONS, shards)
+        return cached, await self._proxy.delete_keys(delete, cached.view.pchannels), keys.to_pylist()
+
+    async def query(
+        self, name: str, request_of: Callable[[CachedCollection], Query]
+    ) -> tuple[CachedCollection, QueryResult]:
+        cached = await self.collection(name)
+        request = request_of(cached)
+        return cached, await self._turns.run_thread(lambda: self._front.query(request))
+
+    async def search(
+        self, name: str, request_of: Callable[[CachedCollection], Search]
+    ) -> tuple[CachedCollection, SearchResult]:
+        cached = await self.collection(name)
+        request = request_of(cached)
+        return cached, await self._turns.run_thread(lambda: self._front.search(request))

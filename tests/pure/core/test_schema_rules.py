@@ -1,0 +1,61 @@
+"""A schema is checked below every front: what one that never saw the wire is refused for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.ids import FieldID
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.schema_rules import check_schema, with_dynamic_field
+from elanus.core.types import DataType
+
+KEY = FieldSchema(FieldID(0), "id", DataType.INT64, is_primary=True)
+VECTOR = FieldSchema(FieldID(0), "v", DataType.FLOAT_VECTOR, dim=4)
+TEXT = FieldSchema(FieldID(0), "s", DataType.VARCHAR, max_length=4)
+
+
+def schema(*fields: FieldSchema, name: str = "books") -> CollectionSchema:
+    return CollectionSchema(name, fields)
+
+
+@pytest.mark.parametrize(
+    "valid",
+    [
+        schema(KEY, VECTOR),
+        schema(KEY, VECTOR, replace(TEXT, nullable=True)),
+        schema(KEY, VECTOR, replace(TEXT, default_value="anon")),
+        CollectionSchema("books", with_dynamic_field((KEY, VECTOR)), enable_dynamic=True),
+    ],
+)
+def test_a_valid_schema_passes(valid: CollectionSchema) -> None:
+    check_schema(valid)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "text"),
+    [
+        (schema(KEY, VECTOR, name="a b"), InvalidParameter, "Invalid collection name: a b"),
+        (schema(VECTOR), InvalidParameter, "primary key is not specified"),
+        (schema(KEY), InvalidParameter, "schema does not contain vector field"),
+        (schema(KEY, KEY, VECTOR), InvalidParameter, "duplicated field name id"),
+        (schema(KEY, replace(VECTOR, dim=0)), InvalidDimension, "dimension is not defined"),
+        (schema(KEY, replace(VECTOR, dim=1)), InvalidDimension, "invalid dimension: 1"),
+        (schema(KEY, replace(VECTOR, nullable=True)), NotSupported, "a nullable vector"),
+        (schema(replace(KEY, data_type=DataType.INT8), VECTOR), InvalidParameter, "should be Int64 or"),
+        (schema(replace(KEY, default_value=1), VECTOR), InvalidParameter, "not support default_value"),
+        (schema(KEY, VECTOR, replace(TEXT, max_length=0)), InvalidParameter, "max_length"),
+        (schema(KEY, VECTOR, replace(TEXT, name="like")), ElanusError, "keyword"),
+        (schema(KEY, VECTOR, replace(TEXT, name="RowID")), InvalidParameter, "system field"),
+        (schema(KEY, VECTOR, replace(TEXT, default_value="ééé")), InvalidParameter, "exceeds max length"),
+        (replace(schema(KEY, VECTOR), enable_dynamic=True), InvalidParameter, "enable_dynamic_field"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused(
+    wrong: CollectionSchema, kind: type[ElanusError], text: str
+) -> None:
+    with pytest.raises(kind) as refusal:
+        check_schema(wrong)
+    assert text in refusal.value.message

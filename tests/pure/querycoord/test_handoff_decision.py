@@ -1,0 +1,120 @@
+"""When a compaction's output takes its inputs' place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fakes import DEFAULT, manifest
+
+from elanus.api.querynode import SegmentServing
+from elanus.core.ids import CollectionID, IndexID, SegmentID
+from elanus.core.segments import SegmentManifest
+from elanus.core.timestamps import Timestamp, compose
+from elanus.querycoord.handoff import Handoff, Served, decide
+
+V = manifest(1).vchannel
+LATER = compose(100)
+NOTHING = Handoff(frozenset(), {}, {}, frozenset())
+
+
+def output(number: int, *parents: int, folded: int = 3) -> SegmentManifest:
+    """Its newest row is of 5 ms."""
+    made_from = tuple(map(SegmentID, parents))
+    return replace(manifest(number), parents=made_from, deletes_from=compose(folded))
+
+
+def sealed(number: int, *, indexed: bool = True) -> SegmentServing:
+    index_ids = (IndexID(90),) if indexed else ()
+    return SegmentServing(
+        SegmentID(number), CollectionID(400), DEFAULT, V, 10, True, 0, IndexID(90), index_ids
+    )
+
+
+def served(
+    *segments: SegmentServing,
+    growing: tuple[int, ...] = (),
+    tick: Timestamp = LATER,
+    named: tuple[int, ...] = (),
+) -> Served:
+    ids = {s.segment_id: s for s in segments}
+    return Served(
+        (*ids, *map(SegmentID, named)), ids, {SegmentID(s): V for s in growing}, {V: tick} if tick else {}
+    )
+
+
+def decided(
+    outputs: list[SegmentManifest],
+    of: Served,
+    successors: dict[int, int],
+    unbuilt: tuple[int, ...] = (),
+    service_ts: Timestamp = LATER,
+) -> Handoff:
+    wanted = {m.segment_id: m for m in outputs}
+    known = {SegmentID(s): SegmentID(o) for s, o in successors.items()}
+    return decide(wanted, of, known, tuple(map(SegmentID, unbuilt)), service_ts)
+
+
+def test_an_output_takes_its_inputs_place_when_it_is_built() -> None:
+    of = served(sealed(1), sealed(2))
+    assert decided([output(9, 1, 2)], of, {1: 9, 2: 9}) == NOTHING
+
+
+def test_inputs_go_on_serving_until_the_outputs_index_is_built() -> None:
+    found = decided([output(9, 1, 2)], served(sealed(1), sealed(2)), {1: 9, 2: 9}, unbuilt=(9,))
+    assert (found.held, found.kept) == ({9}, {1: V, 2: V})
+    assert found.late == frozenset(), "indexcoord reports when it is built"
+
+
+def test_without_an_index_on_the_inputs_there_is_nothing_to_wait_for() -> None:
+    of = served(sealed(1, indexed=False))
+    assert decided([output(9, 1)], of, {1: 9}, unbuilt=(9,)) == NOTHING
+
+
+def test_after_a_restart_the_output_is_loaded_as_it_is() -> None:
+    assert decided([output(9, 1)], served(tick=Timestamp(0)), {}, unbuilt=(9,)) == NOTHING
+
+
+def test_when_an_input_is_lost_the_output_does_not_wait() -> None:
+    of = served(sealed(1), named=(2,))
+    assert decided([output(9, 1, 2)], of, {1: 9, 2: 9}, unbuilt=(9,)).held == frozenset()
+    behind = served(sealed(1), named=(2,), tick=compose(4))
+    assert decided([output(9, 1, 2)], behind, {1: 9, 2: 9}).held == frozenset()
+
+
+def test_growing_inputs_are_lost_with_the_node_that_led_their_vchannel() -> None:
+    """Sealed ones are on other nodes, and alone they do not have all rows of the output."""
+    outputs, successors = [output(9, 1, 2)], {1: 9, 2: 9}
+    before = served(sealed(1), growing=(2,))
+    assert decided(outputs, before, successors, unbuilt=(9,)).held == {9}
+    after = served(sealed(1), tick=Timestamp(0))
+    assert decided(outputs, after, successors, unbuilt=(9,)).held == frozenset()
+    all_sealed = served(sealed(1), sealed(2), tick=Timestamp(0))
+    assert decided(outputs, all_sealed, successors, unbuilt=(9,)).held == {9}
+
+
+def test_an_output_is_late_until_its_rows_have_been_read_in_the_log() -> None:
+    for tick, is_late in ((compose(4), True), (compose(5), False)):
+        found = decided([output(9, 1)], served(sealed(1), tick=tick), {1: 9})
+        assert (bool(found.held), bool(found.late), bool(found.kept)) == (is_late, is_late, is_late)
+
+
+def test_an_output_is_late_until_reads_are_past_what_it_has_folded_in() -> None:
+    for service_ts, is_late in ((compose(2), True), (compose(3), False)):
+        assert bool(decided([output(9, 1)], served(sealed(1)), {1: 9}, service_ts=service_ts).late) is is_late
+
+
+def test_growing_copies_of_whatever_an_output_has_retire_with_it() -> None:
+    """Segment 1 was flushed, compacted into 5 and that into 9 before the node let go of its growing copy."""
+    of = served(growing=(1, 7))
+    assert decided([output(9, 5)], of, {1: 9}).retired == {1: V}, "7 still grows"
+    behind = served(growing=(1, 7), tick=compose(4))
+    assert decided([output(9, 5)], behind, {1: 9}).retired == {}
+
+
+def test_growing_copies_of_a_dropped_partition_go_with_its_drop_message() -> None:
+    assert decided([], served(growing=(1,)), {1: 0}).retired == {}
+
+
+def test_an_output_that_is_served_already_is_not_taken_back() -> None:
+    of = served(sealed(9), sealed(1), tick=compose(4))
+    assert decided([output(9, 1)], of, {1: 9}, unbuilt=(9,)) == NOTHING

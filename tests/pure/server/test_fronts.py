@@ -1,0 +1,91 @@
+"""The front of a proxy as both kinds of servers open it: one port, one guard, one set of metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any, NoReturn
+
+import grpc
+import pytest
+
+from elanus.api.connector import ConnectorApi
+from elanus.core.errors import NotReady
+from elanus.core.ids import NodeID
+from elanus.metrics import Metrics
+from elanus.proxy.api import ComponentView
+from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
+from elanus.rpc.carrier import RpcChannel
+from elanus.server.fronts import start_front
+from elanus.server.settings import ProxySettings
+from elanus.server.startup import PortTaken
+
+
+class FakeProcess:
+    snapshots: Any = None
+    import_url = "file:///import"
+
+    def pressure(self) -> Any:
+        return None
+
+    def components(self) -> list[ComponentView]:
+        return [ComponentView(NodeID(4), "proxy", False, "it starts")]
+
+
+def no_proxy() -> NoReturn:
+    raise NotReady("the proxy starts")
+
+
+def front(stack: AsyncExitStack, metrics: Metrics, port: int = 0) -> str:
+    settings = ProxySettings(host="127.0.0.1")
+    return start_front(stack, settings, port, FakeProcess(), no_proxy, metrics, "STANDALONE", None)
+
+
+def counted(metrics: Metrics) -> dict[tuple[str, str], float]:
+    (family,) = metrics.requests.collect()
+    return {
+        (sample.labels["rpc"], sample.labels["code"]): sample.value
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+
+
+async def health(address: str) -> milvus_pb2.CheckHealthResponse:
+    async with grpc.aio.insecure_channel(address) as channel:
+        ask = channel.unary_unary(
+            f"/{SERVICE.full_name}/CheckHealth",
+            response_deserializer=milvus_pb2.CheckHealthResponse.FromString,
+        )
+        answer: milvus_pb2.CheckHealthResponse = await ask(b"", timeout=10)
+        return answer
+
+
+def test_rpcs_and_the_calls_of_own_clients_are_answered_and_counted_on_one_port() -> None:
+    async def run() -> None:
+        metrics = Metrics()
+        async with AsyncExitStack() as stack:
+            address = front(stack, metrics)
+            assert list((await health(address)).reasons) == ["proxy 4 is not healthy: it starts"]
+            channel = RpcChannel(address)
+            stack.push_async_callback(channel.close)
+            own = channel.client(ConnectorApi)
+            assert await own.import_directory() == "file:///import"
+            with pytest.raises(NotReady, match="the proxy starts"):
+                await own.release(3)
+        assert counted(metrics) == {
+            ("CheckHealth", "0"): 1.0,
+            ("ConnectorApi.import_directory", "0"): 1.0,
+            ("ConnectorApi.release", str(NotReady.code)): 1.0,
+        }
+
+    asyncio.run(run())
+
+
+def test_a_port_that_is_taken_names_the_option() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            port = int(front(stack, Metrics()).rpartition(":")[2])
+            with pytest.raises(PortTaken, match="choose another with --port PORT"):
+                front(stack, Metrics(), port)
+
+    asyncio.run(run())
