@@ -23,6 +23,7 @@ ALONE = (
     "tests/e2e/test_network.py",
     "tests/e2e/test_serve.py::test_a_pipeline_that_comes_up_ends_with_its_killed_server",
     "tests/e2e/test_serve.py::test_it_answers_soon_after_its_start",
+    "tests/e2e/test_serve.py::test_it_stops_within_a_second_when_nothing_is_under_way",
     "tests/e2e/test_serve.py::test_it_stops_cleanly_and_soon_while_spark_comes_up_and_when_it_is_up",
 )
 """Files, and single tests of other files. In these, leases of few seconds must hold over many processes, or

@@ -72,6 +72,11 @@ class _JvmGone(JobFault):
     """The JVM does not answer, or answers with an error."""
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs each broken call with its stack before it raises it; who catches the error reports it."""
+    return record.module != "java_gateway"
+
+
 @contextlib.contextmanager
 def _jvm_errors() -> Iterator[None]:
     """Turn errors of a call into the JVM into `_JvmGone`."""
@@ -145,6 +150,7 @@ class PipelineSession:
             os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # A line for every remote call would drown everything else in the process's log.
         logging.getLogger("py4j").setLevel(logging.WARNING)
+        logging.getLogger().addFilter(_is_not_of_py4j)  # it logs broken calls there; added once at most
         conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings).items()))
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
         return cls(spark, scratch / _TASK_FILES, is_local=settings.is_local)
