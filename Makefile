@@ -33,6 +33,10 @@ THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
 test: $(VENV)/.dev  ## Run all tests (pure, contracts, pipeline, end to end), several at once; shows the slowest
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m "not long" $(ARGS)
 
+.PHONY: test-again
+test-again: $(VENV)/.dev  ## Run once more, alone, the few tests that start processes and failed last
+	$(THREADS) $(BIN)/python tools/test_again.py $(ARGS)
+
 .PHONY: test-long
 test-long: $(VENV)/.dev  ## Run the further cases of scenarios of which `make test` runs one
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m long $(ARGS)

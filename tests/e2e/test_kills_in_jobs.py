@@ -77,8 +77,12 @@ def kill(server: Server, victim: str) -> None:
 
 
 def wait_for_job(server: Server, kind: str) -> None:
+    """Until such a job runs. Fails at once when one has ended before it was seen: nothing would be struck."""
+
     def runs() -> bool:
-        return any(job["kind"] == kind and job["state"] == "running" for job in server.status()["jobs"])
+        states = {job["state"] for job in server.status()["jobs"] if job["kind"] == kind}
+        assert "finished" not in states, f"the {kind} job was over before anybody saw it run"
+        return "running" in states
 
     until(runs, DEADLINE_S, f"a {kind} job runs", poll_s=0.005)
 
@@ -102,18 +106,18 @@ def test_a_kill_during_a_flush(victim: str, new_server: Callable[..., Server]) -
     server = new_server().start().wait_for_spark()
     client = server.client()
     create(client)
-    insert(client, vectors(10_000))
+    insert(client, vectors())  # enough that the job takes a while
     client.delete(NAME, ids=list(range(100)))
     flush = begin_flush(client)
     wait_for_job(server, "flush")
     kill(server, victim)
     flush.join(DEADLINE_S)
-    client = expect_rows(server, 9_900)
+    client = expect_rows(server, ROWS - 100)
     client.flush(NAME, timeout=DEADLINE_S)
     segments = client.list_persistent_segments(NAME)
     assert [segment.state_name for segment in segments] == ["Flushed"]
-    assert segments[0].num_rows == 10_000
-    assert count(client) == 9_900
+    assert segments[0].num_rows == ROWS
+    assert count(client) == ROWS - 100
 
 
 @pytest.mark.parametrize("victim", victims("pipeline"))

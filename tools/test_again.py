@@ -1,0 +1,42 @@
+"""Run once more, alone, the tests of the last run that failed, if all of them start processes.
+
+On a busy machine a server may miss a deadline in one of many tests. A test that computes only has no such
+excuse: when one of those failed, or so many that the machine cannot be the reason, nothing is run and the
+exit code is 1. Arguments go to pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+FAILED = Path(".pytest_cache/v/cache/lastfailed")
+START_PROCESSES = ("tests/e2e/", "tests/services/", "tests/contracts/", "tests/pipeline/")
+TESTS_MAX = 5
+
+
+def verdict(failed: Sequence[str]) -> str:
+    """Why these tests get no second try; empty when they get one."""
+    if not failed:
+        return "no failed test is on record"
+    if len(failed) > TESTS_MAX:
+        return f"{len(failed)} tests failed; at most {TESTS_MAX} get a second try"
+    computing = [test for test in failed if not test.startswith(START_PROCESSES)]
+    return f"these tests start no process: {', '.join(computing)}" if computing else ""
+
+
+def main() -> int:
+    failed = sorted(json.loads(FAILED.read_text())) if FAILED.exists() else []
+    if why := verdict(failed):
+        sys.stderr.write(f"no second try: {why}\n")
+        return 1
+    sys.stderr.write("\n  ".join(["a second try for:", *failed]) + "\n")
+    return int(pytest.main(["-n", "0", *sys.argv[1:], *failed]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
