@@ -57,9 +57,7 @@ class NodeReports:
 
     async def commit_range(self, commit: RangeCommit) -> None:
         try:
-            async with self._lock:
-                self._datanodes.check_owner(commit.vchannel, commit.epoch)
-                await self._commits.commit(commit)
+            await self._commits.commit(commit)
         finally:
             self._attempts.close(commit.attempt)
             if commit.segments or commit.flushed or commit.delta is not None:

@@ -52,7 +52,9 @@ def candidate(
 
 
 def chosen(candidates: list[Candidate], *, force: bool = False) -> list[list[int]]:
-    return [sorted(s.segment_id for s in group) for group in choose(candidates, THRESHOLDS, force=force)]
+    return [
+        sorted(s.segment_id for s in group) for group in choose(candidates, THRESHOLDS, MAX_ROWS, force=force)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +72,14 @@ def test_segments_are_merged_up_to_the_target_and_the_maximum(
     target: int | None, wanted: list[list[int]]
 ) -> None:
     candidates = [candidate(number, rows) for number, rows in enumerate((10, 20, 30, 45, 70), start=1)]
-    groups = choose(candidates, THRESHOLDS, force=True, rows_target=target)
+    groups = choose(candidates, THRESHOLDS, MAX_ROWS, force=True, rows_target=target)
     assert [sorted(s.segment_id for s in group) for group in groups] == wanted
 
 
 def test_with_a_target_a_segment_more_than_half_full_takes_part() -> None:
     candidates = [candidate(1, 60), candidate(2, 40)]
     assert chosen(candidates, force=True) == []
-    (group,) = choose(candidates, THRESHOLDS, force=True, rows_target=10**9)
+    (group,) = choose(candidates, THRESHOLDS, MAX_ROWS, force=True, rows_target=10**9)
     assert [s.segment_id for s in group] == [2, 1]
 
 
@@ -143,6 +145,7 @@ def test_no_segment_is_named_twice_and_none_grows_too_large(rows: list[tuple[int
     groups = choose(
         [candidate(n, count, min(dead, count)) for n, (count, dead) in enumerate(rows, 1)],
         THRESHOLDS,
+        MAX_ROWS,
         force=force,
     )
     named = [s.segment_id for group in groups for s in group]
@@ -190,8 +193,9 @@ def test_a_delta_is_done_with_when_nobody_has_older_rows_without_it() -> None:
 
 def test_time_to_live() -> None:
     now = compose(100_000)
-    assert expire_until({TTL_PROPERTY: "10"}, now) == compose(90_000)
-    assert expire_until({}, now) == 0
+    assert expire_until({TTL_PROPERTY: "10"}, now, 0) == compose(90_000)
+    assert expire_until({TTL_PROPERTY: "10"}, now, 30) == compose(60_000), "when no read is from before"
+    assert expire_until({}, now, 5) == 0
     assert time_to_live_s({TTL_PROPERTY: "0"}) is None
     assert time_to_live_s({TTL_PROPERTY: "-1"}) is None
     for wrong in ("soon", "1.5", "", "99999999999999"):
