@@ -61,7 +61,7 @@ class DataState:
     """``uses`` is notified of the manifests and delta lists that come into force and go out of it."""
 
     def __init__(self, meta: MetaStore, uses: PathUses | None = None) -> None:
-        self._uses = uses or NoUses()
+        self._uses = NoUses() if uses is None else uses
         self._records = Records(meta)
         self._segments = SegmentTable(self._uses)
         self._vchannels: dict[str, Vchannel] = {}
