@@ -17,11 +17,12 @@ from elanus.core.compaction import (
     expire_until,
     expired_rows,
     fold_bound,
+    fold_until,
     is_candidate,
     superseded_deltas,
     time_to_live_s,
 )
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, compose
@@ -204,3 +205,32 @@ def test_time_to_live() -> None:
     rows = manifest(file(1, 10, rows=3), file(5, 20, rows=4))
     assert expired_rows(rows, compose(10)) == 3
     assert expired_rows(replace(rows, commit_ts=compose(50)), compose(49)) == 0
+
+
+def imported(number: int, rows: int) -> Candidate:
+    """As earlier releases recorded imported segments: their maximum was what they had."""
+    return Candidate(replace(info(number, rows), max_rows=rows), 0, 0, 0)
+
+
+def test_small_imported_segments_are_merged() -> None:
+    groups = choose([imported(n, 1) for n in range(1000)], THRESHOLDS, MAX_ROWS, force=False)
+    assert [len(group) for group in groups] == [MAX_ROWS] * 10
+
+
+def test_a_segment_that_was_made_with_a_larger_maximum_keeps_it() -> None:
+    small = [candidate(n, 40) for n in (1, 2)]
+    (group,) = choose(small, THRESHOLDS, 50, force=True)
+    assert len(group) == 2
+
+
+def test_deletes_are_folded_in_as_far_as_all_inputs_need_and_files_reach() -> None:
+    plain, folded = manifest(file(1, 5)), manifest(file(1, 5), folded=7)
+    fresh = replace(manifest(file(30, 30), folded=30), commit_ts=compose(30))
+    checkpoint = compose(20)
+    assert fold_until(compose(4), [plain], checkpoint) == compose(4)
+    assert fold_until(compose(4), [plain, folded], checkpoint) == compose(7)
+    assert fold_until(compose(4), [plain, folded, fresh], checkpoint) == compose(7), (
+        "deletes before an import never concerned its rows; those of the others are in the log"
+    )
+    with pytest.raises(Internal, match="files"):
+        fold_until(compose(4), [folded], compose(6))
