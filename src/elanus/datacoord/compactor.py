@@ -33,6 +33,7 @@ from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.manifests import Chosen
 from elanus.datacoord.planner import Planner, PlanPolicy
+from elanus.datacoord.planning_schedule import PlanningSchedule
 from elanus.datacoord.state import Vchannel
 
 _RETRY_PAUSE_S = 1.0
@@ -42,8 +43,9 @@ _log = structlog.get_logger("datacoord")
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
     """``automatic``: whether compactions are planned without a client's request. ``interval_s``: how often
-    all segments are examined, in addition to after every flush. ``timeout_s``: how long a plan may take from
-    its order to its commit. ``orders_max``: how many orders a data node has at a time."""
+    all segments are examined, in addition to those of a collection after its flushes. ``timeout_s``: how
+    long a plan may take from its order to its commit. ``orders_max``: how many orders a data node has at a
+    time."""
 
     automatic: bool
     plan: PlanPolicy
@@ -75,10 +77,11 @@ class Compactor:
         self._lock = context.lock
         self._nodes = nodes
         self._planner = Planner(context, dead_rows, policy.plan)
+        interval_s = policy.interval_s if policy.automatic else None
+        self._schedule = PlanningSchedule(self._planner, context.rootcoord, context.clock, interval_s)
         self._policy = policy
         self._orders: dict[int, _Order] = {}
         self._unwanted: list[int] = []
-        self._flushed = True
         self._wake = asyncio.Event()
 
     @property
@@ -88,9 +91,9 @@ class Compactor:
 
     # lifecycle
 
-    def flushed(self) -> None:
-        """Note that segments were flushed: all segments are examined soon."""
-        self._flushed = True
+    def flushed(self, collection_id: CollectionID) -> None:
+        """Note that segments were flushed: the collection is examined soon."""
+        self._schedule.changed(collection_id)
         self._wake.set()
 
     def node_registered(self) -> None:
@@ -104,15 +107,11 @@ class Compactor:
 
     async def run(self) -> None:
         """Plan, order and time out compactions until cancelled."""
-        due_s = self._clock.monotonic_s()
         while True:
             self._wake.clear()
             try:
                 await self._give_up_late()
-                now_s = self._clock.monotonic_s()
-                if self._policy.automatic and (self._flushed or now_s >= due_s):
-                    await self._plan_all()
-                    due_s = now_s + self._policy.interval_s
+                await self._schedule.plan()
                 await self._call_off()
                 await self._order()
             except ElanusError as error:
@@ -121,25 +120,17 @@ class Compactor:
             except Exception:  # noqa: BLE001 - the next round may succeed; without rounds nothing is compacted
                 _log.exception("compaction failed; trying again")
                 await self._try_again()
-            await self._rest(due_s)
-
-    async def _plan_all(self) -> None:
-        self._flushed = False
-        try:
-            await self._planner.plan(await self._rootcoord.list_collections(""), force=False)
-        except BaseException:
-            self._flushed = True
-            raise
+            await self._rest()
 
     async def _try_again(self) -> None:
         await asyncio.sleep(_RETRY_PAUSE_S)
         self._wake.set()
 
-    async def _rest(self, due_s: float) -> None:
+    async def _rest(self) -> None:
         """Wait until there may be something to do."""
         moments_s = [order.deadline_s for order in self._orders.values()]
-        if self._policy.automatic:
-            moments_s.append(due_s)
+        if self._schedule.due_s is not None:
+            moments_s.append(self._schedule.due_s)
         pause_s = max(0.0, min(moments_s) - self._clock.monotonic_s()) if moments_s else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
@@ -246,7 +237,9 @@ class Compactor:
                 changed.append(info)
             await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
             self._ended(plan.plan_id)
-        self.flushed()  # the output may complete a set of small segments, and delta logs may be superseded
+        self.flushed(
+            plan.collection_id
+        )  # the output may complete a set of small segments, and delta logs may be superseded
 
     def _chosen(self, plan: CompactionPlan) -> Chosen:
         """Return the inputs and the vchannel of a plan; nothing if it is stale."""

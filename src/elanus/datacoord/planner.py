@@ -66,6 +66,8 @@ class Planner:
         self._facts = FactGatherer(context.state, context.manifests, dead_rows, policy.thresholds)
         self._policy = policy
         self._planning = asyncio.Lock()
+        self.is_full = False
+        """Whether the last plans left out some for which there was no room."""
         self._rests: dict[SegmentID, float] = {}
         """Until when, by the monotonic clock, these segments are compacted only on request."""
 
@@ -83,6 +85,7 @@ class Planner:
         maximum, those below half of it).
         """
         async with self._planning:
+            self.is_full = False
             trigger_id = await self._rootcoord.alloc_ids(1)
             now = await self._rootcoord.alloc_timestamp(1)
             for collection in collections:
@@ -91,9 +94,12 @@ class Planner:
                         await self._plan_vchannel(
                             collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
                         )
-            self._facts.forget_others()
             await self._forget_ended()
             return trigger_id
+
+    def forget_others(self) -> None:
+        """Forget what is known about segments that no longer exist. Costs a look at all segments."""
+        self._facts.forget_others()
 
     async def _plan_vchannel(
         self,
@@ -123,6 +129,7 @@ class Planner:
             rows_target=rows,
         )
         room = max(0, self._policy.plans_max - len(self._state.planned()))
+        self.is_full = self.is_full or len(chosen) > room
         proposed = [(i, await self._new_plan(i, vchannel, bound, expired, trigger_id)) for i in chosen[:room]]
         if not proposed:
             return
