@@ -296,7 +296,10 @@ class DataNodeCalls(Protocol):
 
     async def commit_range(self, commit: RangeCommit) -> None:
         """Commit a range. Raises `CommitRefused` when the checkpoint, the epoch, the attempt or a segment is
-        not the expected one. The attempt has ended in either case."""
+        not the expected one. The attempt has ended in either case.
+
+        A caller that got no answer may repeat its last commit of a vchannel: the coordinator that has applied
+        it answers as if it did so now."""
         ...
 
 

@@ -6,7 +6,8 @@ deleted and expired rows, sorted by primary key. One commit replaces the inputs 
 Two rules make this safe for readers. Deletes are *folded* into the new segment only up to a timestamp that no
 read asks for any more (retention) and below which all deletes are in delta logs (the vchannel's checkpoint);
 later deletes stay in delta logs, and readers keep applying them. Rows *expire* by their collection's
-time-to-live, regardless of retention.
+time-to-live; a row is removed when it has been expired for as long as the retention, so no read is pinned to
+a time at which it had not expired.
 
 The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments with enough dead rows are
 rewritten alone, small ones are packed into buckets. There are two differences: the first segment of a bucket
@@ -22,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus_ms
@@ -113,10 +114,15 @@ def time_to_live_s(properties: Mapping[str, str]) -> int | None:
     return seconds if seconds > 0 else None
 
 
-def expire_until(properties: Mapping[str, str], now: Timestamp) -> Timestamp:
-    """Return the timestamp up to which rows have expired; 0 if the collection's rows do not expire."""
+def expire_until(properties: Mapping[str, str], now: Timestamp, retention_s: float) -> Timestamp:
+    """Return the timestamp up to which rows may be removed because they have expired; 0 if the collection's
+    rows
+    do not expire.
+
+    These rows had expired at every time that a read may still be pinned to.
+    """
     ttl_s = time_to_live_s(properties)
-    return NO_TIMESTAMP if ttl_s is None else minus_ms(now, ttl_s * 1000)
+    return NO_TIMESTAMP if ttl_s is None else minus_ms(now, int((ttl_s + retention_s) * 1000))
 
 
 def fold_bound(now: Timestamp, retention_s: float, checkpoint: Timestamp) -> Timestamp:
@@ -125,6 +131,24 @@ def fold_bound(now: Timestamp, retention_s: float, checkpoint: Timestamp) -> Tim
     No read goes back that far, and all deletes up to it are in files.
     """
     return min(minus_ms(now, int(retention_s * 1000)), checkpoint)
+
+
+def fold_until(bound: Timestamp, inputs: Iterable[SegmentManifest], checkpoint: Timestamp) -> Timestamp:
+    """Return the timestamp up to which deletes are folded into the segment that is made from the inputs.
+
+    Deletes that one input has folded in must be folded into all: their rows get one manifest. Imported
+    segments have folded in nothing. Their ``deletes_from`` may be beyond the checkpoint, and deletes up to it
+    that are still in the log alone concern the other inputs.
+
+    ``bound``: the result of `fold_bound`. Raises `Internal` for a result beyond the checkpoint: readers would
+    skip deletes that the new segment does not have.
+    """
+    folded = max((bound, *(manifest.folded_until for manifest in inputs)))
+    if folded > checkpoint:
+        raise Internal(
+            f"deletes would be folded in up to {folded}, but they are in files up to {checkpoint} only"
+        )
+    return folded
 
 
 def is_candidate(info: SegmentInfo, taken: Collection[SegmentID]) -> bool:
@@ -157,16 +181,19 @@ def expired_rows(manifest: SegmentManifest, until: Timestamp) -> int:
 def choose(
     candidates: Sequence[Candidate],
     thresholds: CompactionThresholds,
+    rows_max: int,
     *,
     force: bool,
     rows_target: int | None = None,
 ) -> list[tuple[SegmentInfo, ...]]:
     """Choose the segments to rewrite, grouped by the new segment they go to. No segment is named twice.
 
-    ``force``: a user asked for it, so two small segments or any dead row are enough. ``rows_target``: merge
-    segments up to this many rows, at most a segment's maximum. Every segment is then rewritten, even one that
-    fits with no other: clients look for each segment in the plans of such a compaction, and request another
-    compaction until they find it. None: merge segments below half of the maximum, up to the maximum.
+    ``rows_max``: how many rows a segment of the schema has at most; segments that were made when there were
+    more keep their maximum. ``force``: a user asked for it, so two small segments or any dead row are enough.
+    ``rows_target``: merge segments up to this many rows, at most a segment's maximum. Every segment is then
+    rewritten, even one that fits with no other: clients look for each segment in the plans of such a
+    compaction, and request another compaction until they find it. None: merge segments below half of the
+    maximum, up to the maximum.
     """
     groups: dict[tuple[CollectionID, str, PartitionID], list[Candidate]] = {}
     for candidate in candidates:
@@ -174,7 +201,7 @@ def choose(
         groups.setdefault((info.collection_id, info.vchannel, info.partition_id), []).append(candidate)
     chosen = []
     for group in groups.values():
-        buckets = _buckets(group, 2 if force else thresholds.merge_segments_min, rows_target)
+        buckets = _buckets(group, rows_max, 2 if force else thresholds.merge_segments_min, rows_target)
         merged = {info.segment_id for bucket in buckets for info in bucket}
         alone = [c for c in group if c.info.segment_id not in merged and _is_worn(c, thresholds, force)]
         chosen += [*buckets, *((c.info,) for c in alone)]
@@ -192,10 +219,12 @@ def _is_worn(candidate: Candidate, thresholds: CompactionThresholds, force: bool
 
 
 def _buckets(
-    group: Sequence[Candidate], segments_min: int, rows_target: int | None
+    group: Sequence[Candidate], rows_max: int, segments_min: int, rows_target: int | None
 ) -> list[tuple[SegmentInfo, ...]]:
     """Pack small segments together, smallest first, each bucket within the maximum of one segment."""
-    small = [c.info for c in group if rows_target is not None or 2 * c.info.rows < c.info.max_rows]
+    small = [
+        c.info for c in group if rows_target is not None or 2 * c.info.rows < max(rows_max, c.info.max_rows)
+    ]
     if rows_target is None and len(small) < segments_min:
         return []
     heap = [(info.rows, info.segment_id, info) for info in small]
@@ -203,7 +232,9 @@ def _buckets(
     buckets = []
     while heap:
         rows, _, first = heapq.heappop(heap)
-        most = first.max_rows if rows_target is None else min(rows_target, first.max_rows)
+        most = max(rows_max, first.max_rows)
+        if rows_target is not None:
+            most = min(rows_target, most)
         bucket, free = [first], most - rows
         while heap and heap[0][0] <= free:
             rows, _, following = heapq.heappop(heap)

@@ -24,8 +24,10 @@ from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
 from elanus.core.offload import Offload
 from elanus.core.segments import SegmentInfo
+from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
+from elanus.datacoord.records import in_batches
 from elanus.datacoord.references import Moment, References
 from elanus.datacoord.state import Vchannel
 
@@ -107,7 +109,7 @@ class Collector:
         self._wake.set()
 
     async def gc_status(self) -> GcStatus:
-        waiting = sum(s.size_bytes for s in self._state.segments() if keeps_files(s))
+        waiting = sum(s.size_bytes for s in self._state.dropped_segments() if keeps_files(s))
         return GcStatus(self._stage, self._swept, self._rounds, waiting, self._reclaimed_bytes, self._last)
 
     # rounds
@@ -234,30 +236,38 @@ class Collector:
 
     async def _record(self, reclaimed: Sequence[SegmentInfo], ended: Sequence[Vchannel]) -> None:
         """Clear the references to deleted files: the records no longer need them, and become small."""
-        async with self._lock:
-            segments = [
-                replace(known, manifest="", size_bytes=0)
-                for s in reclaimed
-                if (known := self._state.find_segment(s.segment_id)) is not None and keeps_files(known)
-            ]
-            vchannels = [replace(v, deltas="") for v in ended if v.deltas]
-            await self._state.put(segments, vchannels)
+        for some in in_batches(reclaimed):
+            async with self._lock:
+                known = (self._state.find_segment(s.segment_id) for s in some)
+                cleared = [
+                    replace(s, manifest="", size_bytes=0) for s in known if s is not None and keeps_files(s)
+                ]
+                await self._state.put(cleared)
+        for vchannels in in_batches([v for v in ended if v.deltas]):
+            async with self._lock:
+                await self._state.put(vchannels=[replace(v, deltas="") for v in vchannels])
 
     async def _forget(self) -> int:
-        """Remove the records that are no longer needed and return the number of segments removed."""
-        async with self._lock:
-            now = await self._rootcoord.alloc_timestamp(1)
-            policy = self._schedule.policy
-            checkpoints = {v.vchannel: v.checkpoint.ts for v in self._state.vchannels()}
-            old = [
-                s.segment_id
-                for s in self._state.segments()
-                if may_forget(s, checkpoints.get(s.vchannel), now, policy)
-            ]
-            forgotten = set(old)
-            left = {s.vchannel for s in self._state.segments() if s.segment_id not in forgotten}
-            vchannels = [
-                v.vchannel for v in self._state.dropped_vchannels() if not v.deltas and v.vchannel not in left
-            ]
-            await self._state.forget(old, vchannels)
-            return len(old)
+        """Remove the records that are no longer needed and return the number of segments removed.
+
+        The lock is given back between batches. A record that may be forgotten does not change any more.
+        """
+        now = await self._rootcoord.alloc_timestamp(1)
+        old = [s.segment_id for s in self._state.dropped_segments() if self._may_forget(s, now)]
+        for segment_ids in in_batches(old):
+            async with self._lock:
+                await self._state.forget(segment_ids, ())
+        vchannels = [
+            v.vchannel
+            for v in self._state.dropped_vchannels()
+            if not v.deltas and not self._state.segments_on(v.vchannel)
+        ]
+        for names in in_batches(vchannels):
+            async with self._lock:
+                await self._state.forget((), names)
+        return len(old)
+
+    def _may_forget(self, info: SegmentInfo, now: Timestamp) -> bool:
+        vchannel = self._state.vchannel(info.vchannel)
+        checkpoint_ts = None if vchannel is None or vchannel.dropped else vchannel.checkpoint.ts
+        return may_forget(info, checkpoint_ts, now, self._schedule.policy)

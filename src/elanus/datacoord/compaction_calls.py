@@ -59,12 +59,12 @@ class Compactions:
         return tuple(plan for plan in self._state.plans() if plan.trigger_id == trigger_id)
 
     async def commit_compaction(self, commit: CompactionCommit) -> None:
+        plan = self._state.plan(commit.plan_id)
         try:
-            async with self._lock:
-                self._datanodes.of_epoch(commit.epoch)
-                await self._compactor.commit(commit)
+            await self._compactor.commit(commit)
         finally:
-            self._changes.happened()
+            if plan is not None:
+                self._changes.happened(plan.collection_id)
 
     async def compaction_failed(self, epoch: int, plan_id: int, reason: str) -> None:
         async with self._lock:

@@ -33,10 +33,11 @@ _log = structlog.get_logger("datacoord")
 @dataclass(frozen=True, slots=True)
 class CompactionFacts:
     """The facts about one vchannel. ``superseded``: paths of delta logs that are no longer needed, see
-    `superseded_deltas`."""
+    `superseded_deltas`; ``segments``: the segments that were examined for it."""
 
     candidates: tuple[Candidate, ...]
     superseded: frozenset[str]
+    segments: frozenset[SegmentID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,11 @@ class FactGatherer:
             bound,
             lambda manifest, delta: self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0,
         )
-        return CompactionFacts(tuple(candidates), frozenset(delta.file.path for delta in superseded))
+        return CompactionFacts(
+            tuple(candidates),
+            frozenset(delta.file.path for delta in superseded),
+            frozenset(info.segment_id for info in infos),
+        )
 
     async def _candidate(
         self, found: _Found, vchannel: Vchannel, bound: Timestamp, expire_until: Timestamp, *, force: bool

@@ -28,11 +28,12 @@ from elanus.core.compaction import CompactionPlan, CompactionState, blamed
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.manifests import Chosen
 from elanus.datacoord.planner import Planner, PlanPolicy
+from elanus.datacoord.planning_schedule import PlanningSchedule
 from elanus.datacoord.state import Vchannel
 
 _RETRY_PAUSE_S = 1.0
@@ -42,8 +43,9 @@ _log = structlog.get_logger("datacoord")
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
     """``automatic``: whether compactions are planned without a client's request. ``interval_s``: how often
-    all segments are examined, in addition to after every flush. ``timeout_s``: how long a plan may take from
-    its order to its commit. ``orders_max``: how many orders a data node has at a time."""
+    all segments are examined, in addition to those of a collection after its flushes. ``timeout_s``: how
+    long a plan may take from its order to its commit. ``orders_max``: how many orders a data node has at a
+    time."""
 
     automatic: bool
     plan: PlanPolicy
@@ -75,10 +77,11 @@ class Compactor:
         self._lock = context.lock
         self._nodes = nodes
         self._planner = Planner(context, dead_rows, policy.plan)
+        interval_s = policy.interval_s if policy.automatic else None
+        self._schedule = PlanningSchedule(self._planner, context.rootcoord, context.clock, interval_s)
         self._policy = policy
         self._orders: dict[int, _Order] = {}
         self._unwanted: list[int] = []
-        self._flushed = True
         self._wake = asyncio.Event()
 
     @property
@@ -88,9 +91,9 @@ class Compactor:
 
     # lifecycle
 
-    def flushed(self) -> None:
-        """Note that segments were flushed: all segments are examined soon."""
-        self._flushed = True
+    def flushed(self, collection_id: CollectionID) -> None:
+        """Note that segments were flushed: the collection is examined soon."""
+        self._schedule.changed(collection_id)
         self._wake.set()
 
     def node_registered(self) -> None:
@@ -104,15 +107,11 @@ class Compactor:
 
     async def run(self) -> None:
         """Plan, order and time out compactions until cancelled."""
-        due_s = self._clock.monotonic_s()
         while True:
             self._wake.clear()
             try:
                 await self._give_up_late()
-                now_s = self._clock.monotonic_s()
-                if self._policy.automatic and (self._flushed or now_s >= due_s):
-                    await self._plan_all()
-                    due_s = now_s + self._policy.interval_s
+                await self._schedule.plan()
                 await self._call_off()
                 await self._order()
             except ElanusError as error:
@@ -121,25 +120,17 @@ class Compactor:
             except Exception:  # noqa: BLE001 - the next round may succeed; without rounds nothing is compacted
                 _log.exception("compaction failed; trying again")
                 await self._try_again()
-            await self._rest(due_s)
-
-    async def _plan_all(self) -> None:
-        self._flushed = False
-        try:
-            await self._planner.plan(await self._rootcoord.list_collections(""), force=False)
-        except BaseException:
-            self._flushed = True
-            raise
+            await self._rest()
 
     async def _try_again(self) -> None:
         await asyncio.sleep(_RETRY_PAUSE_S)
         self._wake.set()
 
-    async def _rest(self, due_s: float) -> None:
+    async def _rest(self) -> None:
         """Wait until there may be something to do."""
         moments_s = [order.deadline_s for order in self._orders.values()]
-        if self._policy.automatic:
-            moments_s.append(due_s)
+        if self._schedule.due_s is not None:
+            moments_s.append(self._schedule.due_s)
         pause_s = max(0.0, min(moments_s) - self._clock.monotonic_s()) if moments_s else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
@@ -195,14 +186,13 @@ class Compactor:
 
     async def _order_of(self, plan: CompactionPlan, attempt: int) -> CompactionOrder | None:
         """Return the order, or None for a plan that is stale; it is then marked as failed."""
-        async with self._lock:
-            vchannel, infos = self._state.vchannel(plan.vchannel), self._inputs(plan)
-            stale = _stale(plan, infos, vchannel)
-            if vchannel is None or stale:
-                await self.failed(plan.plan_id, stale)
-                return None
-            inputs = await self._manifests.of_segments(infos)
-            deltas = await self._manifests.of_vchannel(vchannel)
+        chosen, contents = await self._manifests.current(lambda: self._chosen(plan))
+        if not chosen.vchannels:
+            async with self._lock:
+                await self.failed(plan.plan_id, self._stale(plan))
+            return None
+        (vchannel,) = chosen.vchannels
+        inputs, deltas = contents.of_segments(chosen.segments), contents.of_vchannel(vchannel)
         folded = min(manifest.deletes_from for manifest in inputs)
         return CompactionOrder(
             plan_id=plan.plan_id,
@@ -223,33 +213,51 @@ class Compactor:
     # results
 
     async def commit(self, commit: CompactionCommit) -> None:
-        """Commit all or nothing, under the lock. Raises `CommitRefused`, and whatever storing raises."""
+        """Commit all or nothing. Raises `CommitRefused`, and whatever storing raises.
+
+        The output's manifest is written without the lock; the commit is checked before, and again under it.
+        """
         plan = self._running(commit)
-        inputs = self._inputs(plan)
-        stale = _stale(plan, inputs, self._state.vchannel(plan.vchannel))
-        if commit.output.segment_id != plan.output:
-            stale = f"its output is segment {plan.output}, not {commit.output.segment_id}"
-        if stale:
-            await self.failed(plan.plan_id, stale)
-            raise CommitRefused(f"compaction {plan.plan_id}: {stale}")
-        now = await self._rootcoord.alloc_timestamp(1)
-        changed = [replace(s, state=SegmentState.DROPPED, dropped=now) for s in inputs]
-        if commit.output.insert_logs:
-            changed.append(await self._output(plan, inputs, commit, now))
-        else:
-            plan = replace(plan, output=NO_SEGMENT)
-        await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
-        self._manifests.forget(inputs)
-        self._ended(plan.plan_id)
-        self.flushed()  # the output may complete a set of small segments, and delta logs may be superseded
+        info = None
+        if commit.output.insert_logs and commit.output.segment_id == plan.output and not self._stale(plan):
+            info = await self._output(plan, self._inputs(plan), commit)
+        async with self._lock:
+            plan = self._running(commit)
+            stale = self._stale(plan)
+            if commit.output.segment_id != plan.output:
+                stale = f"its output is segment {plan.output}, not {commit.output.segment_id}"
+            if stale:
+                await self.failed(plan.plan_id, stale)
+                raise CommitRefused(f"compaction {plan.plan_id}: {stale}")
+            now = await self._rootcoord.alloc_timestamp(1)
+            changed = [replace(s, state=SegmentState.DROPPED, dropped=now) for s in self._inputs(plan)]
+            if info is None:
+                plan = replace(plan, output=NO_SEGMENT)
+            else:
+                changed.append(info)
+            await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
+            self._ended(plan.plan_id)
+        self.flushed(
+            plan.collection_id
+        )  # the output may complete a set of small segments, and delta logs may be superseded
+
+    def _chosen(self, plan: CompactionPlan) -> Chosen:
+        """Return the inputs and the vchannel of a plan; nothing if it is stale."""
+        vchannel = self._state.vchannel(plan.vchannel)
+        return Chosen(()) if vchannel is None or self._stale(plan) else Chosen(self._inputs(plan), [vchannel])
+
+    def _stale(self, plan: CompactionPlan) -> str:
+        """Return why the plan's result would be wrong now; "" if it would be right."""
+        return _stale(plan, self._inputs(plan), self._state.vchannel(plan.vchannel))
 
     def _inputs(self, plan: CompactionPlan) -> list[SegmentInfo]:
         found = (self._state.find_segment(segment_id) for segment_id in plan.inputs)
         return [info for info in found if info is not None]
 
     async def _output(
-        self, plan: CompactionPlan, inputs: Sequence[SegmentInfo], commit: CompactionCommit, now: Timestamp
+        self, plan: CompactionPlan, inputs: Sequence[SegmentInfo], commit: CompactionCommit
     ) -> SegmentInfo:
+        now = await self._rootcoord.alloc_timestamp(1)
         info = SegmentInfo(
             plan.output,
             plan.collection_id,
@@ -266,6 +274,8 @@ class Compactor:
         return await self._manifests.add_compacted(info, commit.output, plan.fold_until, name)
 
     def _running(self, commit: CompactionCommit) -> CompactionPlan:
+        """Return the plan. Raises `CommitRefused` unless the commit is of the plan's attempt in force."""
+        self._nodes.of_epoch(commit.epoch)
         plan = self._state.plan(commit.plan_id)
         if plan is None or plan.state is not CompactionState.PLANNED:
             state = "not known" if plan is None else f"{plan.state.value} already"

@@ -106,7 +106,8 @@ class DataCoord:
     `elanus.api.connector.SnapshotApi` and `elanus.api.ledger.JobLedgerApi`."""
 
     def __init__(self, needs: DataDependencies, policy: DataPolicy) -> None:
-        state, manifests = DataState(needs.meta), Manifests(needs.store, needs.gc.offload)
+        manifests = Manifests(needs.store, needs.gc.offload)
+        state = DataState(needs.meta, manifests)
         rootcoord, lock = needs.rootcoord, asyncio.Lock()
         allocator = SegmentAllocator(state, rootcoord, policy.allocation, needs.lease, lock)
         context = DataContext(
@@ -122,7 +123,6 @@ class DataCoord:
             self._spawn,
         )
         flushing = Flushing(state, allocator, rootcoord, needs.proxies, policy.flush)
-        commits = Commits(state, manifests, needs.log, allocator, context.attempts)
         dead_rows = DeadRows(needs.store, needs.gc.offload)
         self._context = context
         self._log = needs.log
@@ -143,6 +143,7 @@ class DataCoord:
         self.parts.add(SegmentCalls, Recovery(context))
         self.parts.add(ChangeCalls, context.changes)
         self.parts.add(RegistrationCalls, self._datanodes)
+        commits = Commits(context, self._datanodes, needs.log)
         reports = NodeReports(context, self._datanodes, flushing, commits, self._compactor)
         self.parts.add(DataNodeCalls, reports)
         compactions = Compactions(context, self._datanodes, flushing, self._compactor)

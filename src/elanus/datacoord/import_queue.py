@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome, ImportRequest
+from elanus.api.imports import ImportOrder, ImportOutcome, ImportRequest
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Collection
 from elanus.core.errors import (
@@ -46,10 +46,11 @@ from elanus.core.imports import (
     stepped,
     with_progress,
 )
-from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
+from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.datacoord.ledger import JobLedger
 
 _LOOK_S = 0.5
@@ -274,63 +275,49 @@ class Imports:
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
-        """Commit the outcome. Raises `CommitRefused`, and whatever storing raises."""
+        """Commit the outcome. Raises `CommitRefused`, and whatever storing raises.
+
+        The manifests are written first, without the lock: they contain the commit's timestamp.
+        """
         try:
-            async with self._lock:
-                self._attempts.check(task.attempt)
-                if self._state.import_task(task.task_id) != task:
-                    raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
-                await self._store(task, outcome)
+            with self._state.importing(task):
+                commit_ts = await self._rootcoord.alloc_timestamp(1)
+                collection = await self._collection(task)
+                max_rows = self._allocator.max_rows(collection.schema)
+                manifests = [imported_manifest(task, written, commit_ts) for written in outcome.segments]
+                paths = await self._manifests.put_all(manifests, stamped(task.attempt, "import"))
+                segments = [
+                    imported_segment(manifest, path, max_rows)
+                    for manifest, path in zip(manifests, paths, strict=True)
+                ]
+                async with self._lock:
+                    self._attempts.check(task.attempt)
+                    if self._state.import_task(task.task_id) != task:
+                        raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
+                    await self._show(task, outcome.rows, segments, commit_ts)
         except (CollectionNotFound, PartitionNotFound) as error:
             await self._fail(task, error.message)
         finally:
-            self._changes.happened()  # also when this call was cancelled: it may have committed all the same
+            # also when this call was cancelled: it may have committed all the same
+            self._changes.happened(task.collection_id)
 
-    async def _store(self, task: ImportTask, outcome: ImportOutcome) -> None:
+    async def _show(
+        self, task: ImportTask, rows: int, segments: list[SegmentInfo], commit_ts: Timestamp
+    ) -> None:
         """Persist the segments. Called under the lock: the collection and partition exist throughout."""
         await self._collection(task)
-        commit_ts = await self._rootcoord.alloc_timestamp(1)
-        segments = await asyncio.gather(*(self._segment(task, s, commit_ts) for s in outcome.segments))
         persisted = stepped(
             task,
             ImportState.PERSISTED,
-            rows=outcome.rows,
+            rows=rows,
             segments=tuple(s.segment_id for s in segments),
             commit_ts=commit_ts,
         )
         # The vchannels are written unchanged: this compares their records, in the same transaction.
         await self._state.put(segments, self._state.vchannels_of(task.collection_id), [persisted])
 
-    async def _segment(self, task: ImportTask, written: ImportedSegment, commit_ts: Timestamp) -> SegmentInfo:
-        file = replace(written.insert_log, ts_min=commit_ts, ts_max=commit_ts)
-        manifest = SegmentManifest(
-            written.segment_id,
-            task.collection_id,
-            task.partition_id,
-            written.vchannel,
-            (file,),
-            (written.stats_log,),
-            deletes_from=commit_ts,
-            commit_ts=commit_ts,
-        )
-        return SegmentInfo(
-            written.segment_id,
-            task.collection_id,
-            task.partition_id,
-            written.vchannel,
-            SegmentState.FLUSHED,
-            max_rows=manifest.rows,
-            created=commit_ts,
-            last_expire=commit_ts,
-            sealed_at=commit_ts,
-            rows=manifest.rows,
-            size_bytes=manifest.size_bytes,
-            manifest=await self._manifests.put(manifest, stamped(task.attempt, "import")),
-            is_sorted=manifest.is_sorted,
-        )
-
     async def _collection(self, task: ImportTask) -> Collection:
-        """Called under the lock. Raises `CollectionNotFound`, `PartitionNotFound`."""
+        """Raises `CollectionNotFound`, `PartitionNotFound`."""
         vchannels = self._state.vchannels_of(task.collection_id)
         if not vchannels or any(v.dropping for v in vchannels):
             raise CollectionNotFound(f"collection not found[collection={task.collection}]")

@@ -57,15 +57,13 @@ class NodeReports:
 
     async def commit_range(self, commit: RangeCommit) -> None:
         try:
-            async with self._lock:
-                self._datanodes.check_owner(commit.vchannel, commit.epoch)
-                await self._commits.commit(commit)
+            await self._commits.commit(commit)
         finally:
             self._attempts.close(commit.attempt)
+            vchannel = self._state.vchannel(commit.vchannel)
             if commit.segments or commit.flushed or commit.delta is not None:
                 # Not for a checkpoint alone, as on idle vchannels: it adds nothing to index or to serve.
-                vchannel = self._state.vchannel(commit.vchannel)
                 # also when this call was cancelled: it may have committed all the same
                 self._changes.happened(None if vchannel is None else vchannel.collection_id)
-            if commit.flushed or commit.delta is not None:
-                self._compactor.flushed()
+            if vchannel is not None and (commit.flushed or commit.delta is not None):
+                self._compactor.flushed(vchannel.collection_id)

@@ -1,4 +1,6 @@
-"""Making compaction plans: facts are gathered without the lock; plans are decided and persisted under it.
+"""Making compaction plans: facts are gathered and plans are chosen without the lock; under it, the plans
+whose
+inputs have not changed meanwhile are persisted.
 
 The same facts identify the delta logs that are no longer needed; these are removed from their vchannel.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -20,12 +22,13 @@ from elanus.core.compaction import (
     choose,
     expire_until,
     fold_bound,
+    fold_until,
     is_candidate,
 )
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
-from elanus.core.segments import SegmentInfo
+from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
@@ -55,6 +58,7 @@ class Planner:
     def __init__(self, context: DataContext, dead_rows: DeadRows, policy: PlanPolicy) -> None:
         self._state = context.state
         self._manifests = context.manifests
+        self._allocator = context.allocator
         self._attempts = context.attempts
         self._rootcoord = context.rootcoord
         self._clock = context.clock
@@ -62,6 +66,8 @@ class Planner:
         self._facts = FactGatherer(context.state, context.manifests, dead_rows, policy.thresholds)
         self._policy = policy
         self._planning = asyncio.Lock()
+        self.is_full = False
+        """Whether the last plans left out some for which there was no room."""
         self._rests: dict[SegmentID, float] = {}
         """Until when, by the monotonic clock, these segments are compacted only on request."""
 
@@ -79,6 +85,7 @@ class Planner:
         maximum, those below half of it).
         """
         async with self._planning:
+            self.is_full = False
             trigger_id = await self._rootcoord.alloc_ids(1)
             now = await self._rootcoord.alloc_timestamp(1)
             for collection in collections:
@@ -87,9 +94,12 @@ class Planner:
                         await self._plan_vchannel(
                             collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
                         )
-            self._facts.forget_others()
             await self._forget_ended()
             return trigger_id
+
+    def forget_others(self) -> None:
+        """Forget what is known about segments that no longer exist. Costs a look at all segments."""
+        self._facts.forget_others()
 
     async def _plan_vchannel(
         self,
@@ -103,28 +113,40 @@ class Planner:
     ) -> None:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
         try:
-            expired = expire_until(collection.properties, now)
+            expired = expire_until(collection.properties, now, self._policy.retention_s)
             taken = {*self._taken(), *(() if force else self._resting())}
             survey = await self._facts.look(vchannel, bound, expired, frozenset(taken), force=force)
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
+        await self._forget_deltas(vchannel.vchannel, survey, bound)
+        rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
+        chosen = choose(
+            survey.candidates,
+            self._policy.thresholds,
+            self._allocator.max_rows(vchannel.schema),
+            force=force,
+            rows_target=rows,
+        )
+        room = max(0, self._policy.plans_max - len(self._state.planned()))
+        self.is_full = self.is_full or len(chosen) > room
+        proposed = [(i, await self._new_plan(i, vchannel, bound, expired, trigger_id)) for i in chosen[:room]]
+        if not proposed:
+            return
         async with self._lock:
-            await self._forget_deltas(vchannel.vchannel, survey)
-            rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
-            chosen = choose(survey.candidates, self._policy.thresholds, force=force, rows_target=rows)
-            room = self._policy.plans_max - len(self._state.planned())
-            plans = [
-                await self._new_plan(inputs, bound, expired, trigger_id)
-                for inputs in chosen[: max(0, room)]
-                if self._are_unchanged(inputs)
-            ]
+            room = max(0, self._policy.plans_max - len(self._state.planned()))
+            plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs)][:room]
             await self._state.put(plans=plans)
         for plan in plans:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
 
     async def _new_plan(
-        self, inputs: tuple[SegmentInfo, ...], bound: Timestamp, expired: Timestamp, trigger_id: int
+        self,
+        inputs: tuple[SegmentInfo, ...],
+        vchannel: Vchannel,
+        bound: Timestamp,
+        expired: Timestamp,
+        trigger_id: int,
     ) -> CompactionPlan:
         manifests = await self._manifests.of_segments(inputs)
         first_id = await self._rootcoord.alloc_ids(2)
@@ -138,8 +160,7 @@ class Planner:
             inputs=tuple(info.segment_id for info in inputs),
             manifests=tuple(info.manifest for info in inputs),
             output=SegmentID(first_id + 1),
-            # Deletes that one input has folded in must be folded into all: their rows get one manifest.
-            fold_until=max(bound, *(manifest.deletes_from for manifest in manifests)),
+            fold_until=fold_until(bound, manifests, vchannel.checkpoint.ts),
             expire_until=expired,
         )
 
@@ -172,11 +193,16 @@ class Planner:
         self._rests = {segment_id: until_s for segment_id, until_s in self._rests.items() if now_s < until_s}
         return self._rests
 
-    async def _forget_deltas(self, name: str, survey: CompactionFacts) -> None:
-        """Remove the superseded delta logs from the vchannel. A superseded delta log stays superseded: rows
-        that arrive later have later timestamps than its deletes."""
+    async def _forget_deltas(self, name: str, survey: CompactionFacts, bound: Timestamp) -> None:
+        """Remove the superseded delta logs from the vchannel.
+
+        A superseded delta log stays superseded: rows that arrive later have later timestamps than its
+        deletes. Imported rows are the exception, because an import takes its timestamp before it shows its
+        segments. If that happens now, or the vchannel changes meanwhile, the delta logs wait for the next
+        examination.
+        """
         vchannel = self._state.vchannel(name)
-        if vchannel is None or vchannel.dropping or not survey.superseded:
+        if not survey.superseded or vchannel is None or not self._may_forget(vchannel, survey, bound):
             return
         logs = await self._manifests.of_vchannel(vchannel)
         kept = tuple(log for log in logs if log.file.path not in survey.superseded)
@@ -184,12 +210,27 @@ class Planner:
             return
         attempt = await self._attempts.open(1, OWN)
         try:
-            moved = await self._manifests.with_deltas(vchannel, kept, stamped(attempt, "deltas"))
-            await self._state.put(vchannels=[moved])
+            written = await self._manifests.with_deltas(vchannel, kept, stamped(attempt, "deltas"))
+            async with self._lock:
+                current = self._state.vchannel(name)
+                if (
+                    current is not None
+                    and current.deltas == vchannel.deltas
+                    and self._may_forget(current, survey, bound)
+                ):
+                    await self._state.put(vchannels=[replace(current, deltas=written.deltas)])
         finally:
             self._attempts.close(attempt)
 
+    def _may_forget(self, vchannel: Vchannel, survey: CompactionFacts, bound: Timestamp) -> bool:
+        if vchannel.dropping or self._state.is_importing(vchannel.collection_id):
+            return False
+        return not any(
+            s.created <= bound and s.segment_id not in survey.segments and s.manifest
+            for s in self._state.segments_on(vchannel.vchannel)
+            if s.state is not SegmentState.DROPPED
+        )
+
     async def _forget_ended(self) -> None:
         ended = [p.plan_id for p in self._state.plans() if p.state is not CompactionState.PLANNED]
-        for plan_id in ended[: max(0, len(ended) - _ENDED_KEPT)]:
-            await self._state.remove_plan(plan_id)
+        await self._state.remove_plans(ended[: max(0, len(ended) - _ENDED_KEPT)])

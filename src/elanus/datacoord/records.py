@@ -9,16 +9,25 @@ writing resumes where it ended before anything else is done.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
 from elanus.core.errors import CommitRefused
 from elanus.meta.port import Compare, CompareFailed, Delete, MetaStore, Put
 
-_BATCH = 100
+RECORDS_AT_ONCE = 100
+"""How many records one transaction changes."""
+Item = TypeVar("Item")
 _DECIDED = "datacoord/decided"
+
+
+def in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Cut into parts that one transaction can change or remove."""
+    for first in range(0, len(items), RECORDS_AT_ONCE):
+        yield items[first : first + RECORDS_AT_ONCE]
 
 
 class Records:
@@ -63,10 +72,10 @@ class Records:
         """Write all records or none. Raises `CommitRefused` when one changed meanwhile, and whatever the
         store raises."""
         await self._write_out()
-        if len(records) <= _BATCH:
+        if len(records) <= RECORDS_AT_ONCE:
             await self._write(records)
             return
-        first = self._unchanged(islice(records, _BATCH))
+        first = self._unchanged(islice(records, RECORDS_AT_ONCE))
         whole = Put(_DECIDED, zlib.compress(msgspec.msgpack.encode(dict(records))))
         await self._transact([whole], [Compare(_DECIDED, 0), *first])
         self._decided, self._unwritten = True, dict(records)
@@ -75,14 +84,16 @@ class Records:
         """Write the records that a large change has left unwritten. The next `put` does so as well."""
         await self._write_out()
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove at most `RECORDS_AT_ONCE` records, in one transaction."""
         await self._write_out()
-        await self._meta.txn([Delete(key)])
-        self._revisions.pop(key, None)
+        await self._meta.txn([Delete(key) for key in keys])
+        for key in keys:
+            self._revisions.pop(key, None)
 
     async def _write_out(self) -> None:
         while self._unwritten:
-            batch = dict(islice(self._unwritten.items(), _BATCH))
+            batch = dict(islice(self._unwritten.items(), RECORDS_AT_ONCE))
             await self._write(batch)
             for key in batch:
                 del self._unwritten[key]

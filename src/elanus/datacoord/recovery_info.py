@@ -10,6 +10,7 @@ from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
+from elanus.datacoord.manifests import Chosen, Contents
 from elanus.datacoord.state import Vchannel
 
 
@@ -20,7 +21,6 @@ class Recovery:
         self._state = context.state
         self._manifests = context.manifests
         self._allocator = context.allocator
-        self._lock = context.lock
 
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         found = self._state.segments_of(collection_id) if collection_id else self._state.segments()
@@ -36,18 +36,26 @@ class Recovery:
     async def recovery_info(
         self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
     ) -> RecoveryInfo:
-        async with self._lock:
-            vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
-            if not vchannels:
-                raise CollectionNotFound(f"collection not found[collection={collection_id}]")
-            segments = self._state.segments_of(collection_id)
-            flushed = [s for s in segments if s.state is SegmentState.FLUSHED]
-            return RecoveryInfo(
-                collection_id,
-                tuple([await self._recovery(v, segments) for v in vchannels]),
-                await self._manifests.of_segments(flushed),
-                self._successors((*held, *(s.segment_id for s in segments))),
-            )
+        """Answer as of one moment. No lock is taken: the manifests are read first, and again those that
+        commits
+        have replaced meanwhile; then all is put together without a pause."""
+        chosen, contents = await self._manifests.current(lambda: self._chosen(collection_id))
+        segments = self._state.segments_of(collection_id)
+        flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
+        return RecoveryInfo(
+            collection_id,
+            tuple(_recovery(v, segments, contents) for v in chosen.vchannels),
+            contents.of_segments(flushed),
+            self._successors((*held, *(s.segment_id for s in segments))),
+        )
+
+    def _chosen(self, collection_id: CollectionID) -> Chosen:
+        """Return the vchannels and the segments that are not dropped. Raises `CollectionNotFound`."""
+        vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
+        if not vchannels:
+            raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+        segments = self._state.segments_of(collection_id)
+        return Chosen([s for s in segments if s.state is not SegmentState.DROPPED], vchannels)
 
     def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:
         found = {}
@@ -58,13 +66,14 @@ class Recovery:
                 found[segment_id] = SegmentID(0) if successor is None else successor.segment_id
         return found
 
-    async def _recovery(self, vchannel: Vchannel, segments: list[SegmentInfo]) -> VchannelRecovery:
-        own = [s for s in segments if s.vchannel == vchannel.vchannel]
-        unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED)]
-        return VchannelRecovery(
-            vchannel.vchannel,
-            vchannel.checkpoint,
-            await self._manifests.of_vchannel(vchannel),
-            growing=await self._manifests.of_segments([s for s in unflushed if s.manifest]),
-            excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
-        )
+
+def _recovery(vchannel: Vchannel, segments: list[SegmentInfo], contents: Contents) -> VchannelRecovery:
+    own = [s for s in segments if s.vchannel == vchannel.vchannel]
+    unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED)]
+    return VchannelRecovery(
+        vchannel.vchannel,
+        vchannel.checkpoint,
+        contents.of_vchannel(vchannel),
+        growing=contents.of_segments([s for s in unflushed if s.manifest]),
+        excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
+    )

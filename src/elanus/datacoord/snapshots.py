@@ -26,6 +26,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.early_ticks import request_early_tick
+from elanus.datacoord.manifests import Chosen
 from elanus.datacoord.state import Vchannel
 from elanus.storage.port import ObjectMissing
 
@@ -49,6 +50,8 @@ class Snapshots:
         self._datanodes = datanodes
         self._is_expiring = False
         self._files: dict[int, frozenset[str]] = {}
+        self._taking: list[frozenset[str]] = []
+        """The files of snapshots whose pins are not persisted yet."""
 
     def start(self) -> None:
         """Start the expiry loop if there are pins; without pins there is nothing to do."""
@@ -64,26 +67,24 @@ class Snapshots:
         read_ts = await self._rootcoord.alloc_timestamp(1)
         while True:
             await self._synced(collection_id, read_ts)
-            async with self._lock:
-                snapshot = await self._collect(collection_id, partition_ids, read_ts)
-                folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
-                if folded <= read_ts:
-                    return await self._pin(snapshot, lease_ms)
+            snapshot = await self._collect(collection_id, partition_ids, read_ts)
+            folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
+            if folded <= read_ts:
+                return await self._pin(snapshot, lease_ms)
             # Files written meanwhile have deletes up to ``folded`` applied: they are right only from then on.
             read_ts = folded
 
     async def release_snapshot(self, snapshot_id: int) -> None:
-        async with self._lock:
-            await self._end([pin for pin in self._state.pins() if pin.pin_id == snapshot_id])
+        await self._end([pin for pin in self._state.pins() if pin.pin_id == snapshot_id])
 
     async def pinned_files(self) -> frozenset[str]:
         """Return all paths that must be kept: the snapshots, and the files that they name. Expired pins keep
         nothing."""
-        pins = self._live()
-        for pin in pins:
-            if pin.pin_id not in self._files:
+        while unread := [pin for pin in self._live() if pin.pin_id not in self._files]:
+            for pin in unread:
                 self._files[pin.pin_id] = await self._files_of(pin)
-        return frozenset[str]().union(*(self._files[pin.pin_id] for pin in pins))
+        kept = [self._files[pin.pin_id] for pin in self._live()]
+        return frozenset[str]().union(*kept, *self._taking)
 
     async def _files_of(self, pin: Pin) -> frozenset[str]:
         try:
@@ -127,8 +128,13 @@ class Snapshots:
     async def _collect(
         self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], read_ts: Timestamp
     ) -> CollectionSnapshot:
-        """Return the snapshot as of the current metadata. Called under the lock."""
-        vchannels = self._vchannels(collection_id)
+        """Return a snapshot of the metadata as of this moment, which lasts until the caller next waits."""
+        chosen, contents = await self._manifests.current(lambda: self._chosen(collection_id, partition_ids))
+        deltas = {v.vchannel: contents.of_vchannel(v) for v in chosen.vchannels}
+        schema, segments = chosen.vchannels[0].schema, contents.of_segments(chosen.segments)
+        return CollectionSnapshot(collection_id, schema, read_ts, segments, deltas)
+
+    def _chosen(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> Chosen:
         infos = [
             s
             for s in self._state.segments_of(collection_id)
@@ -136,17 +142,22 @@ class Snapshots:
             and s.manifest
             and (not partition_ids or s.partition_id in partition_ids)
         ]
-        deltas = {v.vchannel: await self._manifests.of_vchannel(v) for v in vchannels}
-        return CollectionSnapshot(
-            collection_id, vchannels[0].schema, read_ts, await self._manifests.of_segments(infos), deltas
-        )
+        return Chosen(infos, self._vchannels(collection_id))
 
     async def _pin(self, snapshot: CollectionSnapshot, lease_ms: int) -> SnapshotLease:
-        pin_id = await self._rootcoord.alloc_ids(1)
-        name = stamped(pin_id, f"{snapshot.read_ts}")
-        path = await self._manifests.put_snapshot(snapshot, name)
-        pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
-        await self._state.put(pins=[pin])
+        """Write the snapshot and persist its pin. Until then its files are kept by this object: a garbage
+        collection whose moment is later than the snapshot's finds them in one place or the other."""
+        taking = snapshot.files
+        self._taking.append(taking)
+        try:
+            pin_id = await self._rootcoord.alloc_ids(1)
+            name = stamped(pin_id, f"{snapshot.read_ts}")
+            path = await self._manifests.put_snapshot(snapshot, name)
+            pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
+            async with self._lock:
+                await self._state.put(pins=[pin])
+        finally:
+            self._taking.remove(taking)
         self.start()
         return SnapshotLease(pin_id, self._manifests.store_url, path, snapshot.read_ts, pin.expires_ms)
 
@@ -154,8 +165,7 @@ class Snapshots:
         while True:
             await asyncio.sleep(_EXPIRY_LOOK_S)
             try:
-                async with self._lock:
-                    await self._end(expired(self._state.pins(), self._clock.wall_ms()))
+                await self._end(expired(self._state.pins(), self._clock.wall_ms()))
             except Exception as error:  # noqa: BLE001 - the next look may succeed; until then files stay
                 _log.info(
                     "expired snapshots not released; trying again", error=f"{type(error).__name__}: {error}"
@@ -165,6 +175,7 @@ class Snapshots:
         """Delete objects, then records: a record whose object is gone keeps nothing, and is found again."""
         for pin in pins:
             await self._manifests.forget_snapshot(pin.path)
-        await self._state.forget_pins(pins)
+        async with self._lock:
+            await self._state.forget_pins(pins)
         for pin in pins:
             self._files.pop(pin.pin_id, None)

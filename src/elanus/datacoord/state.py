@@ -7,7 +7,8 @@ its own manifest, so records stay small however much data there is. Changes are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -19,9 +20,10 @@ from elanus.core.ids import NO_NODE, CollectionID, NodeID, PartitionID, SegmentI
 from elanus.core.imports import ImportTask
 from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.datacoord.records import Records
+from elanus.datacoord.records import Records, in_batches
+from elanus.datacoord.segment_table import NoUses, PathUses, SegmentTable
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import MetaStore
 
@@ -30,7 +32,6 @@ _VCHANNELS = "datacoord/vchannel/"
 _IMPORTS = "datacoord/import/"
 _PINS = "datacoord/pin/"
 _PLANS = "datacoord/compaction/"
-_UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,25 @@ class Vchannel:
 
 
 class DataState:
-    def __init__(self, meta: MetaStore) -> None:
+    """``uses`` is notified of the manifests and delta lists that come into force and go out of it."""
+
+    def __init__(self, meta: MetaStore, uses: PathUses | None = None) -> None:
+        self._uses = NoUses() if uses is None else uses
         self._records = Records(meta)
-        self._segments: dict[SegmentID, SegmentInfo] = {}
+        self._segments = SegmentTable(self._uses)
         self._vchannels: dict[str, Vchannel] = {}
-        self._unflushed: dict[SegmentID, None] = {}
+        self._vchannels_of: dict[CollectionID, dict[str, None]] = {}
         self._imports: dict[TaskID, ImportTask] = {}
+        self._importing: dict[TaskID, CollectionID] = {}
         self._pins: dict[int, Pin] = {}
-        self._successors: dict[SegmentID, SegmentID] = {}
         self._plans: dict[int, CompactionPlan] = {}
 
     async def start(self) -> None:
         await self._records.start()
         for stored in await self._records.load(_SEGMENTS):
-            self._show(msgspec.json.decode(stored, type=SegmentInfo))
+            self._segments.show(msgspec.json.decode(stored, type=SegmentInfo))
         for stored in await self._records.load(_VCHANNELS):
-            vchannel = msgspec.json.decode(stored, type=Vchannel)
-            self._vchannels[vchannel.vchannel] = vchannel
+            self._show_vchannel(msgspec.json.decode(stored, type=Vchannel))
         for stored in await self._records.load(_IMPORTS):
             task = msgspec.json.decode(stored, type=ImportTask)
             self._imports[task.task_id] = task
@@ -88,36 +91,34 @@ class DataState:
 
     def segment(self, segment_id: SegmentID) -> SegmentInfo:
         """Return a segment's record. Raises `SegmentNotFound`."""
-        try:
-            return self._segments[segment_id]
-        except KeyError:
-            raise SegmentNotFound(f"segment not found[segment={segment_id}]") from None
+        found = self._segments.find(segment_id)
+        if found is None:
+            raise SegmentNotFound(f"segment not found[segment={segment_id}]")
+        return found
 
     def find_segment(self, segment_id: SegmentID) -> SegmentInfo | None:
-        return self._segments.get(segment_id)
+        return self._segments.find(segment_id)
 
     def segments(self) -> Iterable[SegmentInfo]:
-        return self._segments.values()
+        return self._segments.all()
 
     def segments_of(self, collection_id: CollectionID) -> list[SegmentInfo]:
-        return [s for s in self._segments.values() if s.collection_id == collection_id]
+        return self._segments.of_collection(collection_id)
 
     def segments_on(self, vchannel: str) -> list[SegmentInfo]:
-        return [s for s in self._segments.values() if s.vchannel == vchannel]
+        return self._segments.on_vchannel(vchannel)
 
     def unflushed(self) -> list[SegmentInfo]:
         """Growing, sealed and flushing segments."""
-        return [self._segments[segment_id] for segment_id in self._unflushed]
+        return self._segments.unflushed()
+
+    def dropped_segments(self) -> list[SegmentInfo]:
+        return self._segments.dropped()
 
     def growing(
         self, collection_id: CollectionID, partition_id: PartitionID, vchannel: str
     ) -> list[SegmentInfo]:
-        key = (collection_id, partition_id, vchannel)
-        return [
-            s
-            for s in self.unflushed()
-            if s.state is SegmentState.GROWING and (s.collection_id, s.partition_id, s.vchannel) == key
-        ]
+        return self._segments.growing(collection_id, partition_id, vchannel)
 
     def vchannels(self) -> Iterable[Vchannel]:
         """Return the vchannels that are not dropped, or whose drop message is still to be read."""
@@ -128,7 +129,8 @@ class DataState:
 
     def vchannels_of(self, collection_id: CollectionID) -> list[Vchannel]:
         """Like `vchannels`, for one collection."""
-        return [v for v in self.vchannels() if v.collection_id == collection_id]
+        found = (self._vchannels[name] for name in self._vchannels_of.get(collection_id, ()))
+        return [v for v in found if v.dropped == NO_TIMESTAMP]
 
     def vchannel(self, name: str) -> Vchannel | None:
         return self._vchannels.get(name)
@@ -139,16 +141,26 @@ class DataState:
     def import_task(self, task_id: TaskID) -> ImportTask | None:
         return self._imports.get(task_id)
 
+    @contextmanager
+    def importing(self, task: ImportTask) -> Iterator[None]:
+        """Note, in memory, that the task is being committed: from before its rows have their timestamp until
+        its
+        segments are shown."""
+        self._importing[task.task_id] = task.collection_id
+        try:
+            yield
+        finally:
+            del self._importing[task.task_id]
+
+    def is_importing(self, collection_id: CollectionID) -> bool:
+        return collection_id in self._importing.values()
+
     def pins(self) -> Sequence[Pin]:
         return tuple(self._pins.values())
 
     def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
         """Return the segment that now holds the rows of a compacted one; None when none does."""
-        following = self._successors.get(segment_id)
-        while following in self._successors:
-            following = self._successors[following]
-        info = None if following is None else self._segments.get(following)
-        return None if info is None or info.state is SegmentState.DROPPED else info
+        return self._segments.successor(segment_id)
 
     def plans(self) -> Iterable[CompactionPlan]:
         """Return all plans in the order in which they were made."""
@@ -200,8 +212,9 @@ class DataState:
             await self._look_again(records)
             raise
         for segment in segments:
-            self._show(segment)
-        self._vchannels |= {v.vchannel: v for v in vchannels}
+            self._segments.show(segment)
+        for vchannel in vchannels:
+            self._show_vchannel(vchannel)
         self._imports |= {t.task_id: t for t in imports}
         self._pins |= {p.pin_id: p for p in pins}
         self._plans |= {p.plan_id: p for p in plans}
@@ -212,11 +225,11 @@ class DataState:
         for key, stored in await self._records.reload(keys):
             if key.startswith(_SEGMENTS):
                 found = msgspec.json.decode(stored, type=SegmentInfo)
-                known = self._segments.get(found.segment_id, found)
-                self._show(replace(found, last_expire=max(found.last_expire, known.last_expire)))
+                known = self._segments.find(found.segment_id) or found
+                expires = max(found.last_expire, known.last_expire)
+                self._segments.show(replace(found, last_expire=expires))
             elif key.startswith(_VCHANNELS):
-                vchannel = msgspec.json.decode(stored, type=Vchannel)
-                self._vchannels[vchannel.vchannel] = vchannel
+                self._show_vchannel(msgspec.json.decode(stored, type=Vchannel))
             elif key.startswith(_IMPORTS):
                 task = msgspec.json.decode(stored, type=ImportTask)
                 self._imports[task.task_id] = task
@@ -230,37 +243,59 @@ class DataState:
     @uncancellable
     async def forget(self, segments: Sequence[SegmentID], vchannels: Sequence[str]) -> None:
         """Remove records. Segments are removed first: a segment without its vchannel would have no owner."""
-        for segment_id in segments:
-            await self._records.delete(f"{_SEGMENTS}{segment_id}")
-            self._segments.pop(segment_id, None)
-        for name in vchannels:
-            await self._records.delete(f"{_VCHANNELS}{name}")
-            self._vchannels.pop(name, None)
+        for segment_ids in in_batches(segments):
+            await self._records.delete([f"{_SEGMENTS}{segment_id}" for segment_id in segment_ids])
+            for segment_id in segment_ids:
+                self._segments.forget(segment_id)
+        for names in in_batches(vchannels):
+            await self._records.delete([f"{_VCHANNELS}{name}" for name in names])
+            for name in names:
+                self._forget_vchannel(name)
 
     @uncancellable
     async def forget_imports(self, tasks: Sequence[ImportTask]) -> None:
-        for task in tasks:
-            await self._records.delete(f"{_IMPORTS}{task.task_id}")
-            self._imports.pop(task.task_id, None)
+        for some in in_batches(tasks):
+            await self._records.delete([f"{_IMPORTS}{task.task_id}" for task in some])
+            for task in some:
+                self._imports.pop(task.task_id, None)
 
     @uncancellable
     async def forget_pins(self, pins: Sequence[Pin]) -> None:
-        for pin in pins:
-            await self._records.delete(f"{_PINS}{pin.pin_id}")
-            self._pins.pop(pin.pin_id, None)
+        for some in in_batches(pins):
+            await self._records.delete([f"{_PINS}{pin.pin_id}" for pin in some])
+            for pin in some:
+                self._pins.pop(pin.pin_id, None)
 
-    async def remove_plan(self, plan_id: int) -> None:
-        await self._records.delete(f"{_PLANS}{plan_id}")
-        self._plans.pop(plan_id, None)
+    @uncancellable
+    async def remove_plans(self, plan_ids: Sequence[int]) -> None:
+        for some in in_batches(plan_ids):
+            await self._records.delete([f"{_PLANS}{plan_id}" for plan_id in some])
+            for plan_id in some:
+                self._plans.pop(plan_id, None)
 
     def touch(self, segment: SegmentInfo) -> None:
         """Apply in memory a change that need not survive this process (the latest allocation's expiry)."""
-        self._show(segment)
+        self._segments.show(segment)
 
-    def _show(self, segment: SegmentInfo) -> None:
-        self._segments[segment.segment_id] = segment
-        self._successors |= dict.fromkeys(segment.compacted_from, segment.segment_id)
-        if segment.state in _UNFLUSHED:
-            self._unflushed[segment.segment_id] = None
-        else:
-            self._unflushed.pop(segment.segment_id, None)
+    def _show_vchannel(self, vchannel: Vchannel) -> None:
+        known = self._vchannels.get(vchannel.vchannel)
+        before = "" if known is None or known.dropped else known.deltas
+        after = "" if vchannel.dropped else vchannel.deltas
+        if after != before:
+            if before:
+                self._uses.forget(before)
+            if after:
+                self._uses.use(after)
+        self._vchannels[vchannel.vchannel] = vchannel
+        self._vchannels_of.setdefault(vchannel.collection_id, {})[vchannel.vchannel] = None
+
+    def _forget_vchannel(self, name: str) -> None:
+        known = self._vchannels.pop(name, None)
+        if known is None:
+            return
+        if known.deltas and not known.dropped:
+            self._uses.forget(known.deltas)
+        names = self._vchannels_of[known.collection_id]
+        names.pop(name, None)
+        if not names:
+            del self._vchannels_of[known.collection_id]

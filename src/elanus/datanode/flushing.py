@@ -6,17 +6,21 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+import structlog
+
 from elanus.api.datacoord import DataCoordApi, RangeCommit
 from elanus.core.attempts import NO_ATTEMPT
-from elanus.core.errors import CommitRefused
+from elanus.core.errors import CommitRefused, DeadlineExceeded, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import physical_ms
 from elanus.datanode.orders import Order, Orders
 from elanus.datanode.ownership import OwnedChannels
-from elanus.datanode.policy import HELD_MAX_BYTES, DataNodePolicy
+from elanus.datanode.policy import HELD_MAX_BYTES, RETRY_PAUSE_S, DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.datanode.range_jobs import RangeJobs, RangeWork
 from elanus.pipeline.ranges import RangeOutcome
+
+_log = structlog.get_logger("datanode")
 
 
 class Flusher:
@@ -126,7 +130,7 @@ class Flusher:
             quarantined=outcome.quarantined if outcome else (),
         )
         try:
-            await self._datacoord.commit_range(commit)
+            await self._send(commit)
         except CommitRefused:
             if self._is_still_ours(vchannel, epoch):
                 raise
@@ -134,6 +138,19 @@ class Flusher:
         if self._owned.owns(vchannel, epoch):
             self._owned[vchannel].committed(range_.end)
             self._owned.moved.set()
+
+    async def _send(self, commit: RangeCommit) -> None:
+        """Send the commit until it is answered. Datacoord recognizes a repeated one. Raises
+        `CommitRefused`."""
+        while True:
+            try:
+                await self._datacoord.commit_range(commit)
+                return
+            except (Unavailable, DeadlineExceeded) as error:
+                _log.info(
+                    "commit not answered; sending it again", vchannel=commit.vchannel, error=error.message
+                )
+                await asyncio.sleep(RETRY_PAUSE_S)
 
     def _is_still_ours(self, vchannel: str, epoch: int) -> bool:
         return self._owned.is_live(vchannel) and self._owned.owns(vchannel, epoch)

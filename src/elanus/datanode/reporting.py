@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from elanus.api.datacoord import DataCoordApi
+from elanus.core.errors import DeadlineExceeded, Unavailable
 from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.progress import ChannelProgress
+
+_log = structlog.get_logger("datanode")
 
 
 class Reporter:
@@ -24,9 +29,11 @@ class Reporter:
         """The last tick reported of each vchannel, and when: on the loop's clock, in milliseconds."""
 
     async def run(self) -> None:
-        """Report until cancelled. Raises `ElanusError` when datacoord cannot be reached or refuses.
+        """Report until cancelled. Raises `ElanusError` when datacoord refuses.
 
         A report is sent even when nothing has moved, so that a new coordinator can answer "not registered".
+        One that is not answered is repeated with the next: the registration, and the jobs under it, may still
+        be in force.
         """
         loop = asyncio.get_running_loop()
         last_ms = loop.time() * 1000
@@ -36,8 +43,13 @@ class Reporter:
             due = [channel for channel in self._owned if self._is_due(channel, now_ms)] if has_moved else []
             if due or now_ms - last_ms >= self._policy.idle_report_ms:
                 last_ms = now_ms
-                await self._datacoord.report_ticks(self._epoch, tuple(c.tick() for c in due))
-                self._reported |= {c.vchannel: (c.seek.ts, now_ms) for c in due}
+                try:
+                    await self._datacoord.report_ticks(self._epoch, tuple(c.tick() for c in due))
+                except (Unavailable, DeadlineExceeded) as error:
+                    _log.info("ticks not reported; trying again", error=error.message)
+                    self._owned.moved.set()
+                else:
+                    self._reported |= {c.vchannel: (c.seek.ts, now_ms) for c in due}
             await asyncio.sleep(self._policy.report_ms / 1000)
 
     async def _movement(self) -> bool:

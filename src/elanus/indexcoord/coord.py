@@ -1,9 +1,10 @@
 """The index coordinator role.
 
-The role is level-triggered: whenever segments or indexes have changed, it compares what is flushed with what
-is built and starts the missing builds. A build that was running when this role or its index node ended is
-simply missing again; it is reassigned under a higher version, and the older result does not count. A build
-that fails is retried before it counts as failed.
+The role is level-triggered: whenever segments or indexes of a collection have changed, it compares what is
+flushed with what is built and starts the missing builds. Collections that have not changed are not examined.
+A build that was running when this role or its index node ended is simply missing again; it is reassigned
+under a higher version, and the older result does not count. A build that fails is retried before it counts as
+failed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
 from elanus.index import resolve_index
 from elanus.indexcoord.nodes import IndexNodes
-from elanus.indexcoord.state import Build, IndexState
+from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
 from elanus.storage.port import ObjectStore
 
@@ -48,7 +49,6 @@ _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
 _ATTEMPTS_MAX = 3
-_UNFINISHED = (BuildState.UNISSUED, BuildState.IN_PROGRESS)
 _log = structlog.get_logger("indexcoord")
 
 
@@ -91,7 +91,9 @@ class IndexCoord:
         self._numbering = asyncio.Lock()
         """Held from the allocation of a build's id until it is recorded: else its files count as garbage."""
         self._wake = asyncio.Event()
-        self._nodes = IndexNodes(clock, dial, policy.builds_max, self._wake.set)
+        self._due: dict[CollectionID, None] = {}
+        """The collections to examine."""
+        self._nodes = IndexNodes(clock, dial, policy.builds_max, self._take_up_unfinished)
         self._running: dict[BuildID, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -177,10 +179,9 @@ class IndexCoord:
     async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
         return tuple(
             build.file
-            for build in self._state.builds()
-            if build.collection_id == collection_id
-            and build.file is not None
-            and self._state.index(build.index_id) is not None
+            for index in self._state.indexes(collection_id)
+            for build in self._state.builds_of(index.index_id)
+            if build.file is not None
         )
 
     async def unbuilt(
@@ -199,7 +200,7 @@ class IndexCoord:
             builds = self._state.builds()
         return IndexReferences(
             tuple(b.file.path for b in builds if b.file is not None),
-            {b.build_id: b.version for b in builds if b.state in _UNFINISHED},
+            {b.build_id: b.version for b in builds if b.state in UNFINISHED},
             builds_below,
         )
 
@@ -223,20 +224,32 @@ class IndexCoord:
         """
         await change
         self._changes.happened(collection_id)
-        self._wake.set()
+        self._examine_soon((collection_id,))
         return self._invalidations.begin(collection_id)
 
     # builds
+
+    def _examine_soon(self, collections: Iterable[CollectionID]) -> None:
+        self._due |= dict.fromkeys(collections)
+        self._wake.set()
+
+    def _take_up_unfinished(self) -> None:
+        """Start the builds that wait for an index node: there is one more."""
+        self._examine_soon(self._state.unfinished_collections())
 
     async def _follow_segments(self) -> None:
         seen = 0
         while True:
             try:
-                seen = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
+                now = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
+                concerned = await self._datacoord.changed_since(seen) if now != seen else ()
             except ElanusError as error:
                 _log.info("datacoord not reached", error=error.message)
                 await asyncio.sleep(_RETRY_PAUSE_S)
-            self._wake.set()
+                continue
+            seen = now
+            # Woken without a change, too: nodes may have fallen silent.
+            self._examine_soon(self._state.indexed_collections() if concerned is None else concerned)
 
     async def _reconcile_loop(self) -> None:
         while True:
@@ -251,18 +264,28 @@ class IndexCoord:
 
     async def _reconcile(self) -> None:
         self._nodes.forget_silent()
-        for collection_id in tuple(self._state.indexed_collections()):
+        due, self._due = list(self._due), {}
+        for number, collection_id in enumerate(due):
             try:
-                recovery = await self._datacoord.recovery_info(collection_id)
-            except CollectionNotFound:
-                continue
-            await self._remove(
-                self._state.builds_of_dropped(collection_id, {m.segment_id for m in recovery.flushed})
-            )
-            for index in self._state.indexes(collection_id):
-                for manifest in recovery.flushed:
-                    await self._ensure_build(index, manifest)
+                await self._examine(collection_id)
+            except BaseException:
+                self._due |= dict.fromkeys([*due[number + 1 :], collection_id])
+                raise
         await self._remove(self._state.leftovers())
+
+    async def _examine(self, collection_id: CollectionID) -> None:
+        if not self._state.indexes(collection_id):
+            return
+        try:
+            recovery = await self._datacoord.recovery_info(collection_id)
+        except CollectionNotFound:
+            return
+        await self._remove(
+            self._state.builds_of_dropped(collection_id, {m.segment_id for m in recovery.flushed})
+        )
+        for index in self._state.indexes(collection_id):
+            for manifest in recovery.flushed:
+                await self._ensure_build(index, manifest)
 
     async def _remove(self, builds: Iterable[Build]) -> None:
         """Remove builds, files first: after an interruption the build is still recorded and removed again."""
@@ -279,13 +302,13 @@ class IndexCoord:
         build = self._state.build(index.index_id, manifest.segment_id)
         if build is None:
             build = await self._new_build(index, manifest)
-        pending = build.state in _UNFINISHED
+        pending = build.state in UNFINISHED
         if pending and build.build_id not in self._running and self._nodes:
             task = asyncio.create_task(
                 self._run_build(index, build, manifest), name=f"build {build.build_id}"
             )
             self._running[build.build_id] = task
-            task.add_done_callback(lambda ended: self._build_ended(build.build_id, ended))
+            task.add_done_callback(lambda ended: self._build_ended(build, ended))
 
     async def _new_build(self, index: Index, manifest: SegmentManifest) -> Build:
         small = manifest.rows < self._policy.rows_min
@@ -303,14 +326,19 @@ class IndexCoord:
         self._changes.happened(build.collection_id)
         return build
 
-    def _build_ended(self, build_id: BuildID, task: asyncio.Task[None]) -> None:
-        self._running.pop(build_id, None)
+    def _build_ended(self, build: Build, task: asyncio.Task[None]) -> None:
+        """Examine the collection again, unless the build has come to its end: then nothing is missing."""
+        self._running.pop(build.build_id, None)
         error = None if task.cancelled() else task.exception()
-        if error is None:
-            self._wake.set()
+        if error is not None:
+            _log.error("index build not recorded; trying again", build=build.build_id, error=str(error))
+            asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._examine_soon, (build.collection_id,))
+            return
+        recorded = self._state.build(build.index_id, build.segment_id)
+        if task.cancelled() or (recorded is not None and recorded.state in UNFINISHED):
+            self._examine_soon((build.collection_id,))
         else:
-            _log.error("index build not recorded; trying again", build=build_id, error=str(error))
-            asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._wake.set)
+            self._wake.set()  # it may be left over from an index that was dropped meanwhile
 
     async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
         """Run a build to its end, or until its index node is lost: it is then simply missing again.

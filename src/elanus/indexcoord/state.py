@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +17,8 @@ from elanus.meta.port import Delete, MetaStore, Put
 
 _INDEXES = "indexcoord/index/"
 _BUILDS = "indexcoord/build/"
+UNFINISHED = (BuildState.UNISSUED, BuildState.IN_PROGRESS)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,63 +41,109 @@ class Build:
 
 
 class IndexState:
+    """Indexed by what is looked up: a look-up costs what it finds, however many collections there are."""
+
     def __init__(self, meta: MetaStore) -> None:
         self._meta = meta
         self._indexes: dict[IndexID, Index] = {}
-        self._builds: dict[tuple[IndexID, SegmentID], Build] = {}
+        self._of_collection: dict[CollectionID, dict[IndexID, Index]] = {}
+        self._builds: dict[IndexID, dict[SegmentID, Build]] = {}
+        self._built: dict[CollectionID, dict[IndexID, None]] = {}
+        """The indexes with builds by collection, those included that no longer exist."""
+        self._leftover: dict[IndexID, None] = {}
+        """The indexes with builds that no longer exist."""
+        self._unfinished: dict[BuildID, CollectionID] = {}
 
     async def start(self) -> None:
         for _, stored in await self._meta.list(_INDEXES):
-            index = msgspec.json.decode(stored.value, type=Index)
-            self._indexes[index.index_id] = index
+            self._show_index(msgspec.json.decode(stored.value, type=Index))
         for _, stored in await self._meta.list(_BUILDS):
-            build = msgspec.json.decode(stored.value, type=Build)
-            self._builds[(build.index_id, build.segment_id)] = build
+            self._show_build(msgspec.json.decode(stored.value, type=Build))
 
     def index(self, index_id: IndexID) -> Index | None:
         return self._indexes.get(index_id)
 
     def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
-        return tuple(i for i in self._indexes.values() if i.collection_id == collection_id)
+        return tuple(self._of_collection.get(collection_id, {}).values())
 
     def indexed_collections(self) -> Iterable[CollectionID]:
-        return dict.fromkeys(i.collection_id for i in self._indexes.values())
+        return tuple(self._of_collection)
+
+    def unfinished_collections(self) -> Iterable[CollectionID]:
+        """Return the collections with builds that have not ended."""
+        return dict.fromkeys(self._unfinished.values())
 
     def build(self, index_id: IndexID, segment_id: SegmentID) -> Build | None:
-        return self._builds.get((index_id, segment_id))
+        return self._builds.get(index_id, {}).get(segment_id)
 
     def builds(self) -> tuple[Build, ...]:
-        return tuple(self._builds.values())
+        return tuple(build for builds in self._builds.values() for build in builds.values())
+
+    def builds_of(self, index_id: IndexID) -> Iterable[Build]:
+        return self._builds.get(index_id, {}).values()
 
     @uncancellable
     async def put_index(self, index: Index) -> None:
         await self._meta.txn([Put(f"{_INDEXES}{index.index_id}", msgspec.json.encode(index))])
-        self._indexes[index.index_id] = index
+        self._show_index(index)
 
     @uncancellable
     async def put_build(self, build: Build) -> None:
         await self._meta.txn([Put(f"{_BUILDS}{build.build_id}", msgspec.json.encode(build))])
-        self._builds[(build.index_id, build.segment_id)] = build
+        self._show_build(build)
 
     @uncancellable
     async def remove_build(self, build: Build) -> None:
         await self._meta.txn([Delete(f"{_BUILDS}{build.build_id}")])
-        self._builds.pop((build.index_id, build.segment_id), None)
+        self._unfinished.pop(build.build_id, None)
+        builds = self._builds.get(build.index_id, {})
+        builds.pop(build.segment_id, None)
+        if not builds:
+            self._builds.pop(build.index_id, None)
+            self._leftover.pop(build.index_id, None)
+            _remove(self._built, build.collection_id, build.index_id)
 
     @uncancellable
     async def remove_index(self, index: Index) -> None:
         """Remove the definition first: builds without one are then returned by `leftovers`."""
         await self._meta.txn([Delete(f"{_INDEXES}{index.index_id}")])
         self._indexes.pop(index.index_id, None)
+        _remove(self._of_collection, index.collection_id, index.index_id)
+        if index.index_id in self._builds:
+            self._leftover[index.index_id] = None
 
     def leftovers(self) -> tuple[Build, ...]:
         """Return the builds of indexes that no longer exist."""
-        return tuple(b for b in self._builds.values() if b.index_id not in self._indexes)
+        return tuple(build for index_id in self._leftover for build in self.builds_of(index_id))
 
     def builds_of_dropped(self, collection_id: CollectionID, flushed: Set[SegmentID]) -> tuple[Build, ...]:
         """Return the builds of a collection's segments that are not in ``flushed``: they were dropped."""
         return tuple(
-            b
-            for b in self._builds.values()
-            if b.collection_id == collection_id and b.segment_id not in flushed
+            build
+            for index_id in self._built.get(collection_id, ())
+            for build in self.builds_of(index_id)
+            if build.segment_id not in flushed
         )
+
+    def _show_index(self, index: Index) -> None:
+        self._indexes[index.index_id] = index
+        self._of_collection.setdefault(index.collection_id, {})[index.index_id] = index
+        self._leftover.pop(index.index_id, None)
+
+    def _show_build(self, build: Build) -> None:
+        self._builds.setdefault(build.index_id, {})[build.segment_id] = build
+        self._built.setdefault(build.collection_id, {})[build.index_id] = None
+        if build.index_id not in self._indexes:
+            self._leftover[build.index_id] = None
+        if build.state in UNFINISHED:
+            self._unfinished[build.build_id] = build.collection_id
+        else:
+            self._unfinished.pop(build.build_id, None)
+
+
+def _remove(index: dict[CollectionID, dict[IndexID, Found]], key: CollectionID, index_id: IndexID) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.pop(index_id, None)
+        if not found:
+            del index[key]

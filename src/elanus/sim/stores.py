@@ -109,6 +109,7 @@ class MemoryStore:
     """`elanus.storage.port.ObjectStore` in memory; sometimes it is full or does not answer."""
 
     url = "memory:"
+    calls_at_once = 1
 
     def __init__(
         self, chance: Chance, wall_ms: Callable[[], int], observe_delete: Callable[[str], None]

@@ -57,6 +57,8 @@ class LocalStore:
     operating system.
     """
 
+    calls_at_once = 1
+
     def __init__(self, root: Path) -> None:
         self._root = root
         self._staging = root / _STAGING

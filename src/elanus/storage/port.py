@@ -32,6 +32,11 @@ class ObjectStore(Protocol):
     @property
     def url(self) -> str: ...
 
+    @property
+    def calls_at_once(self) -> int:
+        """How many threads gain from calling the store at the same time: 1 for a store without latency."""
+        ...
+
     def check(self) -> None:
         """Check the store at startup. Raises `elanus.core.errors.ElanusError` when it cannot be used."""
         ...

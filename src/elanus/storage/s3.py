@@ -58,6 +58,8 @@ class S3Store:
     """Implements `elanus.storage.port.ObjectStore`. Methods raise `Unavailable` when the store does not
     answer, and `InvalidParameter` when it refuses the credentials or has no such bucket."""
 
+    calls_at_once = 32
+
     def __init__(self, url: str) -> None:
         """Opens no connection. Raises `InvalidParameter`."""
         source = S3Source.parse(url)

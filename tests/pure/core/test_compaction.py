@@ -17,11 +17,12 @@ from elanus.core.compaction import (
     expire_until,
     expired_rows,
     fold_bound,
+    fold_until,
     is_candidate,
     superseded_deltas,
     time_to_live_s,
 )
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, compose
@@ -52,7 +53,9 @@ def candidate(
 
 
 def chosen(candidates: list[Candidate], *, force: bool = False) -> list[list[int]]:
-    return [sorted(s.segment_id for s in group) for group in choose(candidates, THRESHOLDS, force=force)]
+    return [
+        sorted(s.segment_id for s in group) for group in choose(candidates, THRESHOLDS, MAX_ROWS, force=force)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,14 +73,14 @@ def test_segments_are_merged_up_to_the_target_and_the_maximum(
     target: int | None, wanted: list[list[int]]
 ) -> None:
     candidates = [candidate(number, rows) for number, rows in enumerate((10, 20, 30, 45, 70), start=1)]
-    groups = choose(candidates, THRESHOLDS, force=True, rows_target=target)
+    groups = choose(candidates, THRESHOLDS, MAX_ROWS, force=True, rows_target=target)
     assert [sorted(s.segment_id for s in group) for group in groups] == wanted
 
 
 def test_with_a_target_a_segment_more_than_half_full_takes_part() -> None:
     candidates = [candidate(1, 60), candidate(2, 40)]
     assert chosen(candidates, force=True) == []
-    (group,) = choose(candidates, THRESHOLDS, force=True, rows_target=10**9)
+    (group,) = choose(candidates, THRESHOLDS, MAX_ROWS, force=True, rows_target=10**9)
     assert [s.segment_id for s in group] == [2, 1]
 
 
@@ -143,6 +146,7 @@ def test_no_segment_is_named_twice_and_none_grows_too_large(rows: list[tuple[int
     groups = choose(
         [candidate(n, count, min(dead, count)) for n, (count, dead) in enumerate(rows, 1)],
         THRESHOLDS,
+        MAX_ROWS,
         force=force,
     )
     named = [s.segment_id for group in groups for s in group]
@@ -190,8 +194,9 @@ def test_a_delta_is_done_with_when_nobody_has_older_rows_without_it() -> None:
 
 def test_time_to_live() -> None:
     now = compose(100_000)
-    assert expire_until({TTL_PROPERTY: "10"}, now) == compose(90_000)
-    assert expire_until({}, now) == 0
+    assert expire_until({TTL_PROPERTY: "10"}, now, 0) == compose(90_000)
+    assert expire_until({TTL_PROPERTY: "10"}, now, 30) == compose(60_000), "when no read is from before"
+    assert expire_until({}, now, 5) == 0
     assert time_to_live_s({TTL_PROPERTY: "0"}) is None
     assert time_to_live_s({TTL_PROPERTY: "-1"}) is None
     for wrong in ("soon", "1.5", "", "99999999999999"):
@@ -200,3 +205,32 @@ def test_time_to_live() -> None:
     rows = manifest(file(1, 10, rows=3), file(5, 20, rows=4))
     assert expired_rows(rows, compose(10)) == 3
     assert expired_rows(replace(rows, commit_ts=compose(50)), compose(49)) == 0
+
+
+def imported(number: int, rows: int) -> Candidate:
+    """As earlier releases recorded imported segments: their maximum was what they had."""
+    return Candidate(replace(info(number, rows), max_rows=rows), 0, 0, 0)
+
+
+def test_small_imported_segments_are_merged() -> None:
+    groups = choose([imported(n, 1) for n in range(1000)], THRESHOLDS, MAX_ROWS, force=False)
+    assert [len(group) for group in groups] == [MAX_ROWS] * 10
+
+
+def test_a_segment_that_was_made_with_a_larger_maximum_keeps_it() -> None:
+    small = [candidate(n, 40) for n in (1, 2)]
+    (group,) = choose(small, THRESHOLDS, 50, force=True)
+    assert len(group) == 2
+
+
+def test_deletes_are_folded_in_as_far_as_all_inputs_need_and_files_reach() -> None:
+    plain, folded = manifest(file(1, 5)), manifest(file(1, 5), folded=7)
+    fresh = replace(manifest(file(30, 30), folded=30), commit_ts=compose(30))
+    checkpoint = compose(20)
+    assert fold_until(compose(4), [plain], checkpoint) == compose(4)
+    assert fold_until(compose(4), [plain, folded], checkpoint) == compose(7)
+    assert fold_until(compose(4), [plain, folded, fresh], checkpoint) == compose(7), (
+        "deletes before an import never concerned its rows; those of the others are in the log"
+    )
+    with pytest.raises(Internal, match="files"):
+        fold_until(compose(4), [folded], compose(6))

@@ -41,6 +41,7 @@ from elanus.core.gc import GcPolicy
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.jobs import JobEntry
+from elanus.core.offload import Offload
 from elanus.core.quarantine import Quarantined
 from elanus.core.sealing import SealPolicy
 from elanus.core.segments import BinlogFile, SegmentInfo
@@ -194,6 +195,7 @@ class Bench:
         self.sweeper = Sweeper(self.store)
         self.gc_policy = GcPolicy(3600, 7200, COMMIT_DEADLINE_S, 10_000)
         self.gc_enabled = False
+        self.offload: Offload = inline
         self.epoch = 0
         self.ended: list[JobEntry] = []
         self.pipelines: dict[str, FakePipeline] = {}
@@ -208,7 +210,7 @@ class Bench:
             rootcoord=self.root,  # type: ignore[arg-type]
             proxies=self.proxies,
             data_nodes=self.data_nodes,
-            gc=GcPorts(self.index, self.query, inline),  # type: ignore[arg-type]
+            gc=GcPorts(self.index, self.query, self.offload),  # type: ignore[arg-type]
             ledger=self.ledger(),
             import_served=self._is_served,
         )

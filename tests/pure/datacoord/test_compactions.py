@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from compaction_bench import answer, orders, planned, start, state_of, two_small
 from data_bench import COMPACTION, Bench
-from fakes import CID, DEFAULT, OTHER, binlog, settle
+from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 
 from elanus.api.datacoord import CompactionCommit, SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.compaction import TTL_PROPERTY, CompactionPlan, CompactionState
 from elanus.core.errors import CollectionNotFound, CommitRefused, Unavailable
-from elanus.core.ids import SegmentID, TaskID
+from elanus.core.ids import CollectionID, SegmentID, TaskID
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp
+from elanus.datacoord.compaction_facts import CompactionFacts
+from elanus.datacoord.state import Vchannel
 from elanus.meta.port import Put
 
 S, P = SegmentState, CompactionState
@@ -379,4 +381,31 @@ async def test_a_damaged_file_stops_its_vchannel_only(tmp_path: Path) -> None:
     await settle()
     with pytest.raises(CollectionNotFound):
         await bench.coord.compact(bench.root.collections[CID].collection_id + 1)
+    await bench.coord.stop()
+
+
+async def test_after_a_flush_its_collection_alone_is_examined(tmp_path: Path) -> None:
+    others = [collection(collection_id=CollectionID(CID + n)) for n in range(1, 5)]
+    bench = Bench(tmp_path, collection(), *others)
+    bench.compaction = replace(COMPACTION, automatic=True, interval_s=600)
+    await bench.watched()
+    examined: list[str] = []
+    facts = bench.coord.role._compactor._planner._facts
+    look = facts.look
+
+    async def noted(vchannel: Vchannel, *args: object, **options: object) -> CompactionFacts:
+        examined.append(vchannel.vchannel)
+        return await look(vchannel, *args, **options)  # type: ignore[arg-type]
+
+    facts.look = noted  # type: ignore[method-assign]
+    await asyncio.sleep(1)
+    examined.clear()
+    segment_id = await bench.write(10)
+    await bench.coord.flush(CID)
+    await bench.report({segment_id: 10})
+    await bench.commit({segment_id: 10}, [segment_id])
+    await asyncio.sleep(1)
+    assert examined == [bench.vchannel]
+    await asyncio.sleep(600)
+    assert sorted(examined[1:]) == sorted(c.vchannels[0] for c in bench.collections), "now and then all are"
     await bench.coord.stop()

@@ -109,7 +109,7 @@ async def test_a_deleted_record_is_gone_and_may_come_again() -> None:
     meta = DyingMeta()
     records = await opened(meta)
     await records.put(change("a", 1))
-    await records.delete("datacoord/segment/0000")
+    await records.delete(["datacoord/segment/0000"])
     assert await held(meta) == set()
     await records.put(change("b", 1))
     assert await held(meta) == {b"b"}

@@ -129,7 +129,7 @@ class Course(DataCourse):
         manifest = self.root_dir / info.manifest
         intact = manifest.read_bytes()
         manifest.write_bytes(b"no manifest")
-        self.manifests.forget([info])
+        self.manifests.forget(info.manifest)
         self.fault.struck.set()
         return intact
 

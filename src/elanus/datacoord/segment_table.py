@@ -1,0 +1,149 @@
+"""The segment records in memory, indexed by what they are looked up by: a look-up costs what it finds.
+
+The table also follows which manifests are in force: a manifest is used from the moment a record names it
+until the record names another, or the segment is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentState
+
+_UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
+Key = TypeVar("Key")
+_Room = tuple[CollectionID, PartitionID, str]
+
+
+class PathUses(Protocol):
+    """A component that keeps something in memory per object path, for as long as a record names the path."""
+
+    def use(self, path: str) -> None:
+        """Note that a record names the path from now on."""
+
+    def forget(self, path: str) -> None:
+        """Note that no record needs the path any more."""
+
+
+class NoUses:
+    """For states of which nobody keeps paths."""
+
+    def use(self, path: str) -> None:
+        """Do nothing."""
+
+    def forget(self, path: str) -> None:
+        """Do nothing."""
+
+
+class SegmentTable:
+    """``uses`` is notified of the paths of manifests that come into force and go out of it."""
+
+    def __init__(self, uses: PathUses) -> None:
+        self._uses = uses
+        self._segments: dict[SegmentID, SegmentInfo] = {}
+        self._by_collection: dict[CollectionID, dict[SegmentID, None]] = {}
+        self._by_vchannel: dict[str, dict[SegmentID, None]] = {}
+        self._growing: dict[_Room, dict[SegmentID, None]] = {}
+        self._unflushed: dict[SegmentID, None] = {}
+        self._dropped: dict[SegmentID, None] = {}
+        self._successors: dict[SegmentID, SegmentID] = {}
+
+    def find(self, segment_id: SegmentID) -> SegmentInfo | None:
+        return self._segments.get(segment_id)
+
+    def all(self) -> Iterable[SegmentInfo]:
+        return self._segments.values()
+
+    def of_collection(self, collection_id: CollectionID) -> list[SegmentInfo]:
+        return self._infos(self._by_collection.get(collection_id, ()))
+
+    def on_vchannel(self, vchannel: str) -> list[SegmentInfo]:
+        return self._infos(self._by_vchannel.get(vchannel, ()))
+
+    def growing(
+        self, collection_id: CollectionID, partition_id: PartitionID, vchannel: str
+    ) -> list[SegmentInfo]:
+        return self._infos(self._growing.get((collection_id, partition_id, vchannel), ()))
+
+    def unflushed(self) -> list[SegmentInfo]:
+        """Growing, sealed and flushing segments."""
+        return self._infos(self._unflushed)
+
+    def dropped(self) -> list[SegmentInfo]:
+        return self._infos(self._dropped)
+
+    def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
+        """Return the segment that now holds the rows of a compacted one; None when none does."""
+        following = self._successors.get(segment_id)
+        while following in self._successors:
+            following = self._successors[following]
+        info = None if following is None else self._segments.get(following)
+        return None if info is None or info.state is SegmentState.DROPPED else info
+
+    def _infos(self, segment_ids: Iterable[SegmentID]) -> list[SegmentInfo]:
+        return [self._segments[segment_id] for segment_id in segment_ids]
+
+    def show(self, info: SegmentInfo) -> None:
+        """Add a record, or replace the segment's earlier one."""
+        segment_id = info.segment_id
+        self._name_manifest(self._segments.get(segment_id), info)
+        self._segments[segment_id] = info
+        self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
+        self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
+        self._successors |= dict.fromkeys(info.compacted_from, segment_id)
+        _mark(self._unflushed, segment_id, info.state in _UNFLUSHED)
+        _mark(self._dropped, segment_id, info.state is SegmentState.DROPPED)
+        if info.state is SegmentState.GROWING:
+            self._growing.setdefault(_room(info), {})[segment_id] = None
+        else:
+            _remove(self._growing, _room(info), segment_id)
+
+    def _name_manifest(self, known: SegmentInfo | None, info: SegmentInfo) -> None:
+        before = "" if known is None or known.state is SegmentState.DROPPED else known.manifest
+        after = "" if info.state is SegmentState.DROPPED else info.manifest
+        if after != before:
+            if before:
+                self._uses.forget(before)
+            if after:
+                self._uses.use(after)
+
+    def forget(self, segment_id: SegmentID) -> None:
+        """Remove a record, and what is known about the segments that it replaced or was replaced by.
+
+        Nobody asks for the successor of a segment so old: its record would still be here.
+        """
+        info = self._segments.pop(segment_id, None)
+        if info is None:
+            return
+        if info.manifest and info.state is not SegmentState.DROPPED:
+            self._uses.forget(info.manifest)
+        _remove(self._by_collection, info.collection_id, segment_id)
+        _remove(self._by_vchannel, info.vchannel, segment_id)
+        _remove(self._growing, _room(info), segment_id)
+        self._unflushed.pop(segment_id, None)
+        self._dropped.pop(segment_id, None)
+        self._successors.pop(segment_id, None)
+        for replaced in info.compacted_from:
+            if self._successors.get(replaced) == segment_id:
+                del self._successors[replaced]
+
+
+def _room(info: SegmentInfo) -> _Room:
+    return (info.collection_id, info.partition_id, info.vchannel)
+
+
+def _mark(marked: dict[SegmentID, None], segment_id: SegmentID, is_marked: bool) -> None:
+    if is_marked:
+        marked[segment_id] = None
+    else:
+        marked.pop(segment_id, None)
+
+
+def _remove(index: dict[Key, dict[SegmentID, None]], key: Key, segment_id: SegmentID) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.pop(segment_id, None)
+        if not found:
+            del index[key]

@@ -1,0 +1,98 @@
+"""The indexes of the segment table hold what a search through all records finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.datacoord.segment_table import SegmentTable
+
+S = SegmentState
+STATES = (S.GROWING, S.SEALED, S.FLUSHING, S.FLUSHED, S.DROPPED)
+
+
+class Uses:
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    def use(self, path: str) -> None:
+        assert path not in self.paths
+        self.paths.add(path)
+
+    def forget(self, path: str) -> None:
+        self.paths.remove(path)
+
+
+def record(number: int, state: SegmentState, version: int) -> SegmentInfo:
+    """A segment of one of two collections, partitions and vchannels, by its number."""
+    return SegmentInfo(
+        SegmentID(number),
+        CollectionID(number % 2),
+        PartitionID(number // 2 % 2),
+        f"v{number // 4 % 2}",
+        state,
+        max_rows=10,
+        created=NO_TIMESTAMP,
+        last_expire=NO_TIMESTAMP,
+        manifest=f"m{number}-{version}" if version else "",
+    )
+
+
+steps = st.one_of(
+    st.tuples(st.integers(1, 12), st.sampled_from(STATES), st.integers(0, 2)),
+    st.tuples(st.integers(1, 12), st.none(), st.none()),
+)
+
+
+@given(st.lists(steps, max_size=60))
+def test_every_look_up_agrees_with_a_search_through_all(made: list[tuple[int, SegmentState, int]]) -> None:
+    uses = Uses()
+    table, known = SegmentTable(uses), dict[SegmentID, SegmentInfo]()
+    for number, state, version in made:
+        if state is None:
+            table.forget(SegmentID(number))
+            known.pop(SegmentID(number), None)
+        else:
+            info = record(number, state, version)
+            table.show(info)
+            known[info.segment_id] = info
+    assert {s.segment_id: s for s in table.all()} == known
+
+    def ids(found: list[SegmentInfo]) -> set[int]:
+        assert all(table.find(s.segment_id) is s for s in found)
+        return {s.segment_id for s in found}
+
+    for n in range(2):
+        assert ids(table.of_collection(CollectionID(n))) == {i for i in known if i % 2 == n}
+        assert ids(table.on_vchannel(f"v{n}")) == {i for i in known if i // 4 % 2 == n}
+    assert ids(table.dropped()) == {i for i, s in known.items() if s.state is S.DROPPED}
+    assert ids(table.unflushed()) == {
+        i for i, s in known.items() if s.state < S.DROPPED and s.state != S.FLUSHED
+    }
+    growing = {i for i, s in known.items() if s.state is S.GROWING}
+    rooms = [(c, p, v) for c in range(2) for p in range(2) for v in range(2)]
+    for c, p, v in rooms:
+        wanted = {i for i in growing if (i % 2, i // 2 % 2, i // 4 % 2) == (c, p, v)}
+        assert ids(table.growing(CollectionID(c), PartitionID(p), f"v{v}")) == wanted
+    assert uses.paths == {s.manifest for s in known.values() if s.manifest and s.state is not S.DROPPED}
+    for number in range(1, 13):
+        table.forget(SegmentID(number))
+    assert uses.paths == set()
+    assert not any(value for name, value in vars(table).items() if name != "_uses"), "nothing is left"
+
+
+def test_the_successor_of_a_segment_is_the_last_of_the_line() -> None:
+    table = SegmentTable(Uses())
+    first, second, third = (record(n, S.FLUSHED, 1) for n in (1, 3, 5))
+    table.show(replace(first, state=S.DROPPED))
+    table.show(replace(second, state=S.DROPPED, compacted_from=(first.segment_id,)))
+    table.show(replace(third, compacted_from=(second.segment_id,)))
+    found = table.successor(first.segment_id)
+    assert found is not None
+    assert found.segment_id == third.segment_id
+    assert table.successor(third.segment_id) is None

@@ -1,0 +1,127 @@
+"""Collections are examined when they have changed, and not because others have, or time has passed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from fakes import CID, collection, recovery, settle
+from index_bench import HNSW, ROWS_MIN, Bench, segment
+
+from elanus.api.indexcoord import BuildState
+from elanus.core.errors import Unavailable
+from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
+from elanus.indexcoord.state import Build, IndexState
+
+COLLECTIONS = [CollectionID(CID + n) for n in range(20)]
+
+
+async def with_indexes(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path, *(collection(collection_id=collection_id) for collection_id in COLLECTIONS))
+    coord = await bench.start()
+    for collection_id in COLLECTIONS:
+        await coord.create_index(collection_id, bench.field, f"of {collection_id}", HNSW)
+    await settle()
+    return bench
+
+
+def examined(bench: Bench) -> list[CollectionID]:
+    found = bench.data.calls.of("recovery_info")
+    bench.data.calls.asked.clear()
+    return found
+
+
+async def test_at_first_all_are_examined_and_then_those_that_change(tmp_path: Path) -> None:
+    bench = await with_indexes(tmp_path)
+    await bench.restart()
+    await settle()
+    examined(bench)
+    await bench.restart()
+    await settle()
+    assert sorted(examined(bench)) == COLLECTIONS
+    bench.data.changes.happened(COLLECTIONS[3])
+    bench.data.changes.happened(COLLECTIONS[5])
+    bench.data.changes.happened(COLLECTIONS[3])
+    await settle()
+    assert set(examined(bench)) == {COLLECTIONS[3], COLLECTIONS[5]}
+    await asyncio.sleep(600)
+    assert examined(bench) == [], "nothing has changed"
+    bench.data.changes.happened()
+    await settle()
+    assert sorted(examined(bench)) == COLLECTIONS, "it may concern any"
+    await bench.coord.stop()
+
+
+async def test_a_build_that_has_ended_has_nothing_examined(tmp_path: Path) -> None:
+    bench = await with_indexes(tmp_path)
+    await bench.node()
+    examined(bench)
+    bench.data.recoveries[CID] = recovery(bench.collections[0], segment(1))
+    bench.data.changes.happened(CID)
+    await asyncio.sleep(10)
+    assert examined(bench) == [CID], "for the new segment"
+    assert bench.builds()[SegmentID(1)].state is BuildState.FINISHED
+    await bench.coord.stop()
+
+
+async def test_a_node_that_comes_takes_up_the_collections_with_builds_to_do(tmp_path: Path) -> None:
+    bench = await with_indexes(tmp_path)
+    for collection_id in COLLECTIONS[:2]:
+        known = next(c for c in bench.collections if c.collection_id == collection_id)
+        bench.data.recoveries[collection_id] = recovery(known, segment(int(collection_id)))
+        bench.data.changes.happened(collection_id)
+    await settle()
+    examined(bench)
+    await bench.node()
+    await asyncio.sleep(10)
+    assert set(examined(bench)) == set(COLLECTIONS[:2])
+    assert {b.state for b in bench.builds().values()} == {BuildState.FINISHED}
+    await bench.coord.stop()
+
+
+async def test_a_collection_that_cannot_be_examined_is_tried_again_and_keeps_no_other_waiting(
+    tmp_path: Path,
+) -> None:
+    bench = await with_indexes(tmp_path)
+    working = bench.data.recovery_info
+    tried: list[CollectionID] = []
+
+    async def failing(collection_id: CollectionID, held: tuple[SegmentID, ...] = ()) -> object:
+        tried.append(collection_id)
+        if collection_id == COLLECTIONS[0] and len(tried) < 5:
+            raise Unavailable("not now")
+        return await working(collection_id, held)
+
+    bench.data.recovery_info = failing  # type: ignore[method-assign, assignment]
+    for collection_id in COLLECTIONS[:3]:
+        bench.data.changes.happened(collection_id)
+    await asyncio.sleep(30)
+    assert tried[-1] == COLLECTIONS[0]
+    assert sorted(set(tried)) == COLLECTIONS[:3]
+    assert tried.count(COLLECTIONS[1]) == tried.count(COLLECTIONS[2]) == 1
+    await bench.coord.stop()
+
+
+async def test_builds_are_found_by_collection_and_by_what_became_of_their_index(tmp_path: Path) -> None:
+    bench = await with_indexes(tmp_path)
+    state, (index,) = bench.state, bench.state.indexes(CID)
+    builds = [
+        Build(BuildID(n), index.index_id, CID, SegmentID(n), ROWS_MIN, 0, BuildState.UNISSUED) for n in (1, 2)
+    ]
+    other = Build(BuildID(9), IndexID(7), COLLECTIONS[1], SegmentID(9), ROWS_MIN, 0, BuildState.FINISHED)
+    await bench.coord.stop()
+    for build in (*builds, other):
+        await state.put_build(build)
+    assert state.leftovers() == (other,), "its index was never here"
+    assert state.builds_of_dropped(CID, {SegmentID(1)}) == (builds[1],)
+    assert list(state.unfinished_collections()) == [CID]
+    await state.remove_index(index)
+    assert state.indexes(CID) == ()
+    assert set(state.leftovers()) == {*builds, other}
+    again = IndexState(bench.meta)
+    await again.start()
+    assert set(again.leftovers()) == {*builds, other}
+    for build in (*builds, other):
+        await again.remove_build(build)
+    assert again.leftovers() == again.builds() == ()
+    assert list(again.unfinished_collections()) == []
