@@ -23,6 +23,7 @@ from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.pins import PIN_MS_MAX, Pin, expired
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.early_ticks import request_early_tick
@@ -43,6 +44,7 @@ class Snapshots:
         self._state = context.state
         self._manifests = context.manifests
         self._rootcoord = context.rootcoord
+        self._attempts = context.attempts
         self._clock = context.clock
         self._lock = context.lock
         self._spawn = context.spawn
@@ -142,11 +144,15 @@ class Snapshots:
         )
 
     async def _pin(self, snapshot: CollectionSnapshot, lease_ms: int) -> SnapshotLease:
-        pin_id = await self._rootcoord.alloc_ids(1)
-        name = stamped(pin_id, f"{snapshot.read_ts}")
-        path = await self._manifests.put_snapshot(snapshot, name)
-        pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
-        await self._state.put(pins=[pin])
+        # The snapshot is an attempt until its pin is recorded: garbage collection keeps the object meanwhile.
+        pin_id = await self._attempts.open(1, OWN)
+        try:
+            name = stamped(pin_id, f"{snapshot.read_ts}")
+            path = await self._manifests.put_snapshot(snapshot, name)
+            pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
+            await self._state.put(pins=[pin])
+        finally:
+            self._attempts.close(pin_id)
         self.start()
         return SnapshotLease(pin_id, self._manifests.store_url, path, snapshot.read_ts, pin.expires_ms)
 
