@@ -35,7 +35,8 @@ from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
 from elanus.querycoord.planned_layout import room_of
 from elanus.querycoord.replica import Replica
-from elanus.querycoord.state import Load, LoadState, ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
 from elanus.querycoord.visible_from import Settled, settled
 from elanus.rpc.tracing import untraced

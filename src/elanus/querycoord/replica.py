@@ -28,7 +28,8 @@ from elanus.querycoord.handoff import Served, decide
 from elanus.querycoord.node_requests import load_request, segment_request, watch_request
 from elanus.querycoord.planned_layout import Layout, plan_layout
 from elanus.querycoord.repair import repaired_channel, without_failures, without_strays
-from elanus.querycoord.state import LoadState, ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.state import LoadState
 from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.target import Target
 from elanus.querycoord.visible_from import Settled

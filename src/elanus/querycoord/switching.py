@@ -20,7 +20,8 @@ from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp, plus_ms
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.planned_layout import Layout
-from elanus.querycoord.state import LoadState, ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.state import LoadState
 from elanus.querycoord.target import Target
 from elanus.querycoord.visible_from import LEAD_MS, Settled, decide_moments
 

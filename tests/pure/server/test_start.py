@@ -1,4 +1,4 @@
-"""What a server does before it opens anything: its limit of open files, and a durable data directory."""
+"""The first steps of a server: its limit of open files, and a durable data directory."""
 
 from __future__ import annotations
 
