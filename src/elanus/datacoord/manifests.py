@@ -10,17 +10,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-import msgspec
-
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot
 from elanus.api.datacoord import SegmentOutput
-from elanus.core.ids import CollectionID
 from elanus.core.offload import Offload
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
-from elanus.storage.manifests import read_manifest, write_manifest
-from elanus.storage.paths import MANIFESTS, snapshot_path
+from elanus.storage.manifests import read_delta_list, read_manifest, write_delta_list, write_manifest
+from elanus.storage.paths import snapshot_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.snapshots import read_snapshot, write_snapshot
 
@@ -58,8 +55,7 @@ class Manifests:
         if not vchannel.deltas:
             return ()
         if vchannel.deltas not in self._deltas:
-            stored = await self._offload(self._store.get, vchannel.deltas)
-            self._deltas[vchannel.deltas] = msgspec.json.decode(stored, type=tuple[DeltaLog, ...])
+            self._deltas[vchannel.deltas] = await self._offload(read_delta_list, self._store, vchannel.deltas)
         return self._deltas[vchannel.deltas]
 
     async def put(self, manifest: SegmentManifest, name: str) -> str:
@@ -111,8 +107,9 @@ class Manifests:
 
     async def with_deltas(self, vchannel: Vchannel, logs: tuple[DeltaLog, ...], name: str) -> Vchannel:
         """Return the vchannel with exactly these delta logs, in a list written under a new name."""
-        path = _deltas_path(vchannel.collection_id, vchannel.vchannel, name)
-        await self._offload(self._store.put, path, msgspec.json.encode(logs))
+        path: str = await self._offload(
+            write_delta_list, self._store, vchannel.collection_id, vchannel.vchannel, logs, name
+        )
         self._deltas.pop(vchannel.deltas, None)
         self._deltas[path] = logs
         return replace(vchannel, deltas=path)
@@ -146,7 +143,3 @@ def _described(info: SegmentInfo, manifest: SegmentManifest, path: str) -> Segme
         size_bytes=manifest.size_bytes,
         is_sorted=manifest.is_sorted,
     )
-
-
-def _deltas_path(collection_id: CollectionID, vchannel: str, name: str) -> str:
-    return f"{MANIFESTS}/{collection_id}/{vchannel}/{name}.json"

@@ -60,6 +60,11 @@ def manifest_path(collection: CollectionID, segment: SegmentID, name: str) -> st
     return f"{MANIFESTS}/{collection}/{segment}/{name}.json"
 
 
+def delta_list_path(collection: CollectionID, vchannel: str, name: str) -> str:
+    """The path of the manifest that lists a vchannel's delta logs."""
+    return f"{MANIFESTS}/{collection}/{vchannel}/{name}.json"
+
+
 def checked_path(path: str) -> str:
     """The path itself. Raises `ValueError` for a path that no object can have."""
     parts = path.split("/")
