@@ -120,7 +120,7 @@ class _Division:
     following: int = 1
 
     def regroup(self, facts: _Part) -> None:
-        """Divide anew. The parts have no numbers yet."""
+        """Divide all segments again. The parts have no numbers yet."""
         found = sorted(facts.segments())
         self.bounds, self.numbers, self.members = [], [], []
         if len(found) > PART_MAX:

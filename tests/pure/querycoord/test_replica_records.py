@@ -57,7 +57,7 @@ def record_of(
 
 
 async def stored(meta: MemoryMeta) -> list[ReplicaRecord]:
-    """What a coordinator finds that takes over now."""
+    """Read as a coordinator does that takes over now."""
     return await LoadState(meta).replicas(CID)
 
 
