@@ -61,6 +61,15 @@ class IndexCoordApi(Protocol):
         ...
 
     @repeatable
+    async def rebuild(self, collection_id: CollectionID, path: str, reason: str) -> None:
+        """Build the index again whose file this is: the file is damaged or missing.
+
+        Returns when this is recorded; from then on `index_files` does not have the file. Does nothing if it
+        is no file of a finished build.
+        """
+        ...
+
+    @repeatable
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
     ) -> tuple[SegmentID, ...]:

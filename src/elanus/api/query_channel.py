@@ -21,10 +21,18 @@ import msgspec
 
 from elanus.api.idempotency import repeatable
 from elanus.core.errors import Internal
-from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 
 PAYLOAD_MAX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSegment:
+    """A segment whose rows a version lacks, because its files cannot be read. ``reason`` names the file."""
+
+    partition_id: PartitionID
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class QueryChannelInfo:
 
     ``sealed``: where each sealed segment is served; ``vchannels``: the node that serves each vchannel's
     growing rows. A node that starts on the channel takes these, and reads from ``seek_position`` on.
-    ``visible_from``: see `SealedSegmentsChangeInfo`.
+    ``visible_from`` and ``missing``: see `SealedSegmentsChangeInfo`.
     """
 
     collection_id: CollectionID
@@ -44,6 +52,7 @@ class QueryChannelInfo:
     vchannels: Mapping[str, NodeID]
     seek_position: int = 0
     visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
+    missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class SealedSegmentsChangeInfo:
     all of them, with the node that serves each from this version on. ``replaced``: segments whose rows are
     now in those online, by compaction; no node may take them from the log any more. ``visible_from``: the
     segments among those online that reads as of an earlier moment must not see; they hold imported rows.
+    ``missing``: all segments that nobody serves under this version; reads of their partitions are refused.
     """
 
     collection_id: CollectionID
@@ -63,6 +73,7 @@ class SealedSegmentsChangeInfo:
     vchannels: Mapping[str, NodeID]
     replaced: tuple[SegmentID, ...] = ()
     visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
+    missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

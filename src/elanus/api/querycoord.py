@@ -12,6 +12,20 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableSegment:
+    """A segment whose files a query node could not read; it is tried again after a pause.
+
+    ``reason`` names the file and the remedy. ``missing``: nothing else serves its rows, so reads of its
+    partition are refused.
+    """
+
+    segment_id: SegmentID
+    partition_id: PartitionID
+    reason: str
+    missing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LoadStatus:
     """``percentages``: progress of the load, per partition; 100: serves at least what was persisted when it
     began."""
@@ -19,6 +33,7 @@ class LoadStatus:
     collection_id: CollectionID
     whole_collection: bool
     percentages: dict[PartitionID, int]
+    unreadable: tuple[UnreadableSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

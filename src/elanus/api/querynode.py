@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from elanus.api.fencing import order_of
 from elanus.api.idempotency import repeatable
-from elanus.api.query_channel import QueryChannelInfo
+from elanus.api.query_channel import MissingSegment, QueryChannelInfo
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.reduce import PrimaryKeys
@@ -108,6 +108,14 @@ class LoadSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedFile:
+    """An object that cannot be used, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SealedSegmentsChange:
     """A new collection version: which sealed segments come online, which go offline.
 
@@ -120,7 +128,8 @@ class SealedSegmentsChange:
     ``incarnation``: that of the intended node, as its status reported it; a node that has restarted since
     refuses. "": the version came by a query channel, which a restarted node joins at a later position.
     ``visible_from``: the segments among those online that reads as of an earlier moment must not see; what
-    compaction made of such a segment refuses these reads.
+    compaction made of such a segment refuses these reads. ``missing``: segments that no node serves
+    under this version; reads of their partitions are refused.
     """
 
     collection_id: CollectionID
@@ -131,6 +140,7 @@ class SealedSegmentsChange:
     leads: tuple[str, ...] | None = None
     incarnation: str = ""
     visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
+    missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +216,15 @@ class QueryNodeApi(Protocol):
 
     @order_of("querycoord")
     @repeatable
-    async def load_segment(self, request: LoadSegment) -> None:
+    async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         """Return when the segment is ready. A segment that is ready already, with the same files and
         indexes, is left alone; with others it is loaded in addition to the copy that serves.
 
+        Returns the index files that cannot be used: their fields are searched as if they had no index yet.
+
         Raises `CollectionNotLoaded`; `NotReady` when the node does not follow the segment's vchannel, or
-        holds its deletes only from a later checkpoint on; and what reading the files raises.
+        holds its deletes only from a later checkpoint on; `SegmentUnreadable` when a file with its rows or
+        deletes is damaged or missing.
         """
         ...
 

@@ -80,6 +80,9 @@ def _render(status: Status, wide: bool) -> Iterator[Text | str]:
     yield _garbage(status.garbage)
     if quarantined := sum(channel.quarantined for channel in status.channels):
         yield Text(f"{quarantined} log entries in quarantine: they do not fit their collection", "red")
+    for collection in status.collections:
+        for reason in collection.unreadable:
+            yield Text(f"{collection.database}.{collection.name}: {reason}", "red")
     for part in (
         _roles(status.roles, wide),
         _channels(status.channels, wide),

@@ -35,6 +35,7 @@
     ├── ResourceGroupLimitReached     302   1
     ├── NodesNotEnough                302   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
+    ├── SegmentUnreadable             601   1   files of a segment are damaged or missing
     ├── IndexNotFound                 700  25
     ├── IndexConflict                 702   1
     ├── DatabaseNotFound              800   1
@@ -210,6 +211,12 @@ class NodesNotEnough(ElanusError):
 
 class SegmentNotFound(ElanusError):
     code = 600
+
+
+class SegmentUnreadable(ElanusError):
+    """A segment's rows cannot be read: one of its files is damaged or missing. Names the file."""
+
+    code = 601
 
 
 class IndexNotFound(ElanusError):

@@ -14,18 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import msgspec
-
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot
 from elanus.api.datacoord import SegmentOutput
-from elanus.core.ids import CollectionID
 from elanus.core.offload import Offload
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
-from elanus.storage.manifests import read_manifest, write_manifest
+from elanus.storage.manifests import read_delta_list, read_manifest, write_delta_list, write_manifest
 from elanus.storage.parallel import for_each
-from elanus.storage.paths import MANIFESTS, snapshot_path
+from elanus.storage.paths import snapshot_path
 from elanus.storage.port import ObjectMissing, ObjectStore
 from elanus.storage.snapshots import read_snapshot, write_snapshot
 
@@ -33,8 +30,6 @@ T = TypeVar("T")
 _READS_AT_ONCE = 256
 """How many manifests one piece of blocking work reads: others get the thread in between."""
 _WRITTEN_MAX = 8192
-# Created at import, for the reason given in `elanus.storage.manifests`.
-_delta_lists = msgspec.json.Decoder(tuple[DeltaLog, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +149,7 @@ class Manifests:
     async def _read_deltas(self, paths: Sequence[str]) -> dict[str, tuple[DeltaLog, ...]]:
         if not paths:
             return {}
-        read = await self._offload(for_each, self._store, _read_delta_list, paths)
+        read = await self._offload(for_each, self._store, read_delta_list, paths)
         found = dict(zip(paths, read, strict=True))
         self._deltas |= {path: logs for path, logs in found.items() if path in self._used}
         return found
@@ -219,8 +214,9 @@ class Manifests:
 
     async def with_deltas(self, vchannel: Vchannel, logs: tuple[DeltaLog, ...], name: str) -> Vchannel:
         """Return the vchannel with exactly these delta logs, in a list written under a new name."""
-        path = _deltas_path(vchannel.collection_id, vchannel.vchannel, name)
-        await self._offload(self._store.put, path, msgspec.json.encode(logs))
+        path: str = await self._offload(
+            write_delta_list, self._store, vchannel.collection_id, vchannel.vchannel, logs, name
+        )
         self._remember_written(path, logs)
         return replace(vchannel, deltas=path)
 
@@ -265,10 +261,6 @@ def _empty(info: SegmentInfo) -> SegmentManifest:
     )
 
 
-def _read_delta_list(store: ObjectStore, path: str) -> tuple[DeltaLog, ...]:
-    return _delta_lists.decode(store.get(path))
-
-
 def _write(store: ObjectStore, named: tuple[SegmentManifest, str]) -> str:
     return write_manifest(store, *named)
 
@@ -281,7 +273,3 @@ def _described(info: SegmentInfo, manifest: SegmentManifest, path: str) -> Segme
         size_bytes=manifest.size_bytes,
         is_sorted=manifest.is_sorted,
     )
-
-
-def _deltas_path(collection_id: CollectionID, vchannel: str, name: str) -> str:
-    return f"{MANIFESTS}/{collection_id}/{vchannel}/{name}.json"

@@ -4,6 +4,9 @@ A transaction of the store is small (128 operations in etcd), and a range may to
 partitions. So a change that does not fit is first written as a whole, under one key: this decides it. Then
 its records are written in batches, and the key is deleted. If the key is found after a crash or an error, the
 writing resumes where it ended before anything else is done.
+
+A change that does not fit in one value (the drop of a vchannel with ten thousands of segments) is first
+written in parts, under keys of their own; the one key then says how many there are, and decides it as well.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ RECORDS_AT_ONCE = 100
 """How many records one transaction changes."""
 Item = TypeVar("Item")
 _DECIDED = "datacoord/decided"
+_PARTS = "datacoord/decided_part/"
+_IN_PARTS = b"parts:"
+_PART_BYTES = 900_000
+_OVERHEAD_BYTES = 10
+"""The encoding adds at most this much to a key and its value."""
 
 
 def in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
@@ -39,14 +47,23 @@ class Records:
         self._revisions: dict[str, int] = {}
         self._unwritten: dict[str, bytes] = {}
         self._decided = False
+        self._parts: set[str] = set()
 
     async def start(self) -> None:
         """Finish a change that was decided before a crash."""
         decided = await self._meta.get(_DECIDED)
+        parts = {key: stored.value for key, stored in await self._meta.list(_PARTS)}
+        self._parts = set(parts)
         if decided is None:
+            await self._remove_parts()
             return
         self._decided = True
-        self._unwritten = msgspec.msgpack.decode(zlib.decompress(decided.value), type=dict[str, bytes])
+        if decided.value.startswith(_IN_PARTS):
+            count = int(decided.value.removeprefix(_IN_PARTS))
+            for number in range(count):
+                self._unwritten |= _records(parts[f"{_PARTS}{number}"])
+        else:
+            self._unwritten = _records(zlib.decompress(decided.value))
         for key in self._unwritten:
             stored = await self._meta.get(key)
             self._revisions[key] = stored.revision if stored else 0
@@ -76,8 +93,7 @@ class Records:
             await self._write(records)
             return
         first = self._unchanged(islice(records, RECORDS_AT_ONCE))
-        whole = Put(_DECIDED, zlib.compress(msgspec.msgpack.encode(dict(records))))
-        await self._transact([whole], [Compare(_DECIDED, 0), *first])
+        await self._transact([await self._whole(records)], [Compare(_DECIDED, 0), *first])
         self._decided, self._unwritten = True, dict(records)
 
     async def finish(self) -> None:
@@ -100,6 +116,28 @@ class Records:
         if self._decided:
             await self._meta.txn([Delete(_DECIDED)])
             self._decided = False
+        await self._remove_parts()
+
+    async def _whole(self, records: Mapping[str, bytes]) -> Put:
+        """Return the operation that decides a change, after writing what does not fit in it."""
+        *parts, last = _cut(records)
+        if not parts:
+            return Put(_DECIDED, zlib.compress(msgspec.msgpack.encode(last)))
+        for number, part in enumerate((*parts, last)):
+            key = f"{_PARTS}{number}"
+            self._parts.add(key)
+            await self._meta.txn([Put(key, msgspec.msgpack.encode(part))])
+        return Put(_DECIDED, _IN_PARTS + str(len(parts) + 1).encode())
+
+    async def _remove_parts(self) -> None:
+        """Remove parts that decide nothing: their change was never decided, or is written out.
+
+        Raises `CommitRefused` if it was decided after all: the answer of the store was lost.
+        """
+        while self._parts:
+            batch = tuple(islice(self._parts, RECORDS_AT_ONCE))
+            await self._transact([Delete(key) for key in batch], [Compare(_DECIDED, 0)])
+            self._parts.difference_update(batch)
 
     async def _write(self, records: Mapping[str, bytes]) -> None:
         revision = await self._transact([Put(k, v) for k, v in records.items()], self._unchanged(records))
@@ -113,3 +151,21 @@ class Records:
             return await self._meta.txn(operations, compares)
         except CompareFailed as error:
             raise CommitRefused(f"another coordinator changed {', '.join(error.keys)}") from error
+
+
+def _records(encoded: bytes) -> dict[str, bytes]:
+    return msgspec.msgpack.decode(encoded, type=dict[str, bytes])
+
+
+def _cut(records: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+    """The records in parts that each fit in one value; at least one part."""
+    parts: list[dict[str, bytes]] = [{}]
+    size_bytes = 0
+    for key, value in records.items():
+        one_bytes = len(key) + len(value) + _OVERHEAD_BYTES
+        if size_bytes + one_bytes > _PART_BYTES and parts[-1]:
+            parts.append({})
+            size_bytes = 0
+        parts[-1][key] = value
+        size_bytes += one_bytes
+    return parts

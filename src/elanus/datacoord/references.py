@@ -17,7 +17,16 @@ from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import Vchannel
-from elanus.storage.paths import DELTA_LOG, INDEX_FILES, INSERT_LOG, MANIFESTS, PREFIXES, PROGRESS, STATS_LOG
+from elanus.storage.paths import (
+    DELTA_LOG,
+    INDEX_FILES,
+    INSERT_LOG,
+    MANIFESTS,
+    PREFIXES,
+    PROGRESS,
+    SNAPSHOTS,
+    STATS_LOG,
+)
 
 _READS_AT_ONCE = 64
 _log = structlog.get_logger("datacoord")
@@ -83,7 +92,7 @@ class References:
         owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
         owners |= {v.vchannel for v in moment.dropped_vchannels}
         named, unreadable = await self._named(moment)
-        named |= {INDEX_FILES: list(index.files), PROGRESS: []}
+        named |= {INDEX_FILES: list(index.files), SNAPSHOTS: [], PROGRESS: []}
         for path in pinned:
             named.setdefault(path.partition("/")[0], []).append(path)
         kept = frozenset(owners - gone | unreadable)

@@ -23,6 +23,7 @@ from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.pins import PIN_MS_MAX, Pin, expired
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.early_ticks import request_early_tick
@@ -44,6 +45,7 @@ class Snapshots:
         self._state = context.state
         self._manifests = context.manifests
         self._rootcoord = context.rootcoord
+        self._attempts = context.attempts
         self._clock = context.clock
         self._lock = context.lock
         self._spawn = context.spawn
@@ -145,17 +147,24 @@ class Snapshots:
         return Chosen(infos, self._vchannels(collection_id))
 
     async def _pin(self, snapshot: CollectionSnapshot, lease_ms: int) -> SnapshotLease:
-        """Write the snapshot and persist its pin. Until then its files are kept by this object: a garbage
-        collection whose moment is later than the snapshot's finds them in one place or the other."""
+        """Write the snapshot and persist its pin.
+
+        Until then its files are kept by this object: a garbage collection whose moment is later than the
+        snapshot's finds them in one place or the other. The snapshot itself is an open attempt meanwhile, so
+        its object is kept as well.
+        """
         taking = snapshot.files
         self._taking.append(taking)
         try:
-            pin_id = await self._rootcoord.alloc_ids(1)
-            name = stamped(pin_id, f"{snapshot.read_ts}")
-            path = await self._manifests.put_snapshot(snapshot, name)
-            pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
-            async with self._lock:
-                await self._state.put(pins=[pin])
+            pin_id = await self._attempts.open(1, OWN)
+            try:
+                name = stamped(pin_id, f"{snapshot.read_ts}")
+                path = await self._manifests.put_snapshot(snapshot, name)
+                pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
+                async with self._lock:
+                    await self._state.put(pins=[pin])
+            finally:
+                self._attempts.close(pin_id)
         finally:
             self._taking.remove(taking)
         self.start()

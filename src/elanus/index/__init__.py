@@ -7,6 +7,7 @@ the reference's terms, and hot paths without Python work per row.
 
 from elanus.index.base import ScalarIndex, SegmentIndex, VectorIndex
 from elanus.index.build import build, load
+from elanus.index.files import DamagedIndexFile
 from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.raw import RawVectors
@@ -16,6 +17,7 @@ from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
 
 __all__ = [
+    "DamagedIndexFile",
     "Hits",
     "IndexSpec",
     "RawVectors",

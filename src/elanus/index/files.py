@@ -5,14 +5,15 @@
     faiss's own serialisation (graph and inverted-file indexes; nothing for the others)
     named arrays, raw little-endian, each at a multiple of 64 bytes
     footer: JSON (format, index, data and metric type, dimension, rows, the arrays' places)
-    footer length, 8 bytes little-endian · magic, 8 bytes
+    XXH64 of everything before it, 8 bytes · footer length, 8 bytes little-endian · magic, 8 bytes
 
 faiss's part is first because faiss reads from the start of a file and stops at the end of its data. The
-footer is last because it is written last: a file without it was never finished. Loading checks that the file
-holds the requested index.
+footer is last because it is written last: a file without it was never finished. Loading reads the file once
+to compare its checksum, and checks that it holds the requested index. Files of format 1 have no checksum, and
+another magic; they remain readable.
 
-A memory-mapped index shares the page cache instead of filling the heap: loading takes a millisecond, pages
-are read when they are searched, and the kernel may evict them. The file may be unlinked while it is
+A memory-mapped index shares the page cache instead of filling the heap: the kernel may evict pages, and reads
+them again when they are searched. The file may be unlinked while it is
 mapped, but never truncated.
 """
 
@@ -28,14 +29,22 @@ from typing import Any, BinaryIO
 import faiss
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from elanus.core.errors import Internal
 from elanus.index.spec import IndexSpec
 
-FORMAT = 1
-MAGIC = b"ELANUSIX"
+FORMAT = 2
+MAGIC = b"ELANUS2X"
+FIRST_MAGIC = b"ELANUSIX"
 ALIGNMENT_BYTES = 64
-TAIL_BYTES = 16
+_TAIL_BYTES = 24
+_FIRST_TAIL_BYTES = 16
+_CHUNK_BYTES = 1 << 20
+
+
+class DamagedIndexFile(Internal):
+    """The file's content is not what was written, or was not written to its end."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +70,20 @@ def write_index_file(path: Path, content: IndexFileContent) -> None:
             "arrays": places,
         }
         text = json.dumps(footer).encode()
-        file.write(text + len(text).to_bytes(8, "little") + MAGIC)
+        file.write(text)
+        file.flush()
+        file.write(_checksum(path, file.tell()) + len(text).to_bytes(8, "little") + MAGIC)
         file.flush()
         os.fsync(file.fileno())
 
 
 def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
-    """Return the file's content, mapped if the spec says so. Raises `Internal` for any other file."""
+    """Return the file's content, mapped if the spec says so.
+
+    Raises `DamagedIndexFile` for a file that is not as it was written, and `Internal` for another index.
+    """
     footer = _read_footer(path)
-    expected = _footer(spec, footer.get("rows", 0))
+    expected = _footer(spec, footer.get("rows", 0)) | {"format": footer.get("format")}
     footer.setdefault("data_type", expected["data_type"])  # early files do not have it
     if {name: footer.get(name) for name in expected} != expected:
         raise Internal(f"index file {path} holds {footer}, not {expected}")
@@ -103,24 +117,42 @@ def _append(file: BinaryIO, array: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def _read_footer(path: Path) -> dict[str, Any]:
+    """Return the footer of a file whose checksum, if its format has one, has been compared."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL_BYTES))
+        file.seek(max(0, size - _TAIL_BYTES))
         tail = file.read()
-        length = int.from_bytes(tail[:8], "little")
-        if tail[8:] != MAGIC or length > size - TAIL_BYTES:
-            raise Internal(
+        magic, length = tail[-8:], int.from_bytes(tail[-16:-8], "little")
+        tail_bytes = {MAGIC: _TAIL_BYTES, FIRST_MAGIC: _FIRST_TAIL_BYTES}.get(magic, size + 1)
+        end = size - tail_bytes
+        if length > end:
+            raise DamagedIndexFile(
                 f"index file {path} has no footer: it was not written to its end, or is something else"
             )
-        file.seek(size - TAIL_BYTES - length)
-        return _parsed(path, file.read(length))
+        if magic == MAGIC and _checksum(path, end) != tail[:8]:
+            raise DamagedIndexFile(f"index file {path} is damaged: its checksum is not that of its content")
+        file.seek(end - length)
+        footer = _parsed(path, file.read(length))
+    if footer.get("format") != (FORMAT if magic == MAGIC else 1):
+        raise DamagedIndexFile(f"index file {path} is damaged: its footer is of another format")
+    return footer
+
+
+def _checksum(path: Path, end: int) -> bytes:
+    """XXH64 (seed 0) of the first ``end`` bytes. Memory: one chunk."""
+    digest, buffer = xxhash.xxh64(), memoryview(bytearray(_CHUNK_BYTES))
+    with path.open("rb") as file:
+        while end > 0 and (count := file.readinto(buffer[: min(end, _CHUNK_BYTES)])):
+            digest.update(buffer[:count])
+            end -= count
+    return digest.digest()
 
 
 def _parsed(path: Path, footer: bytes) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = json.loads(footer)
     except ValueError as error:
-        raise Internal(f"index file {path} has a damaged footer: {error}") from error
+        raise DamagedIndexFile(f"index file {path} has a damaged footer: {error}") from error
     return parsed
 
 
@@ -135,7 +167,7 @@ def _read_faiss(path: Path, mapped: bool) -> Any:
     try:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
     except RuntimeError as error:
-        raise Internal(f"index file {path} cannot be read: {error}") from error
+        raise DamagedIndexFile(f"index file {path} cannot be read: {error}") from error
 
 
 def _read_array(path: Path, place: dict[str, Any], mapped: bool) -> npt.NDArray[Any]:

@@ -184,6 +184,14 @@ class IndexCoord:
             if build.file is not None
         )
 
+    async def rebuild(self, collection_id: CollectionID, path: str, reason: str) -> None:
+        for build in self._state.builds():
+            if build.collection_id == collection_id and build.file is not None and build.file.path == path:
+                _log.error("index file not usable; building again", build=build.build_id, error=reason)
+                await self._state.put_build(replace(build, state=BuildState.UNISSUED, file=None))
+                self._changes.happened(collection_id)
+                self._wake.set()
+
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
     ) -> tuple[SegmentID, ...]:

@@ -48,6 +48,14 @@ class Disk:
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
+    def make_directories(self, directory: Path) -> None:
+        """Create missing directories, and make each new name durable in its parent."""
+        if directory.is_dir():
+            return
+        self.make_directories(directory.parent)
+        directory.mkdir(exist_ok=True)
+        self.sync_directory(directory.parent)
+
     def sync_directory(self, directory: Path) -> None:
         """Make the directory's entries (files created in it) durable."""
         if not self._fsync:

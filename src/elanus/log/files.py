@@ -58,9 +58,9 @@ class FileLog:
         `OSError`. ``disk`` replaces the file system in tests.
         """
         options = options or FileLogOptions()
-        directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._disk = disk or Disk(fsync=options.fsync)
+        self._disk.make_directories(directory)
         self._file_bytes_max = options.file_bytes_max
         self._lock_fd = _lock(directory)
         try:

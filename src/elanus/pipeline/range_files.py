@@ -5,6 +5,11 @@ delta log if anything was deleted. Rows stream: of each open file one row group 
 key eight bytes for its segment's Bloom filter. Where the keys did not come in order, the file is written once
 more, sorted by them (`elanus.pipeline.ordering`), one segment after the other.
 
+A range may touch as many segments as a collection has partitions. The first `OPEN_MAX` segments have open
+files; the rows of all others are collected in one file (`elanus.pipeline.spill`), and their insert logs are
+written one after the other at the end. So neither the open files nor the memory depend on the number of
+segments.
+
 Deletes are not applied here. They are written to a file of their own, and apply to every older row of the
 vchannel, in whichever file; an upsert counts as a delete at the timestamp of its own rows, which is why it
 spares them.
@@ -14,7 +19,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
 
 from elanus.api.datacoord import SegmentOutput
 from elanus.core.ids import ALL_PARTITIONS, SegmentID
@@ -23,12 +32,16 @@ from elanus.core.quarantine import Quarantined
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.ordering import rewritten_by_key
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
+from elanus.pipeline.spill import Spill
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.parquet import BinlogWriter
 from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
+
+OPEN_MAX = 16
+"""How many segments of a range have open files, each with a row group of up to 8 MB in memory."""
 
 
 def write_range(
@@ -44,25 +57,22 @@ def write_range(
     outcome. ``scratch`` is a local directory. Raises `DiskFull`. After an error the store may hold some of
     the files, which nothing names.
     """
-    with contextlib.ExitStack() as open_files:
-        files = _RangeFiles(plan, store, scratch, name, open_files)
+    with _RangeFiles(plan, store, scratch, name) as files:
         for message in writes:
             files.write(message)
         return files.finish()
 
 
 class _RangeFiles:
-    """The open files of one range: one insert log per segment met, one delta log."""
+    """The files of one range: one insert log per segment met, one delta log. A context manager."""
 
-    def __init__(
-        self, plan: FlushPlan, store: ObjectStore, scratch: Path, name: str, open_files: contextlib.ExitStack
-    ) -> None:
+    def __init__(self, plan: FlushPlan, store: ObjectStore, scratch: Path, name: str) -> None:
         self._plan = plan
-        self._store = store
-        self._scratch = scratch
-        self._name = name
-        self._open_files = open_files
+        self._place = _Place(plan.schema, store, scratch, name)
+        self._open_files = contextlib.ExitStack()
         self._segments: dict[SegmentID, _SegmentFiles] = {}
+        self._spilled: dict[SegmentID, SegmentKey] = {}
+        self._spill = self._open_files.enter_context(Spill(scratch))
         self._delta: BinlogWriter | None = None
         self._quarantined: list[Quarantined] = []
         self._delta_schema = delta_log_schema(plan.schema.primary_field, plan.collection_id, plan.vchannel)
@@ -72,68 +82,101 @@ class _RangeFiles:
             case Quarantined():
                 self._quarantined.append(message)
             case InsertMessage():
-                self._segment(message).write(message)
+                self._write_rows(message)
             case UpsertMessage():
                 keys = message.rows.column(self._plan.schema.primary_field.name)
                 self._deletes().write(delete_rows(keys, message.ts, ALL_PARTITIONS, self._delta_schema))
-                self._segment(message).write(message)
+                self._write_rows(message)
             case DeleteMessage():
                 keys = message.primary_keys
                 self._deletes().write(delete_rows(keys, message.ts, message.partition_id, self._delta_schema))
 
     def finish(self) -> RangeOutcome:
-        outputs = tuple(files.finish(self._store, self._name) for files in self._segments.values())
+        outputs = []
+        for files in self._segments.values():
+            with files:
+                outputs.append(files.finish())
+        with self._spill.reading() as spilled:
+            for segment_id, key in self._spilled.items():
+                with _SegmentFiles(self._place, key) as files:
+                    for batch in spilled.of(segment_id, files.file_schema):
+                        files.write(batch)
+                    outputs.append(files.finish())
         delta = self._delta.finish() if self._delta else None
-        return RangeOutcome(self._plan.vchannel, outputs, delta, tuple(self._quarantined))
+        return RangeOutcome(self._plan.vchannel, tuple(outputs), delta, tuple(self._quarantined))
 
-    def _segment(self, message: InsertMessage | UpsertMessage) -> _SegmentFiles:
-        files = self._segments.get(message.segment_id)
-        if files is None:
-            key = SegmentKey(
-                message.collection_id, message.partition_id, message.segment_id, message.vchannel
+    def _write_rows(self, message: InsertMessage | UpsertMessage) -> None:
+        segment_id = message.segment_id
+        key = SegmentKey(message.collection_id, message.partition_id, segment_id, message.vchannel)
+        files = self._segments.get(segment_id)
+        if files is None and segment_id not in self._spilled and len(self._segments) < OPEN_MAX:
+            files = self._segments[segment_id] = self._open_files.enter_context(
+                _SegmentFiles(self._place, key)
             )
-            path = insert_log_path(key.collection_id, key.partition_id, key.segment_id, self._name)
-            writer = insert_log_writer(self._store, path, self._plan.schema, key, self._scratch)
-            insert_log = self._open_files.enter_context(writer)
-            files = _SegmentFiles(self._plan.schema, key, insert_log, path, self._scratch)
-            self._segments[message.segment_id] = files
-        return files
+        if files is not None:
+            files.write(_rows_of(message, files.file_schema))
+        else:
+            self._spilled.setdefault(segment_id, key)
+            self._spill.add(segment_id, _rows_of(message, insert_log_schema(self._plan.schema, key)))
 
     def _deletes(self) -> BinlogWriter:
         if self._delta is None:
-            path = delta_log_path(self._plan.collection_id, self._plan.vchannel, self._name)
-            writer = delta_log_writer(self._store, path, self._delta_schema, self._scratch)
+            path = delta_log_path(self._plan.collection_id, self._plan.vchannel, self._place.name)
+            writer = delta_log_writer(self._place.store, path, self._delta_schema, self._place.scratch)
             self._delta = self._open_files.enter_context(writer)
         return self._delta
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._open_files.close()
+
+
+def _rows_of(message: InsertMessage | UpsertMessage, file_schema: pa.Schema) -> pa.RecordBatch:
+    return with_system_columns(message.rows, message.row_id_start, message.ts, file_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the files of a range go. ``name``: what they are all called; ``scratch``: a local directory."""
+
+    schema: CollectionSchema
+    store: ObjectStore
+    scratch: Path
+    name: str
+
 
 class _SegmentFiles:
-    """The insert log of one segment, and the statistics of its keys."""
+    """The insert log of one segment, and the statistics of its keys. A context manager."""
 
-    def __init__(
-        self, schema: CollectionSchema, key: SegmentKey, insert_log: BinlogWriter, path: str, scratch: Path
-    ) -> None:
-        self._schema = schema
-        self._path = path
-        self._scratch = scratch
+    def __init__(self, place: _Place, key: SegmentKey) -> None:
+        self._place = place
         self._key = key
-        self._file_schema = insert_log_schema(schema, key)
-        self._insert_log = insert_log
-        self._primary_field = schema.primary_field.name
+        self._path = insert_log_path(key.collection_id, key.partition_id, key.segment_id, place.name)
+        self.file_schema = insert_log_schema(place.schema, key)
+        self._insert_log = insert_log_writer(place.store, self._path, place.schema, key, place.scratch)
+        self._primary_field = place.schema.primary_field.name
         self._stats = KeyStatsBuilder()
 
-    def write(self, message: InsertMessage | UpsertMessage) -> None:
-        batch = with_system_columns(message.rows, message.row_id_start, message.ts, self._file_schema)
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows of the segment's `file_schema`."""
         self._insert_log.write(batch)
         self._stats.add(batch.column(self._primary_field))
 
-    def finish(self, store: ObjectStore, name: str) -> SegmentOutput:
-        key = self._key
-        stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, name)
+    def finish(self) -> SegmentOutput:
+        key, place = self._key, self._place
+        stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, place.name)
         file = self._insert_log.close()
         if file.is_sorted:
             file = self._insert_log.finish()
         else:
-            file = rewritten_by_key(file, store, self._path, self._schema, key, self._scratch)
-        write_stats_log(store, stats_path, self._stats.finish())
+            file = rewritten_by_key(file, place.store, self._path, place.schema, key, place.scratch)
+        write_stats_log(place.store, stats_path, self._stats.finish())
         return SegmentOutput(key.segment_id, (file,), (stats_path,))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._insert_log.__exit__()

@@ -263,6 +263,15 @@ class LoadedView:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadStateView:
+    """``state``: ``NotExist``, ``NotLoad``, ``Loading`` or ``Loaded``. ``obstacle``: the segments that cannot
+    be read, with reason and remedy; empty when there are none."""
+
+    state: str
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaView:
     """One copy of a loaded collection. ``leads``: the node that serves each vchannel's growing rows.
 

@@ -23,6 +23,7 @@ from elanus.proxy.api import (
     IndexView,
     Insert,
     LoadedView,
+    LoadStateView,
     MutationResult,
     Query,
     QueryResult,
@@ -114,9 +115,7 @@ class Front(Protocol):
         """Raises `CollectionNotLoaded` or `PartitionNotLoaded` when no load was requested."""
         ...
 
-    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> str:
-        """Return ``NotExist``, ``NotLoad``, ``Loading`` or ``Loaded``."""
-        ...
+    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> LoadStateView: ...
 
     def loaded_collections(self, database: str) -> Mapping[str, LoadedView]: ...
     def loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]: ...

@@ -141,7 +141,8 @@ class QueryCoord:
                 percentages = await loader.percentages(statuses)
             except CollectionNotFound:
                 continue
-            found.append(LoadStatus(loader.collection_id, loader.load.whole, percentages))
+            unreadable = loader.unreadable()
+            found.append(LoadStatus(loader.collection_id, loader.load.whole, percentages, unreadable))
         return tuple(found)
 
     async def held_segments(self) -> tuple[SegmentID, ...]:

@@ -69,6 +69,7 @@ def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChan
         sealed=sealed,
         vchannels=change.vchannels,
         visible_from={s: moment for s, moment in moments.items() if s in sealed},
+        missing=change.missing,
     )
 
 
@@ -107,6 +108,7 @@ class OneNode:
             leads=tuple(change.vchannels),
             incarnation=statuses[self._node_id].incarnation,
             visible_from=change.visible_from,
+            missing=change.missing,
         )
         await self._node.announce(announcement)
         return after(info, change)

@@ -87,6 +87,34 @@ def decide(
     )
 
 
+def hold_back(
+    handoff: Handoff,
+    unreadable: Collection[SegmentID],
+    served: Served,
+    successors: Mapping[SegmentID, SegmentID],
+) -> Handoff:
+    """Return the decision when some of the wanted segments cannot be read.
+
+    Everything that has their rows continues to serve: an older copy, the growing rows, or the inputs of a
+    compaction.
+    """
+    if not unreadable:
+        return handoff
+    stay = {s for s in served.sealed if s in unreadable or successors.get(s) in unreadable}
+    return Handoff(
+        handoff.held | frozenset(unreadable),
+        {**handoff.kept, **{s: served.sealed[s].vchannel for s in stay}},
+        {s: v for s, v in handoff.retired.items() if successors.get(s) not in unreadable},
+        handoff.late,
+    )
+
+
+def has_rows(manifest: SegmentManifest, handoff: Handoff, growing: Collection[SegmentID]) -> bool:
+    """Whether a segment that is held back is served by others. ``growing``: those that stay in service."""
+    stay = (manifest.segment_id,), manifest.parents
+    return any(ids and all(s in handoff.kept or s in growing for s in ids) for ids in stay)
+
+
 def _has_inputs(manifest: SegmentManifest, served: Served) -> bool:
     """Whether its inputs are served: all as sealed segments, or some still as growing segments."""
     is_followed = served.ticks.get(manifest.vchannel, NO_TIMESTAMP) > NO_TIMESTAMP

@@ -56,7 +56,7 @@ class LoadProgress:
     ) -> dict[PartitionID, int]:
         """Return each partition's progress: 100 once all replicas answer as of the load."""
         is_ready = self._is_ready(replicas, statuses)
-        here = [replica.here(statuses) for replica in replicas]
+        here = [replica.here(statuses) | replica.stood_in_for for replica in replicas]
         return {p: 100 if is_ready else self._share(p, here) for p in partition_ids}
 
     def _is_ready(self, replicas: Sequence[Replica], statuses: Statuses) -> bool:
@@ -68,7 +68,9 @@ class LoadProgress:
             for replica in replicas
             for vchannel, node_id in replica.info.vchannels.items()
         )
-        return caught_up and all(self._has_initial(r.serving(statuses)) for r in replicas)
+        return caught_up and all(
+            self._has_initial(r.serving(statuses).keys() | r.stood_in_for) for r in replicas
+        )
 
     def _has_initial(self, served: Collection[SegmentID]) -> bool:
         """Whether all segments that the load began with are served, themselves or as compaction outputs."""

@@ -18,7 +18,8 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannelInfo
-from elanus.api.querynode import QueryNodeStatus
+from elanus.api.querycoord import UnreadableSegment
+from elanus.api.querynode import DamagedFile, QueryNodeStatus
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError
@@ -35,7 +36,8 @@ from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
 from elanus.querycoord.planned_layout import room_of
 from elanus.querycoord.replica import Replica
-from elanus.querycoord.state import Load, LoadState, ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
 from elanus.querycoord.visible_from import Settled, settled
 from elanus.rpc.tracing import untraced
@@ -80,6 +82,7 @@ class CollectionLoader:
         self._wake.set()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
 
     @property
     def collection_id(self) -> CollectionID:
@@ -128,6 +131,8 @@ class CollectionLoader:
                 _log.info("release of partitions not delivered", node=node_id, error=error.message)
 
     async def stop(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -187,6 +192,20 @@ class CollectionLoader:
         """Return each partition's load progress in percent: 100 once all replicas answer as of the load."""
         collection = await self._peers.root.collection_by_id(self.collection_id)
         return self._progress.percentages(self.load.partitions_of(collection), self._replicas, statuses)
+
+    def unreadable(self) -> tuple[UnreadableSegment, ...]:
+        """Return the segments whose files could not be read, of all replicas."""
+        found = {
+            one.manifest.segment_id: UnreadableSegment(
+                one.manifest.segment_id,
+                one.manifest.partition_id,
+                one.reason,
+                one.manifest.segment_id in replica.info.missing,
+            )
+            for replica in self._replicas
+            for one in replica.unreadable.all()
+        }
+        return tuple(found.values())
 
     # reconciliation
 
@@ -265,10 +284,20 @@ class CollectionLoader:
                 failures.append(error)
         for other in failures[1:]:
             _log.warning("replica incomplete", collection=self.collection_id, error=_text_of(other))
+        self._retry_unreadable()
         if failures:
             raise failures[0]
         if not await self._release_leavers(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+
+    def _retry_unreadable(self) -> None:
+        """Reconcile again when segments that could not be read are due for another attempt."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        due_s = [due_s for replica in self._replicas if (due_s := replica.unreadable.due_s()) is not None]
+        if due_s:
+            self._retry = asyncio.get_running_loop().call_at(min(due_s), self.look_again)
 
     async def _bring_up(
         self,
@@ -346,7 +375,10 @@ class CollectionLoader:
 
     def _replica(self, record: ReplicaRecord) -> Replica:
         peers = self._peers
-        return Replica(record, peers.fleet, self._state, lambda: peers.root.alloc_timestamp(1))
+        return Replica(record, peers.fleet, self._state, lambda: peers.root.alloc_timestamp(1), self._rebuild)
+
+    async def _rebuild(self, file: DamagedFile) -> None:
+        await self._peers.index.rebuild(self.collection_id, file.path, file.reason)
 
     def _grouping(self) -> dict[int, tuple[NodeID, ...]]:
         current = {replica.info.replica: replica.record.nodes for replica in self._replicas}

@@ -18,27 +18,36 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from elanus.api.query_channel import QueryChannelInfo
-from elanus.api.querynode import QueryNodeStatus, SegmentServing
-from elanus.core.errors import NotReady
+import structlog
+
+from elanus.api.query_channel import MissingSegment, QueryChannelInfo
+from elanus.api.querynode import DamagedFile, QueryNodeStatus, SegmentServing
+from elanus.core.errors import NotReady, SegmentUnreadable
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querycoord.fleet import Fleet
-from elanus.querycoord.handoff import Served, decide
+from elanus.querycoord.handoff import Handoff, Served, decide, has_rows, hold_back
 from elanus.querycoord.node_requests import load_request, segment_request, watch_request
 from elanus.querycoord.planned_layout import Layout, plan_layout
 from elanus.querycoord.repair import repaired_channel, without_failures, without_strays
-from elanus.querycoord.state import LoadState, ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.state import LoadState
 from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.target import Target
+from elanus.querycoord.unreadable import Unreadable, UnreadableSegments
 from elanus.querycoord.visible_from import Settled
 
+_log = structlog.get_logger("querycoord")
 _FRESH_S = 1.0
 """If loading took longer than this, node status is fetched again before switching versions."""
 
 
 class Replica:
-    """One replica. ``record``: its persisted state. ``stamp``: allocates a timestamp."""
+    """One replica.
+
+    ``record``: its persisted state. ``stamp``: allocates a timestamp. ``rebuild``: has an index built again
+    whose file is damaged.
+    """
 
     def __init__(
         self,
@@ -46,8 +55,13 @@ class Replica:
         fleet: Fleet,
         state: LoadState,
         stamp: Callable[[], Awaitable[Timestamp]],
+        rebuild: Callable[[DamagedFile], Awaitable[None]],
     ) -> None:
         self._fleet = fleet
+        self._rebuild = rebuild
+        self.unreadable = UnreadableSegments()
+        self.stood_in_for: frozenset[SegmentID] = frozenset()
+        """Segments that cannot be read, but whose rows something else serves."""
         self._version = VersionSwitch(record, fleet, state, stamp)
 
     @property
@@ -163,7 +177,10 @@ class Replica:
         service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
         found = self._found(statuses)
         before = self._still(before, statuses)
-        handoff = decide(target.segments, before, target.recovery.successors, target.unbuilt, service_ts)
+        successors = target.recovery.successors
+        handoff = decide(target.segments, before, successors, target.unbuilt, service_ts)
+        unreadable = self.unreadable.waiting(target.segments, asyncio.get_running_loop().time())
+        handoff = hold_back(handoff, unreadable, before, successors)
         nodes_of = {s: node_id for s, (node_id, _) in found.items()}
         layout = plan_layout(target, handoff, statuses, places, nodes_of, self.info.vchannels)
         online = {
@@ -178,13 +195,24 @@ class Replica:
         await version.persist(replace(self.record, nodes=tuple(statuses), plan={**online, **unnamed}))
         await asyncio.gather(*(self._prepare(n, layout, target, whole) for n in layout.nodes()))
         began_s = asyncio.get_running_loop().time()
-        await asyncio.gather(
+        failures = await asyncio.gather(
             *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
         )
+        if any(failures):
+            return True  # to be brought up without these segments
+        self.unreadable.readable(online)
+        missing = self._missing(unreadable, handoff, before, layout)
+        self.stood_in_for = frozenset(unreadable) - missing.keys()
         if asyncio.get_running_loop().time() > began_s + _FRESH_S:
             await self._check_ready(online)
         info = await version.announce(
-            layout, {**online, **unnamed}, handoff.retired, target, statuses, moments
+            layout,
+            {**online, **unnamed},
+            handoff.retired,
+            target,
+            statuses,
+            moments,
+            missing,
         )
         partitions = None if whole else target.partition_ids
         await version.persist(replace(self.record, info=info, plan={}, stamps={}, partitions=partitions))
@@ -214,9 +242,44 @@ class Replica:
             leads = layout.vchannels[vchannel] == node_id
             await node.watch_vchannel(watch_request(target, vchannel, leads=leads))
 
-    async def _load(self, node_id: NodeID, segment_ids: list[SegmentID], target: Target) -> None:
+    async def _load(self, node_id: NodeID, segment_ids: list[SegmentID], target: Target) -> bool:
+        """Load segments. Returns whether some could not be read, which holds up none of the others."""
+        failed = False
         for segment_id in segment_ids:
-            await self._fleet.node(node_id).load_segment(segment_request(target, segment_id))
+            try:
+                damaged = await self._fleet.node(node_id).load_segment(segment_request(target, segment_id))
+            except SegmentUnreadable as error:
+                failed = True
+                now_s = asyncio.get_running_loop().time()
+                noted = self.unreadable.failed(target.segments[segment_id], error.message, now_s)
+                _log.error(
+                    "segment not readable; trying again",
+                    collection=self.collection_id,
+                    segment=segment_id,
+                    node=node_id,
+                    pause_s=noted.pause_s,
+                    error=error.message,
+                )
+            else:
+                for file in damaged:
+                    await self._rebuild(file)
+        return failed
+
+    def _missing(
+        self,
+        unreadable: Mapping[SegmentID, Unreadable],
+        handoff: Handoff,
+        before: Served,
+        layout: Layout,
+    ) -> dict[SegmentID, MissingSegment]:
+        """Return the segments whose rows nobody serves under the layout."""
+        stay = {v for v, at in layout.vchannels.items() if self.info.vchannels.get(v) == at}
+        growing = {s for s, v in before.growing.items() if v in stay and s not in handoff.retired}
+        return {
+            s: MissingSegment(found.manifest.partition_id, found.reason)
+            for s, found in unreadable.items()
+            if not has_rows(found.manifest, handoff, growing)
+        }
 
     async def _check_ready(self, online: Mapping[SegmentID, NodeID]) -> None:
         """Raise `NotReady` if a node has released a segment since it was loaded.

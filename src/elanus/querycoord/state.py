@@ -1,27 +1,23 @@
 """The persisted state of querycoord: what is to be served, and where it is.
 
-A `ReplicaRecord` has two roles. It is the per-node record of segments and vchannels, which serves to recover
-from the loss of a node. It is also the task in progress: its ``plan`` is written before the work begins and
-cleared with the version that completes it.
+`elanus.querycoord.replica_records` has the records of the replicas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
-from elanus.core.timestamps import Timestamp
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
+from elanus.querycoord.replica_records import ReplicaRecord, ReplicaRecords
 
 _LOADS = "querycoord/load/"
-_REPLICAS = "querycoord/replica/"
 _GROUPS = "querycoord/group/"
 
 
@@ -52,22 +48,6 @@ class Load:
             for p in collection.partitions
             if self.whole or p.partition_id in self.partition_ids
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaRecord:
-    """A replica: its nodes, and what was last announced on its channel.
-
-    ``plan``: segments that are being loaded on a node where no version names them yet. ``stamps``: moments
-    assigned for a version that may not have been announced (`elanus.querycoord.visible_from`).
-    ``partitions``: those that can be read under the version in force; None: all.
-    """
-
-    info: QueryChannelInfo
-    nodes: tuple[NodeID, ...] = ()
-    plan: Mapping[SegmentID, NodeID] = field(default_factory=dict)
-    stamps: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
-    partitions: tuple[PartitionID, ...] | None = None
 
 
 def with_partitions(
@@ -103,26 +83,26 @@ def without_partitions(load: Load, collection: Collection, released: tuple[Parti
 class LoadState:
     def __init__(self, meta: MetaStore) -> None:
         self._meta = meta
+        self._replicas = ReplicaRecords(meta)
 
     async def all(self) -> list[Load]:
-        return [msgspec.json.decode(stored.value, type=Load) for _, stored in await self._meta.list(_LOADS)]
+        """Return the loads. Call it once, before anything else: it also removes what interruptions left."""
+        loads = [msgspec.json.decode(stored.value, type=Load) for _, stored in await self._meta.list(_LOADS)]
+        await self._replicas.remove_leftovers(load.collection_id for load in loads)
+        return loads
 
     async def put(self, load: Load) -> None:
         await self._meta.txn([Put(f"{_LOADS}{load.collection_id}", msgspec.json.encode(load))])
 
     async def replicas(self, collection_id: CollectionID) -> list[ReplicaRecord]:
         """Return the collection's replicas, in the order of their numbers."""
-        found = [
-            msgspec.json.decode(stored.value, type=ReplicaRecord)
-            for _, stored in await self._meta.list(f"{_REPLICAS}{collection_id}/")
-        ]
-        return sorted(found, key=lambda record: record.info.replica)
+        return await self._replicas.of(collection_id)
 
     async def put_replica(self, record: ReplicaRecord) -> None:
-        await self._meta.txn([Put(_replica_key(record.info), msgspec.json.encode(record))])
+        await self._replicas.put(record)
 
     async def remove_replica(self, record: ReplicaRecord) -> None:
-        await self._meta.txn([Delete(_replica_key(record.info))])
+        await self._replicas.remove(record)
 
     async def groups(self) -> list[ResourceGroup]:
         """Return the resource groups that clients created."""
@@ -146,10 +126,4 @@ class LoadState:
 
     async def remove(self, collection_id: CollectionID) -> None:
         """Remove the load with its replicas."""
-        records = await self.replicas(collection_id)
-        load = Delete(f"{_LOADS}{collection_id}")
-        await self._meta.txn([load, *(Delete(_replica_key(record.info)) for record in records)])
-
-
-def _replica_key(info: QueryChannelInfo) -> str:
-    return f"{_REPLICAS}{info.collection_id}/{info.replica}"
+        await self._replicas.remove_all(collection_id, Delete(f"{_LOADS}{collection_id}"))

@@ -13,14 +13,15 @@ from dataclasses import replace
 
 import structlog
 
-from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo
+from elanus.api.query_channel import MissingSegment, QueryChannelInfo, SealedSegmentsChangeInfo
 from elanus.api.querynode import QueryNodeApi, QueryNodeStatus
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp, plus_ms
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.planned_layout import Layout
-from elanus.querycoord.state import LoadState, ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.state import LoadState
 from elanus.querycoord.target import Target
 from elanus.querycoord.visible_from import LEAD_MS, Settled, decide_moments
 
@@ -63,6 +64,7 @@ class VersionSwitch:
         target: Target,
         statuses: Mapping[NodeID, QueryNodeStatus],
         moments: Settled,
+        missing: Mapping[SegmentID, MissingSegment],
     ) -> QueryChannelInfo:
         """Announce a new version to every node that it names, if anything changes; return the replica then.
 
@@ -84,7 +86,8 @@ class VersionSwitch:
         offline |= self._strangers(layout, statuses)
         seen = [status.versions.get(self._collection_id, 0) for status in statuses.values()]
         behind = any(statuses[n].versions.get(self._collection_id, 0) < info.version for n in layout.nodes())
-        if online or offline or behind or not info.version or dict(info.vchannels) != dict(layout.vchannels):
+        same = dict(info.vchannels) == dict(layout.vchannels) and dict(info.missing) == dict(missing)
+        if online or offline or behind or not info.version or not same:
             version = self._fleet.version_after(max(info.version, *seen, 0))
             successors = target.recovery.successors
             replaced = tuple(sorted(s for s, successor in successors.items() if successor in online))
@@ -96,6 +99,7 @@ class VersionSwitch:
                 dict(layout.vchannels),
                 replaced,
                 await self._visible_from(online, target, moments),
+                missing,
             )
             info = await self._fleet.announce(info, change, statuses)
             _log.info("version announced", collection=self._collection_id, version=version)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.querycoord.state import ReplicaRecord
+from elanus.querycoord.replica_records import ReplicaRecord
 
 LEAD_MS = 250
 """How far the moment is ahead of the time at which the version is made, in milliseconds."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from elanus.api.query_channel import MissingSegment
 from elanus.api.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
 from elanus.core.errors import ElanusError, IndexConflict, NotReady, PartitionNotLoaded, SegmentNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
@@ -53,6 +54,7 @@ class LoadedCollection:
         self.serving: dict[SegmentID, SealedSegment] = {}
         self.staged: dict[SegmentID, SealedSegment] = {}
         self._visible_from: dict[SegmentID, Timestamp] = {}
+        self._missing: Mapping[SegmentID, MissingSegment] = {}
         self.clock = ServiceClock()
         self.closed: ElanusError | None = None
         self._on_drop = on_drop
@@ -236,6 +238,7 @@ class LoadedCollection:
             gone += channel.release(replaced)
         lost = self.leads - leads if self._version else ()  # before a first version nothing was led
         self._version = change.version
+        self._missing = change.missing
         self.leads = leads
         gone += self._stop_leading(lost)
         self._let_go(gone)
@@ -328,6 +331,7 @@ class LoadedCollection:
             service_ts=service_ts,
             partitions=self._partitions,
             segments=tuple(s for s in (*sealed, *growing) if self._serves(s.partition_id)),
+            missing={s: gap for s, gap in self._missing.items() if self._serves(gap.partition_id)},
         )
 
     def _view(self, segment: SealedSegment, visible_from: Timestamp) -> SnapshotSegment:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from elanus.api.query_channel import QueryChannelInfo, QueryChannels, ReadPayloads
 from elanus.api.querynode import (
+    DamagedFile,
     LoadCollection,
     LoadSegment,
     NodeHits,
@@ -28,9 +29,17 @@ from elanus.api.querynode import (
     SealedSegmentsChange,
     WatchVchannel,
 )
-from elanus.core.errors import CollectionNotLoaded, Internal, NotReady, NotSupported
+from elanus.core.errors import (
+    CollectionNotLoaded,
+    FieldNotFound,
+    Internal,
+    NotReady,
+    NotSupported,
+    SegmentUnreadable,
+)
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.offload import Offload
+from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.querynode.delta_logs import DeltaLogs
@@ -47,7 +56,7 @@ from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
 from elanus.querynode.status import node_status
-from elanus.storage.port import ObjectStore
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
 _FETCHES_MAX = 16
@@ -182,26 +191,32 @@ class QueryNode:
         collection.publish()
         await channel.taken_over(follower)
 
-    async def load_segment(self, request: LoadSegment) -> None:
+    async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         collection = self._loaded(request.collection_id)
         segment_id = request.manifest.segment_id
         key = (request.collection_id, segment_id, files_of(request))
         held = collection.copy_of(segment_id)
         if held is None or held.files != files_of(request):
             await self._flights.join(key, lambda: self._load(collection, request))
+            held = collection.copy_of(segment_id)
+        wanted = {file.path for file in request.indexes}
+        return () if held is None else tuple(file for file in held.damaged if file.path in wanted)
 
     async def _load(self, collection: LoadedCollection, request: LoadSegment) -> None:
         collection.check_loadable(request)
         with self._held.loading(request.manifest.segment_id):
-            segment = await self._offload(
-                load_sealed,
-                request,
-                collection.schema,
-                collection.specs,
-                self._store,
-                self._delta_logs,
-                self._scratch,
-            )
+            try:
+                segment = await self._offload(
+                    load_sealed,
+                    request,
+                    collection.schema,
+                    collection.specs,
+                    self._store,
+                    self._delta_logs,
+                    self._scratch,
+                )
+            except (CorruptObject, ObjectMissing, FieldNotFound) as error:
+                raise _unreadable(request.manifest, error) from error
             self._held.keep(segment.segment_id, segment.blocks)
         collection.stage(segment, request)
 
@@ -334,6 +349,14 @@ class QueryNode:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+def _unreadable(manifest: SegmentManifest, error: Exception) -> SegmentUnreadable:
+    what = f"{error}: no such object" if isinstance(error, ObjectMissing) else str(error)
+    return SegmentUnreadable(
+        f"segment {manifest.segment_id} of partition {manifest.partition_id} cannot be read: {what}. Restore "
+        "the object from a backup; or drop the partition, or the collection, and insert its rows again"
+    )
 
 
 def _not_loaded(collection_id: CollectionID) -> CollectionNotLoaded:

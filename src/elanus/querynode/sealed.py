@@ -10,6 +10,7 @@ load that fails leaves nothing behind.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.api.querynode import LoadSegment
+from elanus.api.querynode import DamagedFile, LoadSegment
 from elanus.core.errors import IndexConflict, Internal
 from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, FieldSchema
@@ -26,6 +27,7 @@ from elanus.core.segments import IndexFile
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.index import (
+    DamagedIndexFile,
     IndexSpec,
     RawVectors,
     ScalarIndex,
@@ -40,7 +42,7 @@ from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage.binlog import read_columns, read_vectors
-from elanus.storage.port import ObjectStore
+from elanus.storage.port import ObjectMissing, ObjectStore
 
 _ROWS_PER_DISTINCT_MIN = 4
 """Strings are dictionary-encoded if there are at least this many rows per distinct value."""
@@ -51,6 +53,7 @@ class SealedSegment:
     """A loaded sealed segment.
 
     ``files``: the paths it was loaded from; two loads from the same files give the same segment.
+    ``damaged``: index files that could not be used; their fields are served as if they had no index yet.
     ``complete_from``: rows deleted up to this timestamp have been removed; it cannot answer earlier reads.
     """
 
@@ -62,6 +65,7 @@ class SealedSegment:
     files: frozenset[str]
     blocks: tuple[Block, ...]
     complete_from: Timestamp = NO_TIMESTAMP
+    damaged: tuple[DamagedFile, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -96,23 +100,28 @@ def load_sealed(
     """Load a segment from its files, with the deletes in its delta logs applied.
 
     ``specs``: the indexes of the collection's fields. ``scratch``: a local directory for index
-    files that the store does not have locally. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`,
+    files that the store does not have locally. Index files that are damaged or missing are left out and named
+    in the segment. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`,
     `IndexConflict` for an index of another metric, and `Internal` for one that does not fit the rows.
     """
     manifest = request.manifest
     blocks: tuple[Block, ...] = ()
+    loader = _Loader(request, schema, specs, store, scratch)
     if manifest.rows:
-        loader = _Loader(request, schema, specs, store, scratch)
         blocks = (loader.block(),)
+    damaged = {file.path for file in loader.damaged}
     segment = SealedSegment(
         segment_id=manifest.segment_id,
         partition_id=manifest.partition_id,
         vchannel=manifest.vchannel,
         parents=manifest.parents,
-        index_ids=tuple(file.index_id for file in request.indexes if file.field_id in specs),
-        files=files_of(request),
+        index_ids=tuple(
+            file.index_id for file in request.indexes if file.field_id in specs and file.path not in damaged
+        ),
+        files=files_of(request) - damaged,
         blocks=blocks,
         complete_from=manifest.folded_until,
+        damaged=tuple(loader.damaged),
     )
     later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
     segment.delete(deletes_of_delta_logs(delta_logs.read(later), manifest.deletes_from))
@@ -126,6 +135,7 @@ class _Loader:
     specs: Mapping[FieldID, IndexSpec]
     store: ObjectStore
     scratch: Path
+    damaged: list[DamagedFile] = dataclasses.field(default_factory=list)
 
     def block(self) -> Block:
         names = [field.name for field in self.schema.scalar_fields]
@@ -150,12 +160,12 @@ class _Loader:
         if spec is None:
             return VectorColumn.filed(field, None, self.store, files)
         built = self._built(field)
-        if built is None:
+        index = None if built is None else self._index(built, field, spec)
+        if index is None:
             exact = brute_force(field.data_type, field.dim, spec.metric_type)
             vectors = read_vectors(self.store, self.request.manifest, field.name)
             return VectorColumn.held(field, RawVectors(exact, vectors))
-        index = self._index(built, field, spec)
-        assert isinstance(index, VectorIndex), f"index file {built.path} of a vector field"
+        assert isinstance(index, VectorIndex), f"an index file of the vector field {field.name}"
         if index.has_raw_vectors:
             return VectorColumn.held(field, index)
         return VectorColumn.filed(field, index, self.store, files)
@@ -167,23 +177,32 @@ class _Loader:
             spec, built = self.specs.get(field.field_id), self._built(field)
             if spec is not None and built is not None:
                 index = self._index(built, field, spec)
-                assert isinstance(index, ScalarIndex), f"index file {built.path} of a scalar field"
-                indexes[field.name] = index
+                if index is not None:
+                    assert isinstance(index, ScalarIndex), f"index file {built.path} of a scalar field"
+                    indexes[field.name] = index
         return indexes
 
     def _built(self, field: FieldSchema) -> IndexFile | None:
         return next((file for file in self.request.indexes if file.field_id == field.field_id), None)
 
-    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> SegmentIndex:
+    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> SegmentIndex | None:
+        """Return the index in a file; None, and a note in ``damaged``, if the file is damaged or missing."""
         spec = resolve_index(file.params, field.data_type, field.dim)
         if spec.metric is not declared.metric:
             raise IndexConflict(
                 f"the index of field {field.name} has metric {spec.metric}, the collection was loaded "
                 f"with {declared.metric}: release and load the collection"
             )
-        path = self.store.local_path(file.path, self.scratch)
+        try:
+            path = self.store.local_path(file.path, self.scratch)
+        except ObjectMissing:
+            self.damaged.append(DamagedFile(file.path, f"index file {file.path} is missing"))
+            return None
         try:
             index = load(path, spec)
+        except DamagedIndexFile as error:
+            self.damaged.append(DamagedFile(file.path, f"index file {file.path} is damaged: {error}"))
+            return None
         finally:
             if path.is_relative_to(self.scratch):
                 path.unlink(missing_ok=True)  # already read, or mapped: a mapping outlives the name

@@ -137,6 +137,7 @@ class ChannelServing:
                 {},
                 self._info.vchannels,
                 visible_from=self._info.visible_from,
+                missing=self._info.missing,
             )
         )
         self._task = untraced(self._follow(reader), f"query channel {self.channel}")
@@ -197,6 +198,7 @@ class ChannelServing:
                     elsewhere=(*(s for s, n in self._sealed.items() if n != self._node_id), *self._overdue),
                     leads=leads,
                     visible_from=change.visible_from,
+                    missing=change.missing,
                 )
             )
         except ElanusError as error:

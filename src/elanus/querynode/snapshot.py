@@ -9,9 +9,10 @@ bookkeeping.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from elanus.core.errors import PartitionNotLoaded, TimestampTooOld, Unavailable
+from elanus.api.query_channel import MissingSegment
+from elanus.core.errors import PartitionNotLoaded, SegmentUnreadable, TimestampTooOld, Unavailable
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -41,7 +42,8 @@ class Snapshot:
     """A collection's state at one moment.
 
     ``service_ts``: everything up to it is included (0: the collection cannot be read yet). ``partitions``:
-    those that are served; None: all. ``specs``: the indexes of the collection's fields.
+    those that are served; None: all. ``specs``: the indexes of the collection's fields. ``missing``: segments
+    of these partitions that no node serves.
     """
 
     collection_id: CollectionID
@@ -51,14 +53,16 @@ class Snapshot:
     service_ts: Timestamp
     partitions: frozenset[PartitionID] | None
     segments: tuple[SnapshotSegment, ...]
+    missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
 
     def blocks(
         self, read_ts: Timestamp, partition_ids: tuple[PartitionID, ...], ignore_growing: bool
     ) -> list[Block]:
         """Return the blocks that a read at ``read_ts`` covers. No ``partition_ids`` means all partitions.
 
-        Raises `PartitionNotLoaded`, `Unavailable` for a timestamp that is not served yet, and
-        `TimestampTooOld` for one whose rows compaction has mixed with later rows or removed.
+        Raises `PartitionNotLoaded`, `Unavailable` for a timestamp that is not served yet, `SegmentUnreadable`
+        if rows of these partitions are in files that cannot be read, and `TimestampTooOld` for a timestamp
+        whose rows compaction has mixed with later rows or removed.
         """
         if read_ts > self.service_ts:
             raise Unavailable(
@@ -69,6 +73,9 @@ class Snapshot:
             for partition_id in partition_ids:
                 if partition_id not in self.partitions:
                     raise PartitionNotLoaded(f"partition not loaded[partition={partition_id}]; load it first")
+        for gap in self.missing.values():
+            if not partition_ids or gap.partition_id in partition_ids:
+                raise SegmentUnreadable(f"collection {self.collection_id} is not complete: {gap.reason}")
         segments = tuple(self._segments(partition_ids))
         kept_from = max((segment.complete_from for segment in segments), default=NO_TIMESTAMP)
         if read_ts < kept_from:

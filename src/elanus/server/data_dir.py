@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elanus.server.startup import CannotStart
+from elanus.storage.local import fsync, make_directories
 
 FORMAT_VERSION = 1
 _SOCKET_PATH_MAX_BYTES = 100
@@ -70,13 +71,13 @@ class DataDir:
         self.paths = paths_of(root)
         self.root = self.paths.root
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_directories(self.root)
             self._lock = self._take_lock()
         except OSError as error:
             raise CannotStart(f"the data directory {self.root} cannot be used: {error.strerror}") from error
         self._check_version()
         for name in ("log", "files", "import", "run", "scratch"):
-            (self.root / name).mkdir(exist_ok=True)
+            make_directories(self.root / name)
         (self.root / "run").chmod(0o700)
 
     def socket(self, name: str) -> str:
@@ -111,8 +112,12 @@ class DataDir:
             if (self.root / "meta.db").exists():
                 raise CannotStart(f"{self.root} has data but no VERSION file: it is damaged, or not Elanus's")
             draft = version_file.with_suffix(".new")
-            draft.write_text(f"{FORMAT_VERSION}\n")
+            with draft.open("w") as file:
+                file.write(f"{FORMAT_VERSION}\n")
+                file.flush()
+                os.fsync(file.fileno())
             draft.replace(version_file)
+            fsync(self.root)
         found = version_file.read_text().strip()
         if found != str(FORMAT_VERSION):
             self.close()

@@ -148,14 +148,14 @@ class Report:
             groups = begin(asked("querycoord", self.resource_groups(), []))
             answers = begin(self.pipeline_answers())
         names = {d.database_id: d.name for d in databases.result()}
-        percents = {load.collection_id: _percent(load) for load in loads.result()}
+        loaded = {load.collection_id: load for load in loads.result()}
         running = [job for job in jobs.result() if not job.ended]
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
             channels=self._channels(ticks.result(), owners.result(), quarantined.result()),
-            collections=_collections(collections.result(), names, percents, segments.result()),
+            collections=_collections(collections.result(), names, loaded, segments.result()),
             jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(answers=answers.result()),
             garbage=_garbage(garbage.result()),
@@ -244,7 +244,7 @@ class _Asked:
 def _collections(
     collections: Sequence[Collection],
     databases: Mapping[DatabaseID, str],
-    percents: Mapping[CollectionID, int],
+    loads: Mapping[CollectionID, LoadStatus],
     segments: Sequence[SegmentInfo],
 ) -> list[CollectionStatus]:
     states: dict[CollectionID, Counter[str]] = {}
@@ -257,11 +257,13 @@ def _collections(
         CollectionStatus(
             databases.get(c.database_id, ""),
             c.name,
-            percents.get(c.collection_id),
+            _percent(loaded) if loaded else None,
             rows[c.collection_id],
             dict(states.get(c.collection_id, {})),
+            [one.reason for one in loaded.unreadable] if loaded else [],
         )
         for c in collections
+        for loaded in (loads.get(c.collection_id),)
     ]
 
 

@@ -33,6 +33,7 @@ from elanus.server.logs import configure_logging
 from elanus.server.memory import fix_allocator
 from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
+from elanus.server.open_files import raise_open_files_limit
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
@@ -47,6 +48,7 @@ def serve(settings: Settings) -> int:
     fix_allocator()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     configure_logging(settings.logging, "online")
+    raise_open_files_limit()
     return asyncio.run(_serve(settings))
 
 

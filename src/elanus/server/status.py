@@ -42,13 +42,15 @@ class ChannelStatus:
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """``loaded_percent``: ``None`` when not loaded. ``segments``: the number of segments by state."""
+    """``loaded_percent``: ``None`` when not loaded. ``segments``: the number of segments by state.
+    ``unreadable``: the segments that query nodes cannot read, each with the reason and the remedy."""
 
     database: str
     name: str
     loaded_percent: int | None
     rows: int
     segments: Mapping[str, int]
+    unreadable: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -26,17 +27,27 @@ from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing, Storage
 
 _STAGING = ".staging"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _LINK_ATTEMPTS = 8
 
 
 @contextlib.contextmanager
 def disk_full_reported(what: str) -> Iterator[None]:
-    """Turn the operating system's "no space left" and "over quota" errors into `DiskFull`."""
+    """Turn the operating system's "no space left" and "over quota" errors into `DiskFull`.
+
+    "Too many open files" becomes `StorageFailed`, with the limit and the remedy.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise DiskFull(f"no room left while writing {what}; free disk space, then retry") from error
+        if error.errno in _NO_FILES:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise StorageFailed(
+                f"{what}: no more files can be opened (this process may have {limit} open): raise the limit "
+                "(ulimit -n, or LimitNOFILE of the systemd unit), then restart the server"
+            ) from error
         raise
 
 
@@ -82,7 +93,7 @@ class LocalStore:
     def put_file(self, path: str, source: Path) -> None:
         target = self._file(path)
         with _errors(path):
-            _fsync(source)
+            fsync(source)
             try:
                 self._publish(source, target, path)
             except OSError as error:
@@ -155,7 +166,7 @@ class LocalStore:
     @contextlib.contextmanager
     def _staged(self) -> Iterator[Path]:
         """A new name in the staging directory; its file is removed at the end."""
-        self._staging.mkdir(parents=True, exist_ok=True)
+        make_directories(self._staging)
         staged = self._staging / uuid.uuid4().hex
         try:
             yield staged
@@ -165,14 +176,14 @@ class LocalStore:
     def _put_copy(self, path: str, source: Path, target: Path) -> None:
         with self._staged() as staged:
             shutil.copyfile(source, staged)
-            _fsync(staged)
+            fsync(staged)
             self._publish(staged, target, path)
 
     def _publish(self, durable: Path, target: Path, path: str) -> None:
         """Give a durable file its name, and make the name durable."""
         for _ in range(_LINK_ATTEMPTS):
             try:
-                self._make_directories(target.parent)
+                make_directories(target.parent)
                 os.link(durable, target)
             except FileExistsError:
                 raise ObjectExists(path) from None
@@ -181,18 +192,9 @@ class LocalStore:
                 if not durable.exists():
                     raise
                 continue
-            _fsync(target.parent)
+            fsync(target.parent)
             return
         raise OSError(errno.EAGAIN, f"directory keeps vanishing: {target.parent}")
-
-    def _make_directories(self, directory: Path) -> None:
-        """Create missing directories and make each new name durable in its parent."""
-        if directory.is_dir():
-            return
-        self._make_directories(directory.parent)
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir()
-        _fsync(directory.parent)
 
     def _remove_empty_directories(self, directory: Path) -> None:
         while directory != self._root:
@@ -203,7 +205,18 @@ class LocalStore:
             directory = directory.parent
 
 
-def _fsync(path: Path) -> None:
+def make_directories(directory: Path) -> None:
+    """Create missing directories and make each new name durable in its parent."""
+    if directory.is_dir():
+        return
+    make_directories(directory.parent)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir()
+    fsync(directory.parent)
+
+
+def fsync(path: Path) -> None:
+    """Make a file's content, or a directory's entries, durable. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

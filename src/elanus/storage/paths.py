@@ -34,7 +34,8 @@ INDEX_FILES = "index_files"
 MANIFESTS = "manifests"
 SNAPSHOTS = "snapshots"
 PROGRESS = "progress"
-PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, PROGRESS)
+PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, SNAPSHOTS, PROGRESS)
+"""All prefixes that objects are written to. Garbage collection sweeps each of them."""
 
 
 def insert_log_path(collection: CollectionID, partition: PartitionID, segment: SegmentID, name: str) -> str:
@@ -57,6 +58,11 @@ def index_file_path(
 
 def manifest_path(collection: CollectionID, segment: SegmentID, name: str) -> str:
     return f"{MANIFESTS}/{collection}/{segment}/{name}.json"
+
+
+def delta_list_path(collection: CollectionID, vchannel: str, name: str) -> str:
+    """The path of the manifest that lists a vchannel's delta logs."""
+    return f"{MANIFESTS}/{collection}/{vchannel}/{name}.json"
 
 
 def checked_path(path: str) -> str:
@@ -93,6 +99,8 @@ def parse(path: str) -> ObjectName | None:
     if prefix == INDEX_FILES and len(ids) == 4 and _are_ids(ids):
         segment, _, version, build = ids
         return ObjectName(segment, build_id=int(build), version=int(version))
+    if prefix == SNAPSHOTS and len(ids) == 1 and _are_ids(ids):
+        return ObjectName(ids[0], number_in(name))
     if prefix == PROGRESS and len(ids) == 1:
         return ObjectName(ids[0])
     return None

@@ -6,30 +6,20 @@ from typing import TypeVar
 
 import msgspec
 
-from elanus.storage.paths import FORMAT_VERSION
-from elanus.storage.port import CorruptObject, ObjectStore
+from elanus.storage.documents import decode_document, encode_document
+from elanus.storage.port import ObjectStore
 
 T = TypeVar("T")
 
 
 def write_snapshot(store: ObjectStore, path: str, snapshot: object) -> None:
     """Write a snapshot. Raises `ObjectExists`."""
-    store.put(path, msgspec.json.encode({"format_version": FORMAT_VERSION, "snapshot": snapshot}))
+    store.put(path, encode_document("snapshot", snapshot))
 
 
 def read_snapshot(store: ObjectStore, path: str, snapshots: msgspec.json.Decoder[T]) -> T:
-    """Read a snapshot with the decoder ``snapshots``, created at import (see `elanus.storage.manifests`).
+    """Read a snapshot with the decoder ``snapshots``, created at import (see `elanus.storage.documents`).
 
-    Raises `ObjectMissing`, and `CorruptObject` for anything that is not a snapshot of this format.
+    Raises `ObjectMissing`, and `CorruptObject` for anything that is damaged, or not a snapshot.
     """
-    try:
-        document = msgspec.json.decode(store.get(path), type=dict[str, msgspec.Raw])
-        version = msgspec.json.decode(document["format_version"], type=int)
-        if version != FORMAT_VERSION:
-            raise CorruptObject(
-                f"{path} has format version {version}, this release reads {FORMAT_VERSION}: "
-                "install the server's release of elanus"
-            )
-        return snapshots.decode(document["snapshot"])
-    except (ValueError, KeyError) as error:  # msgspec's errors are ValueErrors too
-        raise CorruptObject(f"{path} is not a snapshot: {error}") from error
+    return decode_document(path, "snapshot", store.get(path), snapshots)

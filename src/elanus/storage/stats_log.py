@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.storage.bloom import BloomFilter, hash_keys
-from elanus.storage.paths import FORMAT_VERSION
+from elanus.storage.documents import FIRST_VERSION, decode_document, encode_document, version_of
 from elanus.storage.port import CorruptObject, ObjectStore
 
 
-class _Document(msgspec.Struct, frozen=True):
-    """The JSON. ``bloom`` is base64 of `BloomFilter.to_bytes`."""
+class _Content(msgspec.Struct, frozen=True):
+    """``bloom`` is base64 of `BloomFilter.to_bytes`."""
 
-    format_version: int
     rows: int
     pk_min: int | str
     pk_max: int | str
@@ -33,7 +32,7 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 _KEYS_AT_ONCE_MIN = 4096
-_documents = msgspec.json.Decoder(_Document)  # at import, see `elanus.storage.manifests`
+_contents = msgspec.json.Decoder(_Content)  # at import, see `elanus.storage.documents`
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,8 @@ class KeyStatsBuilder:
 
 
 def write_stats_log(store: ObjectStore, path: str, stats: KeyStats) -> None:
-    document = _Document(FORMAT_VERSION, stats.rows, stats.pk_min, stats.pk_max, stats.bloom.to_bytes())
-    store.put(path, msgspec.json.encode(document))
+    content = _Content(stats.rows, stats.pk_min, stats.pk_max, stats.bloom.to_bytes())
+    store.put(path, encode_document("stats", content))
 
 
 def read_stats_logs(store: ObjectStore, paths: Sequence[str]) -> list[KeyStats]:
@@ -102,13 +101,13 @@ def read_stats_logs(store: ObjectStore, paths: Sequence[str]) -> list[KeyStats]:
 
 
 def _read(store: ObjectStore, path: str) -> KeyStats:
+    data = store.get(path)
     try:
-        document = _documents.decode(store.get(path))
-        bloom = BloomFilter.from_bytes(document.bloom)
+        if version_of(path, data) == FIRST_VERSION:
+            content = _contents.decode(data)  # the fields were next to the version
+        else:
+            content = decode_document(path, "stats", data, _contents)
+        bloom = BloomFilter.from_bytes(content.bloom)
     except ValueError as error:  # msgspec's errors are ValueErrors too
         raise CorruptObject(f"{path} is not a stats log: {error}") from error
-    if document.format_version != FORMAT_VERSION:
-        raise CorruptObject(
-            f"{path} has format version {document.format_version}, this release reads {FORMAT_VERSION}"
-        )
-    return KeyStats(document.rows, document.pk_min, document.pk_max, bloom)
+    return KeyStats(content.rows, content.pk_min, content.pk_max, bloom)

@@ -27,10 +27,12 @@ from elanus.storage.paths import (
     INDEX_FILES,
     INSERT_LOG,
     MANIFESTS,
+    SNAPSHOTS,
     STATS_LOG,
     delta_log_path,
     index_file_path,
     insert_log_path,
+    snapshot_path,
     stats_log_path,
 )
 
@@ -441,3 +443,17 @@ async def test_files_that_a_reader_outside_has_pinned_stay(tmp_path: Path) -> No
         await bench.after(LONG_S)
         await bench.collect()
         assert bench.of(dropped) == {insert}
+
+
+async def test_a_snapshot_without_a_pin_is_swept_and_a_pinned_one_stays(tmp_path: Path) -> None:
+    """A crash between the object and its record leaves an object that no lease can release."""
+    async with running(tmp_path) as bench:
+        later = replace(await bench.recovery(), ts=compose(2**40))
+        await bench.commit(checkpoint=later)
+        lease = await bench.coord.take_snapshot(CID, (), 10 * LONG_S * 1000)
+        orphan = snapshot_path(CID, stamped(1, "x"))
+        bench.store.put(orphan, b"left by a crash")
+        await bench.after(LONG_S)
+        report = await bench.collect()
+        assert bench.left(SNAPSHOTS) == {lease.path}
+        assert (SNAPSHOTS, Verdict.SUPERSEDED) in {(f.prefix, f.verdict) for f in report.findings}

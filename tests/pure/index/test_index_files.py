@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from index_data import CASES, DIM, ROWS, built, clustered, spec_for, vectors_for
 
 from elanus.core.errors import Internal
 from elanus.index import RowMask, SearchParams, build, load
+from elanus.index.files import DamagedIndexFile
 
 PARAMS = SearchParams(ef=64, nprobe=4)
 
@@ -84,23 +86,62 @@ def test_a_file_that_was_not_written_to_its_end_is_refused(kept: float, tmp_path
         load(tmp_path / "index", index.spec)
 
 
-def test_damage_inside_the_graph_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "metric"), CASES)
+@pytest.mark.parametrize("memory_mapped", [False, True])
+def test_one_changed_byte_anywhere_is_refused(
+    kind: str, metric: str, memory_mapped: bool, tmp_path: Path
+) -> None:
+    index = built(kind, metric)
+    path = tmp_path / "index"
+    index.save(path)
+    spec = dataclasses.replace(index.spec, memory_mapped=memory_mapped)
+    data = path.read_bytes()
+    drawn = np.random.default_rng(1).integers(0, len(data), 15)
+    for place in (0, *drawn, *range(len(data) - 30, len(data))):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(DamagedIndexFile, match=str(path)):
+            load(path, spec)
+    path.write_bytes(data)
+    load(path, spec)
+
+
+def of_format_1(data: bytes) -> bytes:
+    """The file as releases before the checksum wrote it."""
+    length = int.from_bytes(data[-16:-8], "little")
+    content, footer = data[: -24 - length], json.loads(data[-24 - length : -24])
+    text = json.dumps(footer | {"format": 1}).encode()
+    return content + text + len(text).to_bytes(8, "little") + b"ELANUSIX"
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"), [("FLAT", "L2"), ("HNSW", "COSINE"), ("BIN_IVF_FLAT", "HAMMING")]
+)
+def test_files_from_before_the_checksum_are_read(kind: str, metric: str, tmp_path: Path) -> None:
+    index = built(kind, metric)
+    path = tmp_path / "index"
+    index.save(path)
+    old = of_format_1(path.read_bytes())
+    path.write_bytes(old)
+    queries = vectors_for(metric)[1]
+    found = load(path, index.spec).search(queries, 10, PARAMS)
+    np.testing.assert_array_equal(found.rows, index.search(queries, 10, PARAMS).rows)
+    path.write_bytes(old.replace(b'{"format"', b'["format"'))
+    with pytest.raises(DamagedIndexFile, match="damaged footer"):
+        load(path, index.spec)
+    path.write_bytes(old.replace(b'{"format": 1', b'{"format": 2'))
+    with pytest.raises(DamagedIndexFile, match="another format"):
+        load(path, index.spec)
+
+
+def test_damage_in_the_graph_of_an_old_file_is_refused(tmp_path: Path) -> None:
     index = built("HNSW", "L2")
-    index.save(tmp_path / "index")
-    data = bytearray((tmp_path / "index").read_bytes())
-    data[:4] = b"nope"
-    (tmp_path / "index").write_bytes(data)
-    with pytest.raises(Internal, match="cannot be read"):
-        load(tmp_path / "index", index.spec)
-
-
-def test_a_damaged_footer_is_refused(tmp_path: Path) -> None:
-    index = built("FLAT", "L2")
-    index.save(tmp_path / "index")
-    data = (tmp_path / "index").read_bytes()
-    (tmp_path / "index").write_bytes(data.replace(b'{"format"', b'["format"'))
-    with pytest.raises(Internal, match="damaged footer"):
-        load(tmp_path / "index", index.spec)
+    path = tmp_path / "index"
+    index.save(path)
+    path.write_bytes(b"nope" + of_format_1(path.read_bytes())[4:])
+    with pytest.raises(DamagedIndexFile, match="cannot be read"):
+        load(path, index.spec)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

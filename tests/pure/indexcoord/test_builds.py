@@ -473,3 +473,28 @@ async def test_references_name_files_in_use_and_builds_that_may_bring_one(tmp_pa
     references = await bench.coord.index_references()
     assert (len(references.files), references.unfinished) == (2, {})
     await bench.coord.stop()
+
+
+async def test_an_index_whose_file_is_damaged_is_built_again(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    await bench.flushed(segment(1))
+    (file,) = await bench.coord.index_files(CID)
+    bench.data.infos = {}
+    seen = await bench.coord.wait_change(0, 1)
+    await bench.coord.rebuild(CollectionID(CID + 1), file.path, "of another collection")
+    await bench.coord.rebuild(CID, "index_files/none", "no such file")
+    assert await bench.coord.index_files(CID) == (file,)
+    node.go_on.clear()
+    await bench.coord.rebuild(CID, file.path, "damaged")
+    assert await bench.coord.index_files(CID) == (), "nobody loads the damaged file any more"
+    assert await bench.coord.wait_change(seen, 1) > seen
+    references = await bench.coord.index_references()
+    assert file.path not in references.files
+    node.go_on.set()
+    await settle()
+    (again,) = await bench.coord.index_files(CID)
+    assert (again.build_id, again.path != file.path) == (file.build_id, True)
+    await bench.restart()
+    assert await bench.coord.index_files(CID) == (again,)
+    await bench.coord.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,11 +17,13 @@ from elanus.api.gc import SweepOrder
 from elanus.core.gc import SweepRules, Verdict, digests
 from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
 from elanus.pipeline.sweep import SweepPlan, sweep, sweep_job, sweep_task
+from elanus.storage import paths
 from elanus.storage.objects import open_store
 from elanus.storage.paths import (
     INDEX_FILES,
     INSERT_LOG,
     MANIFESTS,
+    PREFIXES,
     delta_log_path,
     index_file_path,
     insert_log_path,
@@ -63,6 +67,33 @@ def test_every_path_is_parsed_as_what_it_was_made_of() -> None:
     index = parse(index_file_path(BuildID(5), 2, P, S, "a1-x"))
     assert index is not None
     assert (index.owner, index.build_id, index.version) == ("3", 5, 2)
+
+
+EXAMPLES = {
+    "collection": C, "partition": P, "segment": S, "vchannel": "dml_0_1v0", "build": BuildID(5), "version": 2,
+    "job": "7", "name": "a7-x",
+}  # fmt: skip
+
+
+def test_everything_that_is_written_is_below_a_prefix_that_is_swept() -> None:
+    """A new kind of object gets a function in `elanus.storage.paths`, and must be collected."""
+    made = {name: of for name, of in vars(paths).items() if name.endswith("_path") and name != "checked_path"}
+    assert len(made) >= 7
+    found = set()
+    for name, of in made.items():
+        path = of(*(EXAMPLES[parameter] for parameter in inspect.signature(of).parameters))
+        prefix = path.partition("/")[0]
+        assert prefix in PREFIXES, f"{name}: {prefix} is not swept"
+        assert parse(path) is not None, f"{name}: {path} is taken for a foreign object, and kept forever"
+        found.add(prefix)
+    assert found == set(PREFIXES)
+
+
+def test_paths_are_made_in_one_place_only() -> None:
+    """No module writes below a prefix that it spells itself."""
+    spelled = re.compile(rf"""["'](?:{"|".join(PREFIXES)})/""")
+    sources = Path(paths.__file__).parents[1].rglob("*.py")
+    assert [str(s) for s in sources if spelled.search(s.read_text())] == []
 
 
 @pytest.mark.parametrize(

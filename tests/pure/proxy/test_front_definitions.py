@@ -11,7 +11,7 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, collection, index, schema
 from proxy_bench import NODE, Bench
 
-from elanus.api.querycoord import LoadStatus, ResourceGroupStatus
+from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSegment
 from elanus.api.querynode import SegmentServing
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
@@ -247,10 +247,25 @@ def test_replicas_are_transferred_by_their_collections_id() -> None:
 def test_load_states(status: LoadStatus | None, partitions: list[str], state: str) -> None:
     def work(bench: Bench) -> None:
         bench.query.statuses = [status] if status else []
-        assert bench.front.load_state("default", "c", partitions) == state
+        assert bench.front.load_state("default", "c", partitions).state == state
 
     asked(work)
-    asked(lambda b: check(b.front.load_state("default", "nope", []) == "NotExist"))
+    asked(lambda b: check(b.front.load_state("default", "nope", []).state == "NotExist"))
+
+
+def test_the_load_state_names_segments_that_cannot_be_read() -> None:
+    def work(bench: Bench) -> None:
+        whole = loaded(100, 66)
+        _, other = whole.percentages
+        gaps = [UnreadableSegment(SegmentID(n), other, f"segment {n}: damaged", True) for n in range(7)]
+        bench.query.statuses = [replace(whole, unreadable=tuple(gaps))]
+        found = bench.front.load_state("default", "c", [])
+        assert found.state == "Loading"
+        assert found.obstacle.startswith("segment 0: damaged; segment 1: damaged")
+        assert found.obstacle.endswith("(and 2 more segments)")
+        assert bench.front.load_state("default", "c", ["_default"]).obstacle == ""
+
+    asked(work)
 
 
 def test_progress_is_that_of_the_slowest_partition_asked_for() -> None:

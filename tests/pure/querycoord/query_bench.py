@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
+from fakes import CID, DEFAULT, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
 from elanus.api.datacoord import RecoveryInfo
 from elanus.api.querynode import (
+    DamagedFile,
     LoadCollection,
     LoadSegment,
     QueryNodeStatus,
@@ -17,7 +18,7 @@ from elanus.api.querynode import (
     WatchVchannel,
 )
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, Unavailable
+from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, SegmentUnreadable, Unavailable
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -50,6 +51,9 @@ class FakeNode:
         self.held: dict[CollectionID, Held] = {}
         self.tick = Timestamp(2**62)
         self.failures: dict[str, str] = {}
+        self.damaged_rows: set[int] = set()
+        self.growing: dict[SegmentID, str] = {}
+        self.damaged_indexes: set[str] = set()
         self.loses_answers = False
         self.served_before_announce: list[set[SegmentID]] = []
 
@@ -66,12 +70,17 @@ class FakeNode:
         self.calls.note("watch_vchannel", request)
         self._of(request.collection_id).vchannels.setdefault(request.vchannel, request)
 
-    async def load_segment(self, request: LoadSegment) -> None:
+    async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         self.calls.note("load_segment", request)
+        if request.manifest.segment_id in self.damaged_rows:
+            raise SegmentUnreadable(f"segment {request.manifest.segment_id}: its file is damaged")
+        damaged = [file for file in request.indexes if file.path in self.damaged_indexes]
+        request = replace(request, indexes=tuple(f for f in request.indexes if f not in damaged))
         held = self._of(request.collection_id)
         if request.manifest.vchannel not in held.vchannels:
             raise NotReady("its vchannel is not followed")
         held.ready[request.manifest.segment_id] = request
+        return tuple(DamagedFile(file.path, "damaged") for file in damaged)
 
     async def announce(self, change: SealedSegmentsChange) -> None:
         self.calls.note("announce", change)
@@ -83,7 +92,9 @@ class FakeNode:
             held.version = change.version
             held.served |= {s: held.ready.pop(s) for s in change.online if s in held.ready}
             for segment_id in change.offline:
-                del held.served[segment_id]
+                held.served.pop(segment_id, None)
+            for segment_id in (*change.online, *change.offline):
+                self.growing.pop(segment_id, None)
         if self.loses_answers:
             raise Unavailable("the answer was lost")
 
@@ -106,7 +117,8 @@ class FakeNode:
             service_times={v: self.tick for held in self.held.values() for v in held.vchannels},
             segments=tuple(
                 _serving(request) for held in self.held.values() for request in held.served.values()
-            ),
+            )
+            + tuple(_growing(*found) for found in self.growing.items()),
             growing_bytes=0,
             versions={c: held.version for c, held in self.held.items()},
             failures=dict(self.failures),
@@ -124,6 +136,10 @@ class FakeNode:
 
     def indexes_of(self, segment_id: int) -> list[IndexID]:
         return [f.index_id for f in self.held[CID].served[SegmentID(segment_id)].indexes]
+
+
+def _growing(segment_id: SegmentID, vchannel: str) -> SegmentServing:
+    return SegmentServing(segment_id, CID, DEFAULT, vchannel, 10, False, 0, IndexID(0))
 
 
 def _serving(request: LoadSegment) -> SegmentServing:

@@ -125,7 +125,7 @@ async def test_progress_is_counted_by_partition() -> None:
     async def stuck(request):  # type: ignore[no-untyped-def]
         if request.manifest.segment_id == 2:
             await asyncio.Event().wait()
-        await load_segment(request)
+        return await load_segment(request)
 
     bench.node.load_segment = stuck  # type: ignore[method-assign]
     await loaded(bench)
@@ -159,7 +159,7 @@ async def test_partitions_asked_for_during_a_look_are_not_taken_for_loaded() -> 
     async def not_other(request):  # type: ignore[no-untyped-def]
         if request.manifest.segment_id == 2:
             await asyncio.Event().wait()
-        await load_segment(request)
+        return await load_segment(request)
 
     bench.node.load_segment = not_other  # type: ignore[method-assign]
     go_on.set()
@@ -192,7 +192,7 @@ async def test_nothing_is_announced_before_it_is_loaded() -> None:
 
     async def slow(request):  # type: ignore[no-untyped-def]
         await go_on.wait()
-        await load_segment(request)
+        return await load_segment(request)
 
     bench.node.load_segment = slow  # type: ignore[method-assign]
     bench.set_data(recovery(ONE, manifest(1), manifest(2)))
@@ -263,7 +263,7 @@ async def test_a_file_that_cannot_be_read_delays_the_load_and_does_not_end_it() 
         attempts.append(request.manifest.segment_id)
         if len(attempts) < 4:
             raise ObjectMissing("index/1")
-        await load_segment(request)
+        return await load_segment(request)
 
     bench.node.load_segment = failing  # type: ignore[method-assign]
     bench.set_data(recovery(ONE, manifest(1)))

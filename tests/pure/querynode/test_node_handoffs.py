@@ -17,7 +17,7 @@ from node_world import COLLECTION
 from test_node_fleet import Fleet, scenarios_of
 
 from elanus.api.datacoord import RecoveryInfo
-from elanus.api.querynode import LoadSegment
+from elanus.api.querynode import DamagedFile, LoadSegment
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import InsufficientMemory, Unavailable
@@ -58,11 +58,11 @@ class Shared(Fleet):
         node = self.nodes[NodeID(number)]
         load_segment = node.load_segment
 
-        async def load(request: LoadSegment) -> None:
+        async def load(request: LoadSegment) -> tuple[DamagedFile, ...]:
             await self.gate.wait()
             if request.manifest.segment_id in self.unreadable:
                 raise Unavailable("the object store is away")
-            await load_segment(request)
+            return await load_segment(request)
 
         node.load_segment = load  # type: ignore[method-assign]
 

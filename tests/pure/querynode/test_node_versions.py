@@ -13,13 +13,12 @@ import pytest
 from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scenario
 
 from elanus.api.querynode import SealedSegmentsChange
-from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, Unavailable
+from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, SegmentUnreadable, Unavailable
 from elanus.core.timestamps import Timestamp
 from elanus.log.memory import MemoryLog
 from elanus.log.port import Position
 from elanus.querynode.node import QueryNode
 from elanus.querynode.query import count
-from elanus.storage.port import ObjectMissing
 
 
 class Gate:
@@ -220,7 +219,7 @@ async def test_a_load_that_fails_leaves_nothing_behind(world: World) -> None:
     path = request.manifest.insert_logs[0].path
     content = bytes(world.store.get(path))
     world.store.delete(path)
-    with pytest.raises(ObjectMissing):
+    with pytest.raises(SegmentUnreadable, match=f"{path}: no such object.*Restore"):
         await world.node.load_segment(request)
     assert (await world.node.status()).loaded == {}
     world.store.put(path, content)

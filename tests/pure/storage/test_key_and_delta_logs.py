@@ -130,9 +130,9 @@ def test_a_later_format_is_refused(store: LocalStore) -> None:
         (write_manifest(store, manifest(), "a"), "later-m.json", read_manifest),
         ("s.json", "later-s.json", lambda store, path: read_stats_logs(store, [path])),
     ):
-        document = msgspec.json.decode(store.get(written)) | {"format_version": 2}
+        document = msgspec.json.decode(store.get(written)) | {"format_version": 3}
         store.put(later, msgspec.json.encode(document))
-        with pytest.raises(CorruptObject, match=f"{later} has format version 2"):
+        with pytest.raises(CorruptObject, match=f"{later} has format version 3"):
             read(store, later)
 
 

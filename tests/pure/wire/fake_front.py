@@ -48,6 +48,7 @@ from elanus.proxy.api import (
     IndexView,
     Insert,
     LoadedView,
+    LoadStateView,
     MutationResult,
     Query,
     QueryResult,
@@ -265,10 +266,10 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
                 raise PartitionNotLoaded(f"partition not loaded[partition={name}]")
         return LoadedView(collection, 100, queryable=True)
 
-    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> str:
+    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> LoadStateView:
         if not self.has_collection(database, collection):
-            return "NotExist"
-        return "Loaded" if self._held(database, collection).loaded else "NotLoad"
+            return LoadStateView("NotExist")
+        return LoadStateView("Loaded" if self._held(database, collection).loaded else "NotLoad")
 
     def loaded_collections(self, database: str) -> Mapping[str, LoadedView]:
         found = [h.view.name for h in self.held.values() if h.loaded and h.view.database == database]

@@ -14,9 +14,11 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, NodeID, SegmentID
-from elanus.proxy.api import LoadedView, ReplicaView
+from elanus.proxy.api import LoadedView, LoadStateView, ReplicaView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs, partition_ids
+
+_OBSTACLES_SHOWN = 5
 
 
 class Loading(Verbs):
@@ -57,17 +59,18 @@ class Loading(Verbs):
             raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
         return _loaded(cached, status, partitions)
 
-    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> str:
+    def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> LoadStateView:
         try:
             cached = self._collection(database, collection)
             status = self._status(cached.collection_id)
             if status is None:
-                return "NotLoad"
-            return "Loaded" if _loaded(cached, status, partitions).percentage == 100 else "Loading"
+                return LoadStateView("NotLoad")
+            state = "Loaded" if _loaded(cached, status, partitions).percentage == 100 else "Loading"
+            return LoadStateView(state, _obstacle(cached, status, partitions))
         except PartitionNotLoaded:
-            return "NotLoad"
+            return LoadStateView("NotLoad")
         except (CollectionNotFound, DatabaseNotFound, PartitionNotFound):
-            return "NotExist"
+            return LoadStateView("NotExist")
 
     def loaded_collections(self, database: str) -> Mapping[str, LoadedView]:
         coordinators = self._proxy.coordinators
@@ -122,6 +125,13 @@ class Loading(Verbs):
 
 def _percentage(status: LoadStatus) -> int:
     return min(status.percentages.values(), default=0)
+
+
+def _obstacle(cached: CachedCollection, status: LoadStatus, partitions: Sequence[str]) -> str:
+    wanted = partition_ids(cached, tuple(partitions))
+    found = [one.reason for one in status.unreadable if not wanted or one.partition_id in wanted]
+    more = f" (and {len(found) - _OBSTACLES_SHOWN} more segments)" if len(found) > _OBSTACLES_SHOWN else ""
+    return "; ".join(found[:_OBSTACLES_SHOWN]) + more
 
 
 def _loaded(cached: CachedCollection, status: LoadStatus, partitions: Sequence[str]) -> LoadedView:

@@ -97,7 +97,10 @@ class Loading:
             check_collection_name(request.collection_name),
             tuple(request.partition_names),
         )
-        return milvus_pb2.GetLoadStateResponse(state=common_pb2.LoadState.Value(f"LoadState{state}"))
+        return milvus_pb2.GetLoadStateResponse(
+            status=common_pb2.Status(reason=state.obstacle),
+            state=common_pb2.LoadState.Value(f"LoadState{state.state}"),
+        )
 
     @rpc("collection_name", "collectionID", "with_shard_nodes", privilege=NO_PRIVILEGE, on="collection_name")
     def GetReplicas(

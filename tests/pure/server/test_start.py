@@ -1,0 +1,76 @@
+"""The first steps of a server: its limit of open files, and a durable data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elanus.log.files import FileLog
+from elanus.server.data_dir import DataDir
+from elanus.storage.local import LocalStore
+from elanus.storage.port import StorageFailed
+
+LIMIT = """
+import resource
+from elanus.server.open_files import raise_open_files_limit
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256))
+print(raise_open_files_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
+    done = subprocess.run([sys.executable, "-c", LIMIT], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["256", "256"]
+    assert "few open files allowed" in done.stdout + done.stderr
+
+
+def test_running_out_of_open_files_names_the_limit_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    with pytest.raises(StorageFailed, match=rf"one: no more files .* {limit} open.*LimitNOFILE"):
+        LocalStore(tmp_path).put("one", b"data")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    real = os.fsync
+
+    def record(descriptor: int) -> None:
+        found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    return found
+
+
+def test_every_directory_of_a_new_data_directory_is_durable(tmp_path: Path, synced: list[str]) -> None:
+    root = tmp_path / "var" / "elanus"
+    data_dir = DataDir(root)
+    data_dir.close()
+    assert {str(tmp_path), str(root.parent), str(root)} <= set(synced)
+    assert synced.index(str(root / "VERSION.new")) < len(synced) - 1 - synced[::-1].index(str(root))
+    before = len(synced)
+    DataDir(root).close()
+    assert len(synced) == before, "nothing is new the second time"
+
+
+def test_the_names_of_the_log_and_of_the_store_are_durable(tmp_path: Path, synced: list[str]) -> None:
+    LocalStore(tmp_path / "a" / "files").put("one", b"data")
+    assert {str(tmp_path), str(tmp_path / "a")} <= set(synced)
+    synced.clear()
+    log = FileLog(tmp_path / "b" / "log")
+    assert {str(tmp_path), str(tmp_path / "b")} <= set(synced)
+    asyncio.run(log.close())
