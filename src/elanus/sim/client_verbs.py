@@ -65,7 +65,8 @@ class ClientVerbs:
         self, cached: CachedCollection, partition: str, rows: pa.RecordBatch, first_id: int, *, replaces: bool
     ) -> tuple[CachedCollection, Timestamp]:
         """Write rows that are already decoded for this collection."""
-        _, write = row_write(cached, cached.partition_id(partition), rows, first_id, replaces=replaces)
+        partition_id = cached.partition_id(partition)
+        _, write = row_write(cached, partition_id, rows, lambda _: first_id, replaces=replaces)
         return cached, await self._proxy.write_rows(write, cached.view.pchannels)
 
     async def write_misfit(self, name: str, rows: pa.RecordBatch) -> tuple[CachedCollection, Timestamp]:
