@@ -191,7 +191,7 @@ def test_nothing_counts_as_stored_when_the_lease_was_lost_meanwhile() -> None:
     ("numbers", "text"),
     [([4], "4"), ([0, 1, 2, 5, 7, 8], "0-2, 5, 7-8"), ([0, 2], "0, 2")],
 )
-def test_numbers_are_told_as_ranges(numbers: list[int], text: str) -> None:
+def test_numbers_are_shown_as_ranges(numbers: list[int], text: str) -> None:
     assert _ranges(numbers) == text
 
 

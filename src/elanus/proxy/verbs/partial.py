@@ -1,7 +1,7 @@
 """A write that only some pchannels stored: which rows these are, and what the client should do.
 
 A write has one entry or more per pchannel, and no transaction over several pchannels. Each row is in one
-entry, so each row is stored or not. The hash of its key tells which.
+entry, so each row is stored or not. Its key decides where it goes, and so whether it is.
 """
 
 from __future__ import annotations
