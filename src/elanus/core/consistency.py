@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from elanus.core.errors import InvalidParameter, TimestampTooOld
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, lag_ms, minus_ms, physical_ms
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, lag_ms, minus_ms, physical_ms
 
 
 class ConsistencyLevel(IntEnum):
@@ -64,8 +64,8 @@ def guarantee_timestamp(
 
     ``now`` is a fresh timestamp, taken after the request arrived. Rules of the wire (reference 2.3): a
     level in the request applies, or the collection's if the request says so; Session and Customized
-    use the timestamp the client sent; with no level at all the special values 0, 1 and 2 apply. For a pinned
-    read it is the moment the read is pinned to, whatever the level.
+    use the timestamp the client sent, even one ahead of ``now``; with no level at all the special values 0, 1
+    and 2 apply. For a pinned read it is the moment the read is pinned to, whatever the level.
 
     A Bounded read also sees ``own_write``, the last write of the same client.
     """
@@ -78,11 +78,11 @@ def guarantee_timestamp(
         return max(own_write, minus_ms(now, graceful_ms))
     if level is ConsistencyLevel.EVENTUALLY:
         return Timestamp(WIRE_EVENTUALLY)
-    if read.guarantee_ts == WIRE_STRONG:
-        return now
+    if read.guarantee_ts == WIRE_STRONG or read.guarantee_ts >= MAX_TIMESTAMP:
+        return now  # some clients send the largest number there is and mean Strong
     if read.guarantee_ts == WIRE_BOUNDED:
         return max(own_write, minus_ms(now, graceful_ms))
-    return Timestamp(min(read.guarantee_ts, now))
+    return Timestamp(read.guarantee_ts)
 
 
 def needs_fresh_timestamp(read: ReadConsistency, collection_level: ConsistencyLevel) -> bool:
@@ -97,6 +97,17 @@ def needs_fresh_timestamp(read: ReadConsistency, collection_level: ConsistencyLe
     if level in (ConsistencyLevel.BOUNDED, ConsistencyLevel.EVENTUALLY):
         return False
     return level is ConsistencyLevel.STRONG or read.guarantee_ts != WIRE_BOUNDED
+
+
+def check_reachable(guarantee: Timestamp, now: Timestamp, wait_s: float) -> None:
+    """Raises `InvalidParameter` for a guarantee too far ahead of ``now`` for a read that waits ``wait_s``."""
+    ahead_s = -lag_ms(physical_ms(now), guarantee) / 1000
+    if ahead_s > wait_s:
+        raise InvalidParameter(
+            f"guarantee_timestamp {guarantee} (UTC ms {physical_ms(guarantee)}) is {ahead_s:g} s in the "
+            f"future, and this read waits {wait_s:g} s at most: send a timestamp that a write returned, "
+            "or give the read more time (its timeout and proxy.read_timeout_s)"
+        )
 
 
 def check_moment(moment: Timestamp, created: Timestamp, now: Timestamp, retention_s: float) -> None:

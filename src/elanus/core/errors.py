@@ -23,6 +23,7 @@
     │   ├── InvalidTopK              1100  10
     │   ├── InvalidDatabaseName       802   1
     │   └── InvalidFieldName         1701   1
+    ├── PartlyWritten                1302   1   some pchannels stored their part of a write, others did not
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
     ├── CollectionAlreadyExists      1100   1
@@ -122,6 +123,19 @@ class MemoryFull(ElanusError):
 
 class InsufficientMemory(ElanusError):
     code = 3
+
+
+class PartlyWritten(ElanusError):
+    """A part of a write was stored. Not retriable: rows that are sent twice may be stored twice.
+
+    ``pchannels``: those that stored their part.
+    """
+
+    code = 1302
+
+    def __init__(self, message: str, pchannels: frozenset[str] = frozenset()) -> None:
+        super().__init__(message)
+        self.pchannels = pchannels
 
 
 class NotSupported(ElanusError):

@@ -30,6 +30,7 @@ INVARIANTS: Mapping[str, str] = {
     "DDL1": "What was dropped is not found again, and answers nothing.",
     "DDL2": "A write goes to a collection that its name meant while the write ran.",
     "DUR1": "An acknowledged write is in the log, whole, and stays there until binlogs hold it.",
+    "UPS1": "Of an upserted row the log has the delete of the old row and the new row, or neither.",
     "GC1": "No manifest in force names a missing object.",
     "GC2": "Files of what was dropped stay until its tolerance has passed.",
     "GC3": "When faults end, objects that nothing refers to go.",

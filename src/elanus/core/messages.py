@@ -47,10 +47,11 @@ class InsertMessage:
 
 @dataclass(frozen=True, slots=True)
 class UpsertMessage:
-    """Rows as in an insert, which also delete every older row of the same primary keys.
+    """Rows as in an insert, each of which also deletes every older row of one primary key.
 
     One record, so that no crash can separate the delete from the insert. The delete concerns rows with a
-    timestamp strictly below ``ts``, in all partitions.
+    timestamp strictly below ``ts``, in all partitions. Row i deletes the key ``replaced[i]``, or its own key
+    if ``replaced`` is ``None``: an upsert into a collection with automatic keys gives its rows new keys.
     """
 
     ts: Timestamp
@@ -60,6 +61,11 @@ class UpsertMessage:
     segment_id: SegmentID
     row_id_start: int
     rows: pa.RecordBatch
+    replaced: pa.Array | None = None
+
+    def deleted_keys(self, primary_key: str) -> pa.Array:
+        """Return the keys that the record deletes. ``primary_key``: the name of that field."""
+        return self.rows.column(primary_key) if self.replaced is None else self.replaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,14 @@ def misfit(message: WriteMessage, collection_id: CollectionID, schema: Collectio
     if message.collection_id != collection_id:
         return f"it is of collection {message.collection_id}, the channel is of {collection_id}"
     if isinstance(message, InsertMessage | UpsertMessage):
-        return misfit_rows(message.rows, schema)
-    key, keys = schema.primary_field, message.primary_keys
+        replaced = message.replaced if isinstance(message, UpsertMessage) else None
+        reason = misfit_rows(message.rows, schema)
+        return reason or ("" if replaced is None else _misfit_keys(replaced, schema))
+    return _misfit_keys(message.primary_keys, schema)
+
+
+def _misfit_keys(keys: pa.Array, schema: CollectionSchema) -> str:
+    key = schema.primary_field
     if keys.type != key.arrow_type:
         return f"its keys are {keys.type}, the primary key {key.name} is {key.arrow_type}"
     return f"{keys.null_count} of its keys are null" if keys.null_count else ""

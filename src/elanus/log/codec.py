@@ -2,8 +2,8 @@
 
 The entry's header carries everything that a reader's decisions depend on. The payload carries the rows of a
 write as one Arrow IPC stream (schema, one record batch), so an entry can be read without any other
-information. The payload of a delete is a batch of one column, the primary keys. Ticks, epoch marks and DDL
-have no payload.
+information. The payload of a delete is a batch of one column, the primary keys. That of an upsert whose rows
+have new keys has the replaced keys as a further column. Ticks, epoch marks and DDL have no payload.
 
 Column data is not copied when encoding: a payload is the list of buffers that Arrow would have written, and
 the log writes them in place. It is not copied when decoding either: the decoded batch points into the
@@ -27,6 +27,8 @@ from elanus.core.messages import (
 from elanus.log.port import CorruptLog, EntryHeader, LogEntry, NewEntry
 
 KEY_COLUMN = "pk"
+REPLACED_COLUMN = "$replaced"
+"""The last column of an upsert that replaces other keys than its own. No field can have this name."""
 
 _DDL = frozenset(
     {MsgKind.CREATE_COLLECTION, MsgKind.DROP_COLLECTION, MsgKind.CREATE_PARTITION, MsgKind.DROP_PARTITION}
@@ -52,7 +54,11 @@ def encode(message: Message) -> NewEntry:
                 rows=message.rows.num_rows,
                 row_id_start=message.row_id_start,
             )
-            return NewEntry(header, _ipc_parts(message.rows))
+            replaced = message.replaced if isinstance(message, UpsertMessage) else None
+            rows = message.rows
+            if replaced is not None:
+                rows = rows.append_column(REPLACED_COLUMN, replaced)
+            return NewEntry(header, _ipc_parts(rows))
         case DeleteMessage():
             header = EntryHeader(
                 MsgKind.DELETE,
@@ -94,16 +100,20 @@ def decode(entry: LogEntry) -> Message:
         return DeleteMessage(
             header.ts, header.vchannel, header.collection_id, header.partition_id, batch.column(0)
         )
-    write = InsertMessage if header.kind is MsgKind.INSERT else UpsertMessage
-    return write(
+    start = (
         header.ts,
         header.vchannel,
         header.collection_id,
         header.partition_id,
         header.segment_id,
         header.row_id_start,
-        batch,
     )
+    if header.kind is MsgKind.INSERT:
+        return InsertMessage(*start, batch)
+    if batch.schema.names[-1:] != [REPLACED_COLUMN]:
+        return UpsertMessage(*start, batch)
+    last = batch.num_columns - 1
+    return UpsertMessage(*start, batch.remove_column(last), batch.column(last))
 
 
 class _PartsSink:

@@ -84,7 +84,7 @@ class _RangeFiles:
             case InsertMessage():
                 self._write_rows(message)
             case UpsertMessage():
-                keys = message.rows.column(self._plan.schema.primary_field.name)
+                keys = message.deleted_keys(self._plan.schema.primary_field.name)
                 self._deletes().write(delete_rows(keys, message.ts, ALL_PARTITIONS, self._delta_schema))
                 self._write_rows(message)
             case DeleteMessage():

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
+from elanus.core.errors import PartlyWritten
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # the cache imports the filter language and the indexes, whic
 
 DEFAULT_DATABASE = "default"
 DEFAULT_PARTITION = "_default"
+_NO_KEYS = pa.array([], pa.int64())
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,23 @@ class MutationResult:
     delete_count: int
     upsert_count: int
     ts: Timestamp
+
+
+class PartialMutation(PartlyWritten):
+    """Only some rows of a request were stored, or only some keys deleted.
+
+    ``primary_keys``: of all rows of the request. ``stored``: which of them took effect, shape (rows,), bool.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        primary_keys: pa.Array = _NO_KEYS,
+        stored: Sequence[bool] | npt.NDArray[np.bool_] = (),
+    ) -> None:
+        super().__init__(message)
+        self.primary_keys = primary_keys
+        self.stored = np.asarray(stored, dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)

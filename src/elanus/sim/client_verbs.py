@@ -65,8 +65,30 @@ class ClientVerbs:
         self, cached: CachedCollection, partition: str, rows: pa.RecordBatch, first_id: int, *, replaces: bool
     ) -> tuple[CachedCollection, Timestamp]:
         """Write rows that are already decoded for this collection."""
-        _, write = row_write(cached, cached.partition_id(partition), rows, first_id, replaces=replaces)
+        partition_id = cached.partition_id(partition)
+        _, write = row_write(cached, partition_id, rows, lambda _: first_id, replaces=replaces)
         return cached, await self._proxy.write_rows(write, cached.view.pchannels)
+
+    async def write_automatic(
+        self,
+        name: str,
+        partition: str,
+        rows_for: Callable[[CollectionSchema], pa.RecordBatch],
+        *,
+        replaces: bool,
+    ) -> tuple[CachedCollection, Timestamp, list[int]]:
+        """Write rows into a collection with automatic keys. Returns the keys they got, too."""
+        cached = await self.collection(name)
+        rows, partition_id = rows_for(cached.view.schema), cached.partition_id(partition)
+        alloc_ids = self._proxy.coordinators.root.alloc_ids
+
+        def take(count: int) -> int:
+            return self._turns.wait(alloc_ids(count))
+
+        keys, write = await self._turns.run_thread(
+            lambda: row_write(cached, partition_id, rows, take, replaces=replaces)
+        )
+        return cached, await self._proxy.write_rows(write, cached.view.pchannels), keys.to_pylist()
 
     async def write_misfit(self, name: str, rows: pa.RecordBatch) -> tuple[CachedCollection, Timestamp]:
         """Write rows that do not fit the collection's schema, as a defective proxy would."""

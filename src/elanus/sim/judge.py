@@ -15,17 +15,22 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import AliasMeanings
 from elanus.sim.policies import GRACEFUL_MS
 from elanus.sim.truth import Contents, Row, Truth
+from elanus.sim.upsert_pairs import UpsertPairs
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """An acknowledged write. ``values``: one per key written; empty when the keys were deleted."""
+    """An acknowledged write. ``values``: one per key written; empty when the keys were deleted.
+
+    ``replaced``: the keys that an upsert deleted, where they are not those written.
+    """
 
     collection_id: CollectionID
     vchannels: tuple[str, ...]
     ts: Timestamp
     keys: tuple[int, ...]
     values: tuple[int, ...]
+    replaced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Judge:
     def __init__(self, truth: Truth) -> None:
         self._truth = truth
         self.aliases = AliasMeanings()
+        self.upserts = UpsertPairs()
         self._writes: list[Acknowledged] = []
         self._stamps: set[Timestamp] = set()
         self._newest: dict[CollectionID, Timestamp] = {}
@@ -102,6 +108,11 @@ class Judge:
         for write in self._writes:
             self._check_kept(write)
 
+    def check_upserts(self) -> None:
+        """Check that upserts deleted what they replaced, and nothing else. Raises `InvariantBroken`."""
+        for collection_id in self.upserts.collections:
+            self.upserts.check(self._truth.contents(collection_id))
+
     def _check_kept(self, write: Acknowledged) -> None:
         for vchannel in write.vchannels:
             if self._truth.is_late(pchannel_of(vchannel), write.ts):
@@ -119,6 +130,7 @@ class Judge:
             lost = {pair[0] for pair in zip(write.keys, write.values, strict=True) if pair not in found}
         else:
             lost = {k for k in write.keys if not contents.has_deletion(k, write.ts)}
+        lost |= {k for k in write.replaced if not contents.has_deletion(k, write.ts)}
         if lost:
             raise InvariantBroken("DUR1", f"the write at {write.ts} lost {sorted(lost)}", tuple(sorted(lost)))
 

@@ -15,7 +15,10 @@ from elanus.sim.aliases import ALIAS
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
 COLLECTIONS = {"alpha": 2, "beta": 1}
-"""The collections, with the number of shards of each."""
+"""The collections of every run, with the number of shards of each."""
+AUTO_IDS = "gamma"
+"""A collection with automatic keys, which half of the seeds have."""
+AUTO_IDS_SHARDS = 2
 PROXIES = ("proxy-1", "proxy-2")
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
 PIPELINES = ("pipeline", "pipeline-2")
@@ -77,6 +80,18 @@ _BY_ALIAS: Mapping[str, float] = {
 """The operations of clients that name the collection by its alias, weighted by frequency."""
 OPERATIONS_OF_ALIASES: Mapping[str, float] = {"switch_alias": 14, "write_misfit": 2}
 """The operations of these clients in addition to the collections that the alias means in turn."""
+_OF_AUTO_IDS: Mapping[str, float] = {
+    "insert": 20,
+    "upsert": 30,
+    "delete": 10,
+    "flush": 2,
+    "count": 6,
+    "query": 8,
+    "query_where": 3,
+    "query_again": 3,
+    "search": 4,
+}
+"""The operations of clients of the collection with automatic keys, weighted by frequency."""
 
 _K = FaultKind
 FAULTS: Mapping[FaultKind, float] = {
@@ -116,6 +131,8 @@ _INTENSITIES = (0.0, 0.5, 1.0, 1.0, 2.0)
 _FIRST_FAULT_S = 3.0
 _STEPS_MS = (-86_400_000, -5_000, -200, 200, 2_000, 86_400_000)
 _SKEWS_MS = (-3_000, -100, 100, 3_000)
+_AUTO_IDS = 0.5
+"""The share of seeds with a collection with automatic keys."""
 _PICKY = 0.3
 """The share of call faults that wait for one of `STRUCK`."""
 _ALWAYS_PICKY = frozenset({_K.CRASH_CALLER, _K.CRASH_CALLEE})
@@ -145,11 +162,13 @@ class Profile:
     """The kind of scenarios to draw.
 
     ``pause_s``: the mean time between two operations of a client. ``alias_clients``: additional clients that
-    use the alias and switch it.
+    use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
+    keys, in the seeds that have it.
     """
 
     clients: int = 4
     alias_clients: int = 2
+    auto_id_clients: int = 2
     work_s: float = 54.0
     pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
@@ -221,6 +240,21 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
             (kind,) = chance.choices(tuple(weights), tuple(weights.values()))
             name = ALIAS if kind in _BY_ALIAS else chance.choice(tuple(COLLECTIONS))
             yield Operation(at_s, client, kind, name, number)
+    first = profile.clients + profile.alias_clients
+    auto_ids = random.Random(f"{seed}/auto ids").random() < _AUTO_IDS
+    for client in range(first, first + profile.auto_id_clients if auto_ids else first):
+        chance = random.Random(f"{seed}/client {client}")
+        at_s = 0.0
+        while (at_s := at_s + chance.uniform(0, 3 * profile.pause_s)) < profile.work_s:
+            number += 1
+            (kind,) = chance.choices(tuple(_OF_AUTO_IDS), tuple(_OF_AUTO_IDS.values()))
+            yield Operation(at_s, client, kind, AUTO_IDS, number)
+
+
+def collections_of(scenario: Scenario) -> tuple[str, ...]:
+    """The collections that a scenario's run has."""
+    auto_ids = any(operation.collection == AUTO_IDS for operation in scenario.operations)
+    return (*COLLECTIONS, AUTO_IDS) if auto_ids else tuple(COLLECTIONS)
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

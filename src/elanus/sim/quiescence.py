@@ -12,7 +12,6 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.sim.files import check_files
 from elanus.sim.judge import Judge
-from elanus.sim.plan import COLLECTIONS
 from elanus.sim.system import System
 from elanus.sim.workload import Client
 
@@ -23,8 +22,11 @@ _DONE = (SegmentState.FLUSHED, SegmentState.DROPPED)
 
 
 class Rest:
-    def __init__(self, system: System, judge: Judge, client: Client) -> None:
+    """``collections``: the names of those that the run has."""
+
+    def __init__(self, system: System, judge: Judge, client: Client, collections: Sequence[str]) -> None:
         self._system = system
+        self._collections = collections
         self._judge = judge
         self._client = client
         self._unfinished: Sequence[SegmentInfo | str] = ()
@@ -35,23 +37,24 @@ class Rest:
         Raises `InvariantBroken`, with `LIVE1` if something does not complete.
         """
         await self._in_time("all roles are up", self._system.all_up())
-        for name in COLLECTIONS:
+        for name in self._collections:
             await self._in_time(f"{name} is loaded", self._client.set_up(name))
         await self._read_all()
-        for name in COLLECTIONS:
+        for name in self._collections:
             await self._in_time(f"{name} is sealed", self._succeeding("flush", name))
         await self._in_time("all segments are flushed", self._until(self._is_flushed))
         await self._in_time("all compactions are over", self._until(self._is_compacted))
         await self._in_time("all segments are handed off", self._until(self._is_handed_off))
         await self._read_all()
         self._judge.check_all_kept()
+        self._judge.check_upserts()
         self._judge.check_dropped_partitions()
         check_files(self._system.records, self._system.truth, self._system.store)
         self._system.garbage.check_present()
         await self._in_time("garbage is collected", self._until(self._is_tidy), "GC3")
 
     async def _read_all(self) -> None:
-        for name in COLLECTIONS:
+        for name in self._collections:
             for kind in ("count", "query", "search"):
                 await self._in_time(f"{kind} of {name} is answered", self._succeeding(kind, name))
 

@@ -22,12 +22,13 @@ from typing import Any
 import structlog
 
 from elanus.core.invariants import InvariantBroken
+from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
 from elanus.sim.disasters import Disasters
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
 from elanus.sim.net import Handle
-from elanus.sim.plan import COLLECTIONS, draw, draw_pipelines, draw_reading
+from elanus.sim.plan import AUTO_IDS, collections_of, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.quiescence import Rest
 from elanus.sim.scenario import Scenario
@@ -145,11 +146,12 @@ class _Run:
     async def _course(self, system: System) -> None:
         scenario = self._scenario
         judge = Judge(system.truth)
-        numbers = sorted({operation.client for operation in scenario.operations})
-        clients = {n: Client(n, system, judge, self._chance.stream(f"client {n}")) for n in numbers}
+        names = collections_of(scenario)
+        kinds = {o.client: AutoIdClient if o.collection == AUTO_IDS else Client for o in scenario.operations}
+        clients = {n: kinds[n](n, system, judge, self._chance.stream(f"client {n}")) for n in sorted(kinds)}
         keeper = Client(-1, system, judge, self._chance.stream("keeper"))
         await system.start()
-        for name in COLLECTIONS:
+        for name in names:
             await keeper.set_up(name)
         work = [
             client.run([o for o in scenario.operations if o.client == n], scenario.seed)
@@ -159,7 +161,7 @@ class _Run:
         self._chance.quiet()
         system.network.heal()
         self.trace.note("nothing goes wrong from here on")
-        rest = Rest(system, judge, keeper)
+        rest = Rest(system, judge, keeper, names)
         await rest.come()
         if scenario.power_cut:
             system.lose_power()

@@ -211,7 +211,7 @@ class Truth:
             values = message.rows.column(VALUE).to_pylist()
             place = (message.vchannel, message.partition_id, message.segment_id, message.ts)
             if isinstance(message, UpsertMessage):
-                for key in keys:
+                for key in message.deleted_keys(KEY).to_pylist():
                     contents.delete(Deletion(key, message.vchannel, ALL_PARTITIONS, message.ts))
             for key, value in zip(keys, values, strict=True):
                 contents.add(Row(key, value, *place))

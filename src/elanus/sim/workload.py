@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TypeVar
 
@@ -37,7 +37,7 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
-from elanus.sim.plan import COLLECTIONS, PROXIES
+from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS, PROXIES
 from elanus.sim.scenario import Operation
 from elanus.sim.system import System
 from elanus.sim.truth import KEY, VALUE
@@ -66,7 +66,7 @@ _MORE = {"beta": "weight"}
 def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
     fields = [
-        FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True),
+        FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True, auto_id=name == AUTO_IDS),
         FieldSchema(unnumbered, VALUE, DataType.INT64),
         FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2),
     ]
@@ -165,10 +165,18 @@ class Client:
             self._judge.aliases.check(begun, cached.view.name, keys)
 
     def _acknowledge(
-        self, name: str, cached: CachedCollection, ts: Timestamp, keys: list[int], values: list[int]
+        self,
+        name: str,
+        cached: CachedCollection,
+        ts: Timestamp,
+        keys: list[int],
+        values: list[int],
+        replaced: Sequence[int] = (),
     ) -> None:
         self._judge.acknowledged(
-            Acknowledged(cached.collection_id, cached.view.vchannels, ts, tuple(keys), tuple(values))
+            Acknowledged(
+                cached.collection_id, cached.view.vchannels, ts, tuple(keys), tuple(values), tuple(replaced)
+            )
         )
         self._session[name] = ts
 
@@ -287,7 +295,11 @@ class Client:
 
     async def _create(self, name: str) -> str:
         new = NewCollection(
-            DEFAULT_DATABASE, schema_of(name), COLLECTIONS[name], ConsistencyLevel.BOUNDED, {}
+            DEFAULT_DATABASE,
+            schema_of(name),
+            COLLECTIONS.get(name, AUTO_IDS_SHARDS),
+            ConsistencyLevel.BOUNDED,
+            {},
         )
         root = self._system.roles_of_clients.root
         await self._define("create", lambda: root.create_collection(new))

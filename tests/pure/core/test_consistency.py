@@ -32,9 +32,10 @@ GRACEFUL_MS = 5000
         (L.SESSION, 0, L.STRONG, NOW),
         (L.SESSION, 1, L.STRONG, 1),
         (L.CUSTOMIZED, 2, L.STRONG, STALE),
-        # a moment that has not come yet is now: nothing later can have been written before the read
-        (L.SESSION, AHEAD, L.STRONG, NOW),
-        (L.CUSTOMIZED, AHEAD, L.STRONG, NOW),
+        # even one that has not come yet: the read waits for it
+        (L.SESSION, AHEAD, L.STRONG, AHEAD),
+        (L.CUSTOMIZED, AHEAD, L.STRONG, AHEAD),
+        (L.CUSTOMIZED, 2**64 - 1, L.STRONG, NOW),
         # no level in the request: the collection's
         (None, 0, L.STRONG, NOW),
         (None, 0, L.BOUNDED, STALE),

@@ -78,6 +78,16 @@ def test_keys_that_are_no_primary_keys_do_not_fit(keys: pa.Array) -> None:
     assert (found.segment_id, found.rows) == (NO_SEGMENT, len(keys))
 
 
+@pytest.mark.parametrize("keys", [pa.array(["a", "b"]), pa.array([1, None], pa.int64())])
+def test_an_upsert_that_replaces_what_are_no_primary_keys_does_not_fit(keys: pa.Array) -> None:
+    start = (Timestamp(9), "vc", MINE, PartitionID(1), SegmentID(3), 0, FITTING)
+    found = checked(UpsertMessage(*start, keys), 40, MINE, SCHEMA)
+    assert isinstance(found, Quarantined)
+    assert (found.segment_id, found.rows) == (3, 2)
+    assert checked(fits := UpsertMessage(*start, IDS), 40, MINE, SCHEMA) is not fits
+    assert checked(fits, 40, MINE, SCHEMA) == replace(fits, rows=fits.rows.cast(SCHEMA.arrow_schema))
+
+
 @pytest.mark.parametrize(
     "write", [delete(IDS), UpsertMessage(*(getattr(insert(FITTING), n) for n in InsertMessage.__slots__))]
 )

@@ -72,6 +72,9 @@ MESSAGES: list[Message] = [
     DdlMessage(MsgKind.DROP_PARTITION, Timestamp(8), "dml_0_7v0", CollectionID(7), PartitionID(8)),
     TimeTick(Timestamp(9), epoch=3),
     EpochMark(Timestamp(10), epoch=4),
+    UpsertMessage(
+        Timestamp(6), "dml_0_7v1", *IDS, SegmentID(9), 2000, rows(3), pa.array([4, 5, 6], pa.int64())
+    ),
 ]
 
 

@@ -173,6 +173,18 @@ def test_deletes_and_upserts_are_written_to_a_delta_log(store: LocalStore) -> No
     assert outcome.files == (*outcome.segments[0].insert_logs, outcome.delta)
 
 
+def test_the_keys_that_an_upsert_replaces_are_in_the_delta_log_and_its_own_are_not(store: LocalStore) -> None:
+    replacing = replace(upsert(5, 1, 9, 8), replaced=pa.array([2, 1], pa.int64()))
+    outcome = flushed(store, plan(until=10), stream(insert(4, 1, 1, 2), replacing, tick(10)))
+    assert keys_of(store, outcome) == {1: [1, 2, 8, 9]}
+    assert outcome.delta is not None
+    assert read_delta_log(store, outcome.delta).to_pydict() == {
+        "PrimaryKey": [2, 1],
+        "Timestamp": [5, 5],
+        "PartitionID": [0, 0],
+    }
+
+
 def test_rows_are_sorted_by_key_and_keep_their_times_and_ids(store: LocalStore, tmp_path: Path) -> None:
     entries = stream(
         insert(4, 1, 30, 10, row_id=100),

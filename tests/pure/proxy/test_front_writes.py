@@ -204,12 +204,43 @@ def test_an_upsert_into_automatic_keys_gives_new_ones_and_deletes_the_old() -> N
         results.append(bench.front.upsert(insert([5, 6], of=AUTO)))
 
     messages = in_a_thread(AUTO, work).messages()
-    deleted = [k for m in messages if isinstance(m, DeleteMessage) for k in m.primary_keys.to_pylist()]
-    inserted = [k for m in messages if isinstance(m, InsertMessage) for k in m.rows.column("pk").to_pylist()]
+    assert {type(m) for m in messages} == {UpsertMessage}, "one record deletes and inserts"
+    deleted = [k for m in messages for k in m.replaced.to_pylist()]
+    inserted = [k for m in messages for k in m.rows.column("pk").to_pylist()]
     assert sorted(deleted) == [5, 6]
     assert sorted(inserted) == sorted(results[0].primary_keys.to_pylist())
     assert not set(inserted) & {5, 6}
     assert len({m.ts for m in messages}) == 1
+
+
+@pytest.mark.parametrize("kind", [DataType.INT64, DataType.VARCHAR])
+def test_the_new_key_of_an_upsert_is_in_the_shard_of_the_old_one(kind: DataType) -> None:
+    """So a delete by the new key goes where the row is."""
+    of = collection(schema(key=kind, auto_id=True), shards=4)
+
+    def work(bench: Bench) -> None:
+        keys = bench.front.insert(insert([0] * 30, of=of, with_key=False)).primary_keys
+        for _ in range(3):
+            again = rows([0] * 30).set_column(0, "pk", keys)
+            keys = bench.front.upsert(Insert(resolved(of), "", again)).primary_keys
+        text = f"pk in {keys.to_pylist()}".replace("'", '"')
+        bench.front.delete(Delete(resolved(of), "", text))
+
+    messages = in_a_thread(of, work).messages()
+    where = {
+        k: m.vchannel for m in messages if not isinstance(m, DeleteMessage) for k in m.rows["pk"].to_pylist()
+    }
+    gone = {
+        k: m.vchannel for m in messages if isinstance(m, DeleteMessage) for k in m.primary_keys.to_pylist()
+    }
+    replaced = {
+        k: m.vchannel for m in messages if isinstance(m, UpsertMessage) for k in m.replaced.to_pylist()
+    }
+    assert len(gone) == 30
+    assert len(replaced) == 90
+    assert replaced.items() <= where.items()
+    assert gone.items() <= where.items()
+    assert not replaced.keys() & gone.keys()
 
 
 # delete

@@ -194,6 +194,25 @@ def test_a_session_reads_its_own_writes() -> None:
     assert bench.nodes.waited == [(written, 7.0)]
 
 
+def test_a_timestamp_ahead_of_now_is_waited_for_without_asking_for_a_tick() -> None:
+    """No tick can pass it before its time, and asking for one goes on until it does."""
+    soon = compose(106_000)
+    bench = Bench()
+    result = bench.verbs.query(query(consistency=ReadConsistency(L.CUSTOMIZED, soon)))
+    assert bench.nodes.waited == [(soon, 7.0)]
+    assert bench.nodes.asked[0].read_ts == result.ts == soon
+    assert bench.asked_ticks == []
+
+
+def test_a_timestamp_that_no_read_can_wait_for_is_refused_at_once() -> None:
+    bench = Bench()
+    with pytest.raises(
+        InvalidParameter, match=r"guarantee_timestamp .* is 20 s in the future.* 1\.\d+ s at most"
+    ):
+        bench.verbs.query(query(consistency=ReadConsistency(L.CUSTOMIZED, compose(120_000)), timeout_s=2.0))
+    assert bench.nodes.waited == []
+
+
 @pytest.mark.parametrize("asked", [L.BOUNDED, None])
 def test_a_bounded_read_sees_the_last_write_of_its_own_client(asked: ConsistencyLevel | None) -> None:
     bench = Bench(Nodes(compose(98_000)))

@@ -24,10 +24,9 @@ from fakes import (
 )
 
 from elanus.core.channels import shard_of_keys
-from elanus.core.errors import DiskFull, LeaseLost
-from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.errors import DiskFull, LeaseLost, PartlyWritten
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
-from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
+from elanus.core.messages import InsertMessage, UpsertMessage
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode
@@ -40,7 +39,6 @@ from elanus.proxy.role.writes import (
     KeyDelete,
     LogWriter,
     RowWrite,
-    ShardKeys,
     ShardRows,
     keys_by_shard,
     rows_by_shard,
@@ -73,10 +71,10 @@ class Writing:
         self.writer = LogWriter(self.log, SegmentAssigner(self.data, 1), inline, self.lease)
 
     async def insert(
-        self, batch: pa.RecordBatch, *, replaces: bool = False, also: tuple[ShardKeys, ...] = ()
+        self, batch: pa.RecordBatch, *, replaces: bool = False, replaced: pa.Array | None = None
     ) -> Timestamp:
-        shards = rows_by_shard(batch, batch.column("pk"), TWO_SHARDS.vchannels)
-        write = RowWrite(CID, DEFAULT, shards, 500, replaces, batch.nbytes, also)
+        shards = rows_by_shard(batch, batch.column("pk"), TWO_SHARDS.vchannels, replaced)
+        write = RowWrite(CID, DEFAULT, shards, 500, replaces, batch.nbytes)
         return await self.write(write)
 
     async def write(self, write: RowWrite) -> Timestamp:
@@ -145,15 +143,17 @@ async def test_an_upsert_is_one_record_that_replaces() -> None:
     assert {type(m) for m in messages} == {UpsertMessage}
 
 
-async def test_keys_to_delete_go_with_the_rows_at_the_same_timestamp() -> None:
-    writing = Writing()
-    gone = keys_by_shard(pa.array([1, 2, 3]), TWO_SHARDS.vchannels)
-    ts = await writing.insert(rows(4, first=100), also=tuple(gone))
+async def test_every_record_of_an_upsert_has_the_keys_that_its_own_rows_replace() -> None:
+    writing = Writing(rows_granted_max=30)
+    batch = rows(100, first=1000)
+    await writing.insert(batch, replaces=True, replaced=pa.array(range(100)))
     messages = [decode(e) for entries in writing.entries().values() for e in entries]
-    deletes = [m for m in messages if isinstance(m, DeleteMessage)]
-    assert sorted(k for m in deletes for k in m.primary_keys.to_pylist()) == [1, 2, 3]
-    assert {m.ts for m in messages} == {ts}
-    assert {m.partition_id for m in deletes} == {ALL_PARTITIONS}
+    assert {type(m) for m in messages} == {UpsertMessage}
+    assert max(m.rows.num_rows for m in messages) == 30
+    pairs = [
+        p for m in messages for p in zip(m.rows.column("pk").to_pylist(), m.replaced.to_pylist(), strict=True)
+    ]
+    assert sorted(pairs) == [(1000 + key, key) for key in range(100)]
 
 
 async def test_a_delete_is_one_message_for_each_vchannel() -> None:
@@ -247,10 +247,23 @@ async def test_a_write_that_the_disk_refuses_is_no_success_and_is_over() -> None
     log = SlowLog(random.Random(1))
     log.failing = pchannels_of(TWO_SHARDS)[1]
     writing = Writing(log)
-    with pytest.raises(DiskFull):
+    with pytest.raises(PartlyWritten, match="no room") as refused:
         await writing.insert(rows(50))
+    assert refused.value.pchannels == {pchannels_of(TWO_SHARDS)[0]}
     assert writing.queue.oldest() == {}
     assert len(writing.queue) == 0
+
+
+async def test_a_write_that_failed_on_one_pchannel_is_unfinished_until_it_has_ended_on_the_others() -> None:
+    """Otherwise a tick passes the entries that are still on the way, which become late."""
+    writing = Writing(log := SlowLog(random.Random(1)))
+    log.failing = pchannels_of(TWO_SHARDS)[1]
+    running = asyncio.ensure_future(writing.insert(rows(50)))
+    await asyncio.sleep(0.02)
+    assert set(writing.queue.oldest()) == set(pchannels_of(TWO_SHARDS))
+    with pytest.raises(PartlyWritten):
+        await running
+    assert writing.queue.oldest() == {}
 
 
 async def test_a_write_is_unfinished_until_it_is_durable_everywhere() -> None:

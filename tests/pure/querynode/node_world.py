@@ -152,9 +152,18 @@ class World:
         )
 
     async def insert(
-        self, pairs: Sequence[tuple[int, int]], partition: int = 1, *, upsert: bool = False, ts: int = 0
+        self,
+        pairs: Sequence[tuple[int, int]],
+        partition: int = 1,
+        *,
+        upsert: bool = False,
+        replaced: Sequence[int] = (),
+        ts: int = 0,
     ) -> int:
-        """Write (key, value) rows; returns their timestamp. ``ts`` given: no model row (it is to be late)."""
+        """Write (key, value) rows; returns their timestamp. ``ts`` given: no model row (it is to be late).
+
+        ``replaced``: what an upsert deletes; by default the keys of its rows.
+        """
         stamp = ts or self.stamp()
         rows = [Row(self.key(key), value, partition, stamp) for key, value in pairs]
         segment_id = self.open.setdefault(partition, SegmentID(next(self._numbers)))
@@ -163,22 +172,17 @@ class World:
                 segment_id, COLLECTION, PartitionID(partition), VCHANNEL, (), (), Timestamp(0)
             )
             self.segments[segment_id] = Segment(manifest)
-        kind = UpsertMessage if upsert else InsertMessage
-        await self.append(
-            kind(
-                Timestamp(stamp),
-                VCHANNEL,
-                COLLECTION,
-                PartitionID(partition),
-                segment_id,
-                0,
-                self.batch(rows),
-            )
-        )
+        start = (Timestamp(stamp), VCHANNEL, COLLECTION, PartitionID(partition), segment_id, 0)
+        batch = self.batch(rows)
+        gone = [self.key(key) for key in replaced] or [row.key for row in rows]
+        if replaced:
+            await self.append(UpsertMessage(*start, batch, pa.array(gone, batch.schema.field(0).type)))
+        else:
+            await self.append((UpsertMessage if upsert else InsertMessage)(*start, batch))
         if not ts:
             self.segments[segment_id].last_ts = stamp
             if upsert:
-                self.model.delete([row.key for row in rows], stamp)
+                self.model.delete(gone, stamp)
             self.model.insert(rows)
         return stamp
 
@@ -257,7 +261,7 @@ class World:
             if isinstance(message, DeleteMessage):
                 batches.append(delete_rows(message.primary_keys, message.ts, message.partition_id, schema))
             elif isinstance(message, UpsertMessage):
-                batches.append(delete_rows(message.rows.column("id"), message.ts, ALL_PARTITIONS, schema))
+                batches.append(delete_rows(message.deleted_keys("id"), message.ts, ALL_PARTITIONS, schema))
         if batches:
             path = f"delta_log/{next(self._numbers)}.parquet"
             with delta_log_writer(self.store, path, schema, self.scratch) as writer:

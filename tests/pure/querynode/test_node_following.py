@@ -95,6 +95,17 @@ async def test_a_delete_may_be_limited_to_a_partition_an_upsert_never_is(world: 
 
 
 @scenario()
+async def test_an_upsert_with_new_keys_deletes_the_keys_that_it_replaces(world: World) -> None:
+    await world.insert([(1, 1), (2, 2), (7, 3)])
+    await world.insert([(4, 7), (5, 8)], partition=2, upsert=True, replaced=[1, 2])
+    await world.tick()
+    assert (world.count(), sorted(world.keys())) == (3, [4, 5, 7])
+    await world.delete([4])
+    await world.tick()
+    assert sorted(world.keys()) == [5, 7]
+
+
+@scenario()
 async def test_a_dropped_partition_goes_with_its_message(world: World) -> None:
     await world.insert([(1, 1)], partition=1)
     await world.insert([(2, 2)], partition=2)

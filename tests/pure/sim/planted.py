@@ -17,6 +17,7 @@ import planted_garbage as garbage
 import planted_names as names
 import planted_ownership as ownership
 import planted_reading as reading
+import planted_upserts as upserts
 import pytest
 
 from elanus.api.querynode import SealedSegmentsChange
@@ -409,7 +410,7 @@ BUGS = (
     Bug("checkpoint committed unsynced", checkpoint_committed_unsynced, frozenset({"CKPT2"})),
     Bug("notices not waited for", notices_not_waited_for, frozenset({"LIVE1"})),
     Bug("early tick not guarded", early_tick_not_guarded, frozenset({"LIVE2"}), first_seed=18),
-    *(Bug(*bug) for part in (garbage, compaction, names, ownership, reading) for bug in part.BUGS),
+    *(Bug(*bug) for part in (garbage, compaction, names, ownership, reading, upserts) for bug in part.BUGS),
 )
 
 

@@ -17,6 +17,7 @@ from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
 from elanus.core.consistency import (
     ReadConsistency,
     check_moment,
+    check_reachable,
     guarantee_timestamp,
     needs_fresh_timestamp,
 )
@@ -114,7 +115,9 @@ class ReadPath:
     ) -> Timestamp:
         """Return the one timestamp a read is answered at, once the read may be sent.
 
-        Raises `CollectionNotLoaded`, `DeadlineExceeded`, and what `check_moment` raises for a pinned read.
+        A timestamp that a client sent may be ahead of now: the read waits until it is served. Raises
+        `CollectionNotLoaded`, `DeadlineExceeded`, what `check_moment` raises for a pinned read, and
+        `InvalidParameter` for a timestamp so far ahead that the read cannot wait for it.
         """
         served = self.nodes.service_time(cached.collection_id)
         level = cached.view.consistency_level
@@ -126,7 +129,10 @@ class ReadPath:
         guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
         if served >= guarantee:
             return served if consistency.moment is None else guarantee
-        self._ask_tick(cached.view.pchannels, guarantee)
+        if fresh and guarantee > now:
+            check_reachable(guarantee, now, patience.left_s())  # no tick can be asked for before its time
+        else:
+            self._ask_tick(cached.view.pchannels, guarantee)
         self.nodes.wait_service_time(cached.collection_id, guarantee, patience)
         if consistency.moment is not None:
             return guarantee

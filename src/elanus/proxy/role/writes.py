@@ -7,7 +7,7 @@ or in a helper thread, never on the event loop. A write is acknowledged when all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.channels import pchannel_of, shard_of_keys
+from elanus.core.errors import ElanusError, PartlyWritten
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.lease import Lease
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
@@ -33,10 +34,11 @@ _OFFLOAD_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ShardRows:
-    """The rows of one write that go to one vchannel."""
+    """The rows of one write that go to one vchannel. ``replaced``: see `UpsertMessage`."""
 
     vchannel: str
     rows: pa.RecordBatch
+    replaced: pa.Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,16 @@ class ShardKeys:
     keys: pa.Array
 
 
-def rows_by_shard(rows: pa.RecordBatch, keys: pa.Array, vchannels: Sequence[str]) -> list[ShardRows]:
+def rows_by_shard(
+    rows: pa.RecordBatch, keys: pa.Array, vchannels: Sequence[str], replaced: pa.Array | None = None
+) -> list[ShardRows]:
     """Split rows by the hash of their primary keys, each shard's rows in their original order."""
     if len(vchannels) == 1:
-        return [ShardRows(vchannels[0], rows)]
-    return [ShardRows(v, rows.take(pa.array(at))) for v, at in _by_shard(keys, vchannels)]
+        return [ShardRows(vchannels[0], rows, replaced)]
+    return [
+        ShardRows(v, rows.take(at), None if replaced is None else replaced.take(at))
+        for v, at in ((v, pa.array(part)) for v, part in _by_shard(keys, vchannels))
+    ]
 
 
 def keys_by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[ShardKeys]:
@@ -70,11 +77,7 @@ def _by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[tuple[str, np.nd
 
 @dataclass(frozen=True, slots=True)
 class RowWrite:
-    """``replaces``: an upsert, whose rows delete older rows with the same keys.
-
-    ``also_delete``: keys to delete at the same timestamp (an upsert into an auto-id collection gives the rows
-    new keys).
-    """
+    """``replaces``: an upsert, whose rows delete older rows."""
 
     collection_id: CollectionID
     partition_id: PartitionID
@@ -82,7 +85,6 @@ class RowWrite:
     row_id_start: int
     replaces: bool
     size_bytes: int
-    also_delete: Sequence[ShardKeys] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,6 @@ class LogWriter:
 
     async def write_rows(self, write: RowWrite, turn: Turn) -> None:
         messages = await self.place(write, turn.ts)
-        messages += delete_messages(write.collection_id, PartitionID(0), write.also_delete, turn.ts)
         await self.append(turn, messages, write.size_bytes)
 
     async def delete_keys(self, delete: KeyDelete, turn: Turn) -> None:
@@ -116,7 +117,6 @@ class LogWriter:
         """Return the messages of a row write: one per vchannel, segment and portion of bounded size."""
         messages: list[WriteMessage] = []
         row_id = write.row_id_start
-        kind = UpsertMessage if write.replaces else InsertMessage
         for shard in write.shards:
             places = await self._assigner.assign(
                 write.collection_id, write.partition_id, shard.vchannel, shard.rows.num_rows, ts
@@ -124,19 +124,23 @@ class LogWriter:
             begin = 0
             for place in places:
                 for rows in _portions(shard.rows.slice(begin, place.rows)):
-                    messages.append(
-                        kind(
-                            ts,
-                            shard.vchannel,
-                            write.collection_id,
-                            write.partition_id,
-                            place.segment_id,
-                            row_id,
-                            rows,
-                        )
+                    start = (
+                        ts,
+                        shard.vchannel,
+                        write.collection_id,
+                        write.partition_id,
+                        place.segment_id,
+                        row_id,
                     )
+                    if write.replaces:
+                        replaced = shard.replaced
+                        if replaced is not None:
+                            replaced = replaced.slice(begin, rows.num_rows)
+                        messages.append(UpsertMessage(*start, rows, replaced))
+                    else:
+                        messages.append(InsertMessage(*start, rows))
                     row_id += rows.num_rows
-                begin += place.rows
+                    begin += rows.num_rows
         return messages
 
     async def append(self, turn: Turn, messages: Sequence[WriteMessage], size_bytes: int) -> None:
@@ -146,7 +150,7 @@ class LogWriter:
         return their allocations: a timestamp taken under a lease is below the seal. And after the append: if
         the lease held until then, no tick left this proxy out before the entries were in the log. Raises
         `LeaseLost` when it may not have held: the entries, if any, may be late, and every reader ignores
-        late entries.
+        late entries. Raises `PartlyWritten` when some pchannels stored their entries and others did not.
         """
         entries = await self._encoded(messages, size_bytes)
         await turn.mine()
@@ -154,8 +158,12 @@ class LogWriter:
         appends = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
         await asyncio.sleep(0)  # each append has now taken its place in the log's queue
         turn.done()
-        await asyncio.gather(*appends)
-        await self._lease.confirm()
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+        failed = {p: o for p, o in zip(entries, outcomes, strict=True) if isinstance(o, BaseException)}
+        if len(failed) < len(entries):
+            await self._lease.confirm()  # otherwise the stored entries may be late, and count as not stored
+        if failed:
+            raise _failure(failed, frozenset(entries) - failed.keys())
 
     async def _encoded(self, messages: Sequence[WriteMessage], size_bytes: int) -> dict[str, list[NewEntry]]:
         if size_bytes >= _OFFLOAD_BYTES:
@@ -166,6 +174,15 @@ class LogWriter:
         for message, entry in zip(messages, encoded, strict=True):
             entries.setdefault(pchannel_of(message.vchannel), []).append(entry)
         return entries
+
+
+def _failure(failed: Mapping[str, BaseException], stored: frozenset[str]) -> BaseException:
+    """Return the error of a write that failed on one or more pchannels."""
+    for error in failed.values():
+        if not stored or not isinstance(error, ElanusError):
+            return error
+    pchannel, error = next(iter(failed.items()))
+    return PartlyWritten(f"{pchannel}: {error}", stored)
 
 
 def _encode_all(messages: Sequence[WriteMessage]) -> list[NewEntry]:

@@ -10,14 +10,22 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.api.datacoord import FlushOutcome
-from elanus.core.errors import CollectionNotFound, InvalidFilter, InvalidParameter, SchemaMismatch
+from elanus.core.errors import (
+    CollectionNotFound,
+    InvalidFilter,
+    InvalidParameter,
+    PartlyWritten,
+    SchemaMismatch,
+)
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.quarantine import misfit_rows
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.role.writes import KeyDelete, RowWrite, ShardKeys, keys_by_shard, rows_by_shard
+from elanus.proxy.role.fresh_keys import TakeIds, keys_in_shards_of, keys_of_ids
+from elanus.proxy.role.writes import KeyDelete, RowWrite, keys_by_shard, rows_by_shard
 from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.partial import partial_mutation
 from elanus.proxy.verbs.query import matching_keys
 
 
@@ -37,10 +45,13 @@ class Mutations(Verbs):
         count = request.rows.num_rows
         if count == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")
-        keys, write = row_write(
-            cached, partition_id, request.rows, self._proxy.ids.take(count), replaces=replaces
-        )
-        ts = self._proxy.call(self._proxy.write_rows(write, cached.view.pchannels))
+        keys, write = row_write(cached, partition_id, request.rows, self._proxy.ids.take, replaces=replaces)
+        try:
+            ts = self._proxy.call(self._proxy.write_rows(write, cached.view.pchannels))
+        except PartlyWritten as error:
+            verb = "upserted" if replaces else "inserted"
+            again = replaces and not cached.view.schema.primary_field.auto_id
+            raise partial_mutation(verb, keys, cached, error, may_repeat=again) from error
         self._proxy.own_writes.note(request.client, cached.collection_id, ts)
         self._proxy.measures.inserted(count)
         return keys, ts
@@ -67,7 +78,10 @@ class Mutations(Verbs):
         if len(keys) == 0:
             return MutationResult(keys, 0, 0, 0, self._proxy.stamp())
         delete = KeyDelete(cached.collection_id, partition_id, keys_by_shard(keys, cached.view.vchannels))
-        ts = self._proxy.call(self._proxy.delete_keys(delete, cached.view.pchannels))
+        try:
+            ts = self._proxy.call(self._proxy.delete_keys(delete, cached.view.pchannels))
+        except PartlyWritten as error:
+            raise partial_mutation("deleted", keys, cached, error, may_repeat=True) from error
         self._proxy.own_writes.note(request.consistency.client, cached.collection_id, ts)
         self._proxy.measures.deleted(len(keys))
         return MutationResult(keys, 0, len(keys), 0, ts)
@@ -127,21 +141,24 @@ def row_write(
     cached: CachedCollection,
     partition_id: PartitionID,
     rows: pa.RecordBatch,
-    first_id: int,
+    take_ids: TakeIds,
     *,
     replaces: bool,
 ) -> tuple[pa.Array, RowWrite]:
     """Return the primary keys to report to the client, and the write to carry out.
 
-    Row ids count up from ``first_id``. Raises `SchemaMismatch` when the rows do not fit the schema.
+    With automatic keys an upsert's rows get fresh keys, each in the shard of the key that it replaces.
+    Raises `SchemaMismatch` when the rows do not fit the schema.
     """
     view = cached.view
-    replaced: Sequence[ShardKeys] = ()
+    replaced: pa.Array | None = None
     key_field = view.schema.primary_field
-    if key_field.auto_id:
-        if replaces:
-            replaced = keys_by_shard(rows.column(key_field.name), view.vchannels)
-        rows = _with_auto_keys(rows, cached, first_id)
+    first_id = take_ids(rows.num_rows)
+    if key_field.auto_id and replaces:
+        replaced = rows.column(key_field.name)
+        rows = _with_keys(rows, cached, keys_in_shards_of(replaced, len(view.vchannels), take_ids))
+    elif key_field.auto_id:
+        rows = _with_keys(rows, cached, keys_of_ids(first_id, rows.num_rows, key_field.arrow_type))
     # Never true of decoded rows, which were decoded with this schema. In the log such rows would be lost.
     if reason := misfit_rows(rows, view.schema):
         raise SchemaMismatch(f"rows do not fit collection {view.name}: {reason}")
@@ -153,20 +170,17 @@ def row_write(
     return keys, RowWrite(
         cached.collection_id,
         partition_id,
-        rows_by_shard(rows, distinct, view.vchannels),
+        rows_by_shard(rows, distinct, view.vchannels, replaced),
         first_id,
-        replaces=replaces and not key_field.auto_id,
+        replaces=replaces,
         size_bytes=rows.nbytes,
-        also_delete=replaced,
     )
 
 
-def _with_auto_keys(rows: pa.RecordBatch, cached: CachedCollection, first_id: int) -> pa.RecordBatch:
-    """Return the rows with fresh primary keys, columns in the schema's order."""
+def _with_keys(rows: pa.RecordBatch, cached: CachedCollection, keys: pa.Array) -> pa.RecordBatch:
+    """Return the rows with these primary keys, columns in the schema's order."""
     schema = cached.view.schema
-    key = schema.primary_field
-    fresh = pa.array(np.arange(first_id, first_id + rows.num_rows)).cast(key.arrow_type)
-    columns = [fresh if f is key else rows.column(f.name) for f in schema.fields]
+    columns = [keys if f is schema.primary_field else rows.column(f.name) for f in schema.fields]
     return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
 
 

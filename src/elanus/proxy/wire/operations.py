@@ -17,7 +17,13 @@ from google.protobuf.message import Message
 
 from elanus.core.errors import ElanusError, NotSupported
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, Operation, permission_of, requires
-from elanus.proxy.wire.requests import database_of, is_rpc, refuse_unknown_fields, understood_fields
+from elanus.proxy.wire.requests import (
+    database_of,
+    explains,
+    is_rpc,
+    refuse_unknown_fields,
+    understood_fields,
+)
 from elanus.proxy.wire.status import always_sent_fields, status_field, status_of
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
@@ -82,6 +88,7 @@ class MilvusOperation:
         self.permission = permission
         self._handler = handler
         self._understood = understood_fields(handler)
+        self._explain = explains(handler)
         self._names = object_names(method.input_type, self.permission.object_field)
         self._response_type: type[Message] = message_factory.GetMessageClass(method.output_type)
         self._always_sent = always_sent_fields(method.output_type)
@@ -103,7 +110,12 @@ class MilvusOperation:
 
     def failed(self, error: ElanusError) -> Message:
         status = status_of(error)
-        return self._response_type(**{self._status: status}) if self._status else status
+        if not self._status:
+            return status
+        response = self._response_type(**{self._status: status})
+        if self._explain is not None:
+            self._explain(response, error)
+        return response
 
 
 def object_names(request: Descriptor, path: str) -> Names:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from google.protobuf.message import Message
 
 from elanus.core.consistency import ConsistencyLevel
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.calls import Caller, ObjectType, requires
 from elanus.proxy.wire.stubs import common_pb2
@@ -23,7 +23,11 @@ from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
 
 Method = TypeVar("Method", bound=Callable[..., Message])
 
+Explain = Callable[[Any, ElanusError], None]
+"""Called with the response of an RPC that failed, and the error."""
+
 _UNDERSTOOD = "understood_request_fields"
+_EXPLAINS = "explains_errors"
 _DATABASE_FIELDS = ("db_name", "dbName")
 _ALWAYS_UNDERSTOOD = frozenset({"base", *_DATABASE_FIELDS})
 
@@ -34,17 +38,20 @@ def rpc(
     on: str = "",
     object_type: ObjectType | None = None,
     checks_itself: bool = False,
+    explains: Explain | None = None,
 ) -> Callable[[Method], Method]:
     """Mark a family's method as the RPC of its name, and declare what it needs and understands.
 
     ``understood_fields``: the request fields that it uses; ``base`` (a header that clients leave empty) and
     the database's name need not be listed. A method that ``checks_itself`` calls `refuse_unknown_fields`
     where it decodes the request. ``privilege``, ``on``, ``object_type``: see `elanus.proxy.calls.requires`;
-    where the protos declare a privilege for the request message, they are the same.
+    where the protos declare a privilege for the request message, they are the same. ``explains`` adds what
+    the response has to say about an error apart from the status.
     """
     declare = requires(privilege, on, object_type)
 
     def mark(method: Method) -> Method:
+        setattr(method, _EXPLAINS, explains)
         setattr(method, _UNDERSTOOD, None if checks_itself else _ALWAYS_UNDERSTOOD.union(understood_fields))
         return declare(method)
 
@@ -60,6 +67,12 @@ def understood_fields(method: Callable[..., Message]) -> frozenset[str] | None:
     """The fields that `rpc` declared; ``None`` when the method checks its request itself."""
     fields: frozenset[str] | None = getattr(method, _UNDERSTOOD, None)
     return fields
+
+
+def explains(method: Callable[..., Message]) -> Explain | None:
+    """The function that `rpc` declared as ``explains``."""
+    declared: Explain | None = getattr(method, _EXPLAINS, None)
+    return declared
 
 
 def refuse_unknown_fields(message: Message, understood: frozenset[str], where: str) -> None:

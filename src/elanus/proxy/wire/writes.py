@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from elanus.core.consistency import ReadConsistency
-from elanus.core.errors import MissingParameter, SchemaMismatch
+from elanus.core.errors import ElanusError, MissingParameter, SchemaMismatch
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.proxy.api import CollectionView, Delete, MutationResult
+from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMutation
 from elanus.proxy.api import Insert as RowInsert
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
@@ -30,15 +31,31 @@ _WRITE_FIELDS = (
 )
 
 
+def _explain(response: milvus_pb2.MutationResult, error: ElanusError) -> None:
+    """Say which rows of a write that failed are stored, with the keys of all rows, as of a success."""
+    if not isinstance(error, PartialMutation):
+        return
+    response.succ_index.extend(np.flatnonzero(error.stored).tolist())
+    response.err_index.extend(np.flatnonzero(~error.stored).tolist())
+    response.insert_cnt = len(response.succ_index)
+    add_ids(response.IDs, primary_keys(error.primary_keys))
+
+
+def _explain_delete(response: milvus_pb2.MutationResult, error: ElanusError) -> None:
+    """Say how many keys are deleted. No keys, as in an answer without an error."""
+    if isinstance(error, PartialMutation):
+        response.delete_cnt = int(error.stored.sum())
+
+
 class Writes:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name")
+    @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name", explains=_explain)
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         return _mutation(self._front.insert(self._rows(request, caller, with_auto_key=False)))
 
-    @rpc(*_WRITE_FIELDS, privilege="PrivilegeUpsert", on="collection_name")
+    @rpc(*_WRITE_FIELDS, privilege="PrivilegeUpsert", on="collection_name", explains=_explain)
     def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         return _mutation(self._front.upsert(self._rows(request, caller, with_auto_key=True)))
 
@@ -67,6 +84,7 @@ class Writes:
         "hash_keys",
         privilege="PrivilegeDelete",
         on="collection_name",
+        explains=_explain_delete,
     )
     def Delete(self, request: milvus_pb2.DeleteRequest, caller: Caller) -> milvus_pb2.MutationResult:
         if not request.expr:

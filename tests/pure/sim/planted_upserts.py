@@ -1,0 +1,51 @@
+"""Bugs of upserts into a collection with automatic keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from elanus.core.ids import ALL_PARTITIONS
+from elanus.proxy.role.fresh_keys import keys_of_ids
+from elanus.proxy.role.queues import Turn
+from elanus.proxy.role.writes import LogWriter, RowWrite, delete_messages, keys_by_shard
+from elanus.proxy.verbs import mutations
+
+
+def upsert_in_two_records(patch: pytest.MonkeyPatch) -> None:
+    """The old rows are deleted where they are, and the new ones go where their keys hash to."""
+    row_write, gone = mutations.row_write, {}
+
+    def parted(cached: Any, partition_id: Any, rows: pa.RecordBatch, take: Any, *, replaces: bool) -> Any:
+        key = cached.view.schema.primary_field
+        parts = replaces and key.auto_id
+        keys, write = row_write(cached, partition_id, rows, take, replaces=replaces and not parts)
+        if parts:
+            gone[write.row_id_start] = keys_by_shard(rows.column(key.name), cached.view.vchannels)
+        return keys, write
+
+    async def write_rows(self: LogWriter, write: RowWrite, turn: Turn) -> None:
+        messages = await self.place(write, turn.ts)
+        replaced = gone.pop(write.row_id_start, ())
+        messages += delete_messages(write.collection_id, ALL_PARTITIONS, replaced, turn.ts)
+        await self.append(turn, messages, write.size_bytes)
+
+    patch.setattr("elanus.sim.client_verbs.row_write", parted)
+    patch.setattr(LogWriter, "write_rows", write_rows)
+
+
+def fresh_keys_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """The new row of an upsert is where the old one was, and deletes of its key go elsewhere."""
+
+    def consecutive(replaced: pa.Array, shards: int, take_ids: Any) -> pa.Array:
+        return keys_of_ids(take_ids(len(replaced)), len(replaced), replaced.type)
+
+    patch.setattr(mutations, "keys_in_shards_of", consecutive)
+
+
+BUGS = (
+    ("upsert in two records", upsert_in_two_records, frozenset({"UPS1"})),
+    ("fresh keys anywhere", fresh_keys_anywhere, frozenset({"DEL1", "VIS2"})),
+)
