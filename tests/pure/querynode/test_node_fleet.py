@@ -22,7 +22,6 @@ from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 from elanus.api.datacoord import RecoveryInfo, VchannelRecovery
 from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.api.querynode import QueryNodeApi
-from elanus.api.rootcoord import RootCoordApi
 from elanus.channels import memory as memory_channels
 from elanus.channels.memory import MemoryChannels
 from elanus.core.catalog import Collection, Index, Partition
@@ -88,7 +87,7 @@ class Fleet(World):
     async def begin(self, *numbers: int, replicas: int = 1) -> None:
         await self.join(*numbers)
         await self.start_coordinator()
-        self.proxy = FanOut(NodeID(1), "results-1", self.channels, self.coord, cast(RootCoordApi, self), 10.0)
+        self.proxy = FanOut(NodeID(1), "results-1", self.channels, self.coord, 10.0)
         await self.proxy.start()
         await self.tick()
         await self.coord.load(COLLECTION, (), replicas)
