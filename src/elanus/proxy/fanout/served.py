@@ -50,7 +50,7 @@ class ServiceTimes:
         """Return the service times of the replicas that have answered when ``wait`` returns.
 
         A newly reported time counts even if it is earlier: a node that lags may have joined the replica.
-        ``wait`` returns None if there is no answer yet. What it raises is added to ``failures``.
+        ``wait`` returns None if there is no answer yet. Its errors are added to ``failures``.
         """
         found: list[Timestamp] = []
         for info, gathering in asked:
