@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from elanus.api.datacoord import RecoveryInfo, VchannelRecovery
+from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
+from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.state import Vchannel
 
 
 class Recovery:
     """Implements `elanus.api.datacoord.SegmentCalls`."""
 
-    def __init__(self, context: DataContext) -> None:
+    def __init__(self, context: DataContext, log_holds: LogHolds) -> None:
         self._state = context.state
         self._manifests = context.manifests
         self._allocator = context.allocator
         self._lock = context.lock
+        self._log_holds = log_holds
 
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         found = self._state.segments_of(collection_id) if collection_id else self._state.segments()
@@ -40,6 +43,8 @@ class Recovery:
             vchannels = [v for v in self._state.vchannels_of(collection_id) if not v.dropping]
             if not vchannels:
                 raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+            for vchannel in vchannels:
+                self._log_holds.give_out(pchannel_of(vchannel.vchannel), vchannel.checkpoint.position)
             segments = self._state.segments_of(collection_id)
             flushed = [s for s in segments if s.state is SegmentState.FLUSHED]
             return RecoveryInfo(
@@ -48,6 +53,9 @@ class Recovery:
                 await self._manifests.of_segments(flushed),
                 self._successors((*held, *(s.segment_id for s in segments))),
             )
+
+    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
+        self._log_holds.report(holds)
 
     def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:
         found = {}

@@ -50,6 +50,7 @@ class FakeNode:
         self.held: dict[CollectionID, Held] = {}
         self.tick = Timestamp(2**62)
         self.failures: dict[str, str] = {}
+        self.positions: dict[str, int] = {}
         self.loses_answers = False
         self.served_before_announce: list[set[SegmentID]] = []
 
@@ -110,6 +111,7 @@ class FakeNode:
             growing_bytes=0,
             versions={c: held.version for c, held in self.held.items()},
             failures=dict(self.failures),
+            positions=self.positions,
             loaded={c: tuple(held.ready) for c, held in self.held.items()},
         )
 
