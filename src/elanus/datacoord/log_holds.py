@@ -6,7 +6,7 @@ counts as well, until a report can contain it.
 
 Nothing is persisted: querycoord reports again within seconds, and the first trim of a new datacoord comes
 later than that. A position that does not move for a long time does not count any more, so neither a node
-that reads nothing nor a querycoord that is gone can keep the log for ever. Such a node recovers from binlogs.
+that reads nothing nor a querycoord that is gone can keep the log forever. Such a node recovers from binlogs.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Follower:
         self.coverage = coverage
         self.tick = request.checkpoint.ts
         self.position = request.checkpoint.position
-        """What is before it in the log is not needed any more."""
+        """The log before it is not needed any more."""
         self.growing: dict[SegmentID, GrowingSegment] = {}
         self.excluded = set(request.excluded)
         self.failure: str | None = None
