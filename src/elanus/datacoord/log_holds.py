@@ -6,7 +6,8 @@ counts as well, until a report can contain it.
 
 Nothing is persisted: querycoord reports again within seconds, and the first trim of a new datacoord comes
 later than that. A position that does not move for a long time does not count any more, so neither a node
-that reads nothing nor a querycoord that is gone can keep the log forever. Such a node recovers from binlogs.
+that reads nothing nor a querycoord that is gone can keep the log forever. Such a node loads its collections
+again.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.log_holds import LogHolds
 from elanus.index import resolve_index
-from elanus.log.port import EntryHeader, NewEntry, Position
+from elanus.log.port import EntryHeader, NewEntry, Position, TrimmedLog
 from elanus.querynode import growing as growing_module
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
@@ -401,6 +402,24 @@ async def test_writes_that_do_not_fit_the_collection_are_skipped_and_stop_nothin
     await world.tick()
     assert (world.keys(), world.count()) == ([1, 2, 3], 3)
     assert follower(world).failure is None
+
+
+@scenario()
+async def test_a_vchannel_whose_log_cannot_be_opened_can_be_followed_later(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.tick()
+    world.node = world._new_node()
+    await world.node.start()
+    await world.node.load_collection(world.load_request())
+    with (
+        patch.object(world.log, "open_reader", side_effect=TrimmedLog("position 0 is trimmed")),
+        pytest.raises(TrimmedLog),
+    ):
+        await world.node.watch_vchannel(world.watch_request())
+    assert (await world.node.status()).positions == {}
+    await world.node.watch_vchannel(world.watch_request())
+    await world.announce()
+    assert world.keys() == [1]
 
 
 @scenario()
