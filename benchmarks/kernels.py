@@ -7,10 +7,14 @@ shows whether it holds.
 
 *Filters.* A filter is evaluated once per version of a segment and kept as a mask. One comparison and one
 combined expression over a million rows show what a miss of that cache costs.
+
+*Pages.* A query with a limit, such as a page of an iterator, costs what it returns, however many rows match.
+Here each repetition asks with a bound of its own, as the pages of an iterator do.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,11 +23,16 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.metrics import median
-from elanus.core.ids import FieldID
+from elanus.api.querynode import NodeQuery
+from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
+from elanus.querynode.block import Block
+from elanus.querynode.query import query
+from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 
 REPEATS = 7
 WIRE_ROWS, WIRE_DIMENSION = 1000, 768
@@ -34,6 +43,8 @@ FILTERS = (
     ("price < 10", 20.0),
     ('price > 10 and color in ["red", "blue"] and name like "a%"', 100.0),
 )
+#: The rows of a page, the segments it comes from, and the longest that it may take, ms.
+PAGE_ROWS, PAGE_SEGMENTS, PAGE_LIMIT_MS = 1000, 4, 20.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,7 @@ def kernels(filter_rows: int = FILTER_ROWS) -> Iterator[Kernel]:
             limit_ms,
             lambda bound=bound: bound.evaluate(columns, filter_rows),  # type: ignore[misc]
         )
+    yield _page_kernel(schema, columns, filter_rows)
 
 
 def median_ms(kernel: Kernel) -> float:
@@ -106,6 +118,26 @@ def _wire_kernel() -> Kernel:
         return decode_rows(schema, [received], WIRE_ROWS, with_auto_key=True)
 
     return Kernel(name, WIRE_ROWS, WIRE_LIMIT_MS, decode)
+
+
+def _page_kernel(schema: CollectionSchema, columns: dict[str, pa.Array], rows: int) -> Kernel:
+    """Yield pages of the rows under 50, of segments whose keys overlap."""
+    segments = []
+    for number in range(PAGE_SEGMENTS):
+        keys = np.random.default_rng(number).permutation(rows) * PAGE_SEGMENTS + number
+        held = {"id": pa.array(keys), **columns}
+        block = Block(schema, held, {}, np.arange(1, rows + 1))
+        segments.append(SnapshotSegment(SegmentID(number), PartitionID(1), True, (block,)))
+    now = Timestamp(rows)
+    snapshot = Snapshot(CollectionID(1), schema, {}, 1, now, None, tuple(segments))
+    pages = itertools.count()
+
+    def page() -> pa.Array:
+        bound = compile_filter(f"(price < 50) and id >= {next(pages)}", schema)
+        request = NodeQuery(CollectionID(1), (), bound, None, ("price",), PAGE_ROWS, now)
+        return query(snapshot, request)["id"]
+
+    return Kernel(f"page of {PAGE_ROWS:,} of {PAGE_SEGMENTS} × {rows:,} rows", PAGE_ROWS, PAGE_LIMIT_MS, page)
 
 
 def _schema() -> CollectionSchema:

@@ -25,7 +25,6 @@ from elanus.api.query_channel import (
 )
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import NodeQuery
-from elanus.api.rootcoord import RootCoordApi
 from elanus.channels.nats import NatsChannels
 from elanus.channels.read_codec import encode_answer
 from elanus.core.errors import ChannelLost, Unavailable
@@ -121,9 +120,7 @@ async def again_after_s(proxy: FanOut) -> float:
 async def lose_one(servers: Mapping[str, Nats]) -> None:
     channels = await NatsChannels.open(NatsSource(tuple(server.url for server in servers.values())))
     rest = Rest(channels)
-    proxy = FanOut(
-        PROXY, RESULTS, channels, cast(QueryCoordApi, rest), cast(RootCoordApi, rest), READ_TIMEOUT_S
-    )
+    proxy = FanOut(PROXY, RESULTS, channels, cast(QueryCoordApi, rest), READ_TIMEOUT_S)
     await proxy.start()
     holder = await rest.holder(RESULTS)
     await rest.open_at(holder)

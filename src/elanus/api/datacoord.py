@@ -63,6 +63,18 @@ class VchannelRecovery:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHold:
+    """The lowest position of a pchannel's log that ``holder`` still needs.
+
+    ``holder``: a query node; 0 is querycoord, for nodes that it is about to have read there.
+    """
+
+    holder: NodeID
+    pchannel: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryInfo:
     """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
 
@@ -243,7 +255,18 @@ class SegmentCalls(Protocol):
     async def recovery_info(
         self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
     ) -> RecoveryInfo:
-        """``held``: segments that the reader serves; the answer says which of them are dropped."""
+        """``held``: segments that the reader serves; the answer says which of them are dropped.
+
+        The log is kept from the vchannels' checkpoints on until `hold_log` can say how far it is needed.
+        """
+        ...
+
+    @repeatable
+    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
+        """Keep the log from these positions on; those of the call before do not count any more.
+
+        A position that does not move counts for `datacoord.log_hold_s` only.
+        """
         ...
 
 

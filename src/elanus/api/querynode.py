@@ -177,6 +177,7 @@ class QueryNodeStatus:
     ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
     are in memory for any reason; a read that began under an older version holds what it reads.
     ``incarnation`` differs after every start, even where the node's id stays the same.
+    ``positions``: by pchannel, where in the log it reads on, or will once binlogs are loaded.
     """
 
     node_id: NodeID
@@ -194,6 +195,7 @@ class QueryNodeStatus:
     used_bytes: int = 0
     held: tuple[SegmentID, ...] = ()
     incarnation: str = ""
+    positions: Mapping[str, int] = field(default_factory=dict)
 
 
 class QueryNodeApi(Protocol):

@@ -35,7 +35,14 @@ class NodeCount:
     query: NodeQuery
 
 
-Read = NodeSearch | NodeQuery | NodeCount
+@dataclass(frozen=True, slots=True)
+class NodeProbe:
+    """Ask for nothing but the service time that comes with every answer. It waits for no timestamp."""
+
+    collection_id: CollectionID
+
+
+Read = NodeSearch | NodeQuery | NodeCount | NodeProbe
 
 
 class _Vectors(msgspec.Struct, array_like=True, frozen=True):
@@ -74,6 +81,10 @@ class _Query(msgspec.Struct, tag="query", frozen=True):
     counts: bool
 
 
+class _Probe(msgspec.Struct, tag="probe", frozen=True):
+    collection_id: CollectionID
+
+
 class _Hits(msgspec.Struct, tag="hits", frozen=True):
     """``numbers``: numeric primary keys, without Arrow around them; other keys are in ``columns``.
 
@@ -98,11 +109,13 @@ class _Count(msgspec.Struct, tag="count", frozen=True):
 Answer = NodeHits | Mapping[str, pa.Array] | int
 _IDS = ""
 """The name of the primary-key column next to the output fields, whose names are never empty."""
-_reads = msgspec.msgpack.Decoder(_Search | _Query)
+_reads = msgspec.msgpack.Decoder(_Search | _Query | _Probe)
 _answers = msgspec.msgpack.Decoder(_Hits | _Rows | _Count)
 
 
 def encode_read(read: Read) -> bytes:
+    if isinstance(read, NodeProbe):
+        return msgspec.msgpack.encode(_Probe(read.collection_id))
     if isinstance(read, NodeSearch):
         queries = np.ascontiguousarray(read.queries)
         vectors = _Vectors(queries.tobytes(), queries.dtype.str, len(queries))
@@ -131,6 +144,8 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         read = _reads.decode(data)
     except msgspec.DecodeError as error:
         raise Internal(f"a read cannot be decoded: {error}") from error
+    if isinstance(read, _Probe):
+        return NodeProbe(read.collection_id)
     common = read.common
     bound = compile_filter(common.filter, common.values)
     if isinstance(read, _Search):

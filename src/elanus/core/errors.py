@@ -9,6 +9,7 @@
     │       ├── NoSession               2   1   a coordinator does not know the node that calls it
     │       └── CoordinatorReplaced     2   1   an order from a coordinator that has a successor
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
+    │   └── VersionChanged              2   1   a read that held up a version change; it is sent again
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
     ├── Internal                        5   1   a broken invariant: a defect of Elanus
@@ -87,6 +88,10 @@ class Unavailable(ElanusError):
 
 class ChannelLost(Unavailable):
     pass
+
+
+class VersionChanged(Unavailable):
+    """A query node gave up a waiting read so that a version change could go on."""
 
 
 class LeaseLost(Unavailable):

@@ -50,6 +50,7 @@ from elanus.datacoord.flush_calls import RequestedFlushes
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy, Imports
 from elanus.datacoord.ledger import JobLedger
+from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.node_reports import NodeReports
 from elanus.datacoord.recovery_info import Recovery
@@ -69,12 +70,16 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class DataPolicy:
-    """``trim_interval_s``: how often entries that are in binlogs are trimmed from the log."""
+    """``trim_interval_s``: how often entries that are in binlogs are trimmed from the log.
+
+    ``log_hold_s``: how long they are kept for a query node that makes no progress.
+    """
 
     allocation: AllocationPolicy
     flush: FlushPolicy
     compaction: CompactionPolicy
     trim_interval_s: float
+    log_hold_s: float
     gc: GcSchedule
     imports: ImportPolicy
 
@@ -127,6 +132,7 @@ class DataCoord:
         self._context = context
         self._log = needs.log
         self._trim_interval_s = policy.trim_interval_s
+        self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
         self._imports = Imports(context, self._datanodes, needs.ledger, needs.import_served, policy.imports)
@@ -140,7 +146,7 @@ class DataCoord:
         self.parts.add(AllocationCalls, allocator)
         self.parts.add(ChannelCalls, Vchannels(context, self._datanodes, self._compactor))
         self.parts.add(FlushCalls, RequestedFlushes(context, flushing))
-        self.parts.add(SegmentCalls, Recovery(context))
+        self.parts.add(SegmentCalls, Recovery(context, self._log_holds))
         self.parts.add(ChangeCalls, context.changes)
         self.parts.add(RegistrationCalls, self._datanodes)
         commits = Commits(context, self._datanodes, needs.log)
@@ -180,6 +186,7 @@ class DataCoord:
         while True:
             await asyncio.sleep(self._trim_interval_s)
             try:
-                await trim_log(self._context.state, self._log, self._context.rootcoord)
+                held = self._log_holds.lowest()
+                await trim_log(self._context.state, self._log, self._context.rootcoord, held)
             except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds the log only grows
                 _log.exception("log not trimmed")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from elanus.api.datacoord import RecoveryInfo, VchannelRecovery
+from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
+from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Chosen, Contents
 from elanus.datacoord.state import Vchannel
 
@@ -17,10 +19,11 @@ from elanus.datacoord.state import Vchannel
 class Recovery:
     """Implements `elanus.api.datacoord.SegmentCalls`."""
 
-    def __init__(self, context: DataContext) -> None:
+    def __init__(self, context: DataContext, log_holds: LogHolds) -> None:
         self._state = context.state
         self._manifests = context.manifests
         self._allocator = context.allocator
+        self._log_holds = log_holds
 
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         found = self._state.segments_of(collection_id) if collection_id else self._state.segments()
@@ -40,6 +43,8 @@ class Recovery:
         commits
         have replaced meanwhile; then all is put together without a pause."""
         chosen, contents = await self._manifests.current(lambda: self._chosen(collection_id))
+        for vchannel in chosen.vchannels:
+            self._log_holds.give_out(pchannel_of(vchannel.vchannel), vchannel.checkpoint.position)
         segments = self._state.segments_of(collection_id)
         flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
         return RecoveryInfo(
@@ -56,6 +61,9 @@ class Recovery:
             raise CollectionNotFound(f"collection not found[collection={collection_id}]")
         segments = self._state.segments_of(collection_id)
         return Chosen([s for s in segments if s.state is not SegmentState.DROPPED], vchannels)
+
+    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
+        self._log_holds.report(holds)
 
     def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:
         found = {}

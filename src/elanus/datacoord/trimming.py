@@ -1,6 +1,8 @@
-"""Log trimming: the log may forget the entries that all vchannels of a pchannel have in binlogs."""
+"""Log trimming: the log may forget entries that are in binlogs and that no query node has yet to read."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.channels import pchannel_of
@@ -8,8 +10,10 @@ from elanus.datacoord.state import DataState
 from elanus.log.port import Log, Position
 
 
-async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi) -> None:
+async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Mapping[str, int]) -> None:
     """Trim each pchannel to the lowest checkpoint of its vchannels, or to its end when it has none.
+
+    ``held``: the lowest position of a pchannel that query nodes need.
 
     A pchannel without vchannels is trimmed only when rootcoord does not use it either. Its end is read first:
     a collection created after that starts behind it. So does a collection whose creation has not ended: the
@@ -31,4 +35,4 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi) -> None:
         if pchannel not in in_use:
             await log.trim(pchannel, end)
     for pchannel, position in keep.items():
-        await log.trim(pchannel, Position(position))
+        await log.trim(pchannel, Position(min(position, held.get(pchannel, position))))

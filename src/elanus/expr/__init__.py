@@ -7,5 +7,6 @@ for everything that the supported field types can express; functions on arrays, 
 from elanus.expr.batch import ColumnData, IndexedColumn
 from elanus.expr.filter import BoundFilter, compile_filter
 from elanus.expr.jsonpath import JsonColumn
+from elanus.expr.key_range import KeyBound
 
-__all__ = ["BoundFilter", "ColumnData", "IndexedColumn", "JsonColumn", "compile_filter"]
+__all__ = ["BoundFilter", "ColumnData", "IndexedColumn", "JsonColumn", "KeyBound", "compile_filter"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from elanus.expr.bind import bind
 from elanus.expr.evaluate import Evaluator
 from elanus.expr.explain import Explainer
 from elanus.expr.jsonvalues import JsonSet
+from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.parse import parse
 from elanus.expr.prune import Pruner
 from elanus.expr.source import Source
@@ -107,9 +109,28 @@ class BoundFilter:
             return JsonSet.of([key]).integers
         return pa.array([key], arrow_type)
 
+    def split_by_key(self) -> tuple[tuple[KeyBound, ...], BoundFilter]:
+        """Return bounds of the primary key, and a filter for the rest: a row matches if it satisfies both.
+
+        The rests of two filters are the same object if they are equal, so that what is kept for one serves
+        the other, as long as anybody holds it. Without bounds the rest is this filter.
+        """
+        bounds, rest = split(self.predicate)
+        if not bounds:
+            return (), self
+        key = shape(rest)
+        known = _rests.get(key)
+        if known is None:  # two threads may both make one: each of them is right
+            known = _rests[key] = BoundFilter(Explainer().visit(rest), rest)
+        return bounds, known
+
     def explain(self) -> str:
         """The bound tree on one line, in the order of evaluation."""
         return Explainer().visit(self.predicate)
+
+
+_rests: WeakValueDictionary[Hashable, BoundFilter] = WeakValueDictionary()
+"""The rests in use, by their content."""
 
 
 def _columns(predicate: Predicate) -> Iterator[Column]:

@@ -190,7 +190,7 @@ class IndexCoord:
                 _log.error("index file not usable; building again", build=build.build_id, error=reason)
                 await self._state.put_build(replace(build, state=BuildState.UNISSUED, file=None))
                 self._changes.happened(collection_id)
-                self._wake.set()
+                self._examine_soon((collection_id,))
 
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]

@@ -8,11 +8,12 @@ collection are balanced over the nodes, and resource groups that have lost nodes
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi
+from elanus.api.datacoord import DataCoordApi, VchannelRecovery
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
@@ -32,6 +33,7 @@ from elanus.core.resource_groups import (
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
+from elanus.querycoord.log_positions import LogPositions
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
 
 _FOLLOW_TIMEOUT_S = 5.0
@@ -60,6 +62,7 @@ class QueryCoord:
         self._lock = asyncio.Lock()
         self._followers: list[asyncio.Task[None]] = []
         self._growing_bytes = 0
+        self._log_positions = LogPositions(peers.data, peers.fleet, self._recovering)
 
     async def start(self) -> None:
         """Resume serving the loaded collections. Returns at once; the loads continue in the background."""
@@ -73,6 +76,7 @@ class QueryCoord:
             asyncio.create_task(self._follow(self._peers.data), name="follow datacoord"),
             asyncio.create_task(self._follow(self._peers.index), name="follow indexcoord"),
             asyncio.create_task(self._watch_nodes(), name="watch the query nodes"),
+            asyncio.create_task(self._log_positions.run(), name="report log positions"),
             asyncio.create_task(self._balance(), name="balance"),
             asyncio.create_task(self._recover_groups(), name="recover resource groups"),
         ]
@@ -281,6 +285,7 @@ class QueryCoord:
                 _log.info("query nodes not reached", error=error.message)
                 continue
             self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
+            self._log_positions.note(statuses)
             others = tuple(sorted(statuses)) != there
             there = tuple(sorted(statuses))
             before, served = served, set()
@@ -290,6 +295,9 @@ class QueryCoord:
                 else:
                     loader.wake() if others or collection_id in before else loader.look_again()
             await self._release_strays(statuses)
+
+    def _recovering(self) -> Iterator[VchannelRecovery]:
+        return (vchannel for loader in self._loaders.values() for vchannel in loader.recovering)
 
     async def _release_strays(self, statuses: dict[NodeID, QueryNodeStatus]) -> None:
         """Release collections on nodes that missed the release.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi
+from elanus.api.datacoord import DataCoordApi, VchannelRecovery
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannelInfo
@@ -83,6 +83,8 @@ class CollectionLoader:
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
+        self.recovering: tuple[VchannelRecovery, ...] = ()
+        """The vchannels that nodes are about to read, from their checkpoints on."""
 
     @property
     def collection_id(self) -> CollectionID:
@@ -233,7 +235,10 @@ class CollectionLoader:
             self._wake.clear()
             self._news.clear()
             try:
-                await self._reconcile()
+                try:
+                    await self._reconcile()
+                finally:
+                    self.recovering = ()
             except CollectionNotFound:
                 return
             except Exception as error:  # noqa: BLE001 - an unreadable file must not end the load forever
@@ -266,6 +271,7 @@ class CollectionLoader:
         held = [s for of in served for s in (*of.named, *of.growing)]
         found = {s for of in served for s in of.sealed}
         target = await self._target(load, (*held, *progress.segments()))
+        self.recovering = target.recovery.vchannels
         progress.note_successors(target.recovery.successors)
         if progress.has_begun:
             progress.update(target, [of.sealed.keys() for of in served])

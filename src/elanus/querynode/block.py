@@ -22,6 +22,7 @@ from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
 from elanus.index import ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_order import KeyOrder
 from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.visibility import FILTERS_KEPT, Mask, Selection, Visibility
@@ -62,6 +63,7 @@ class Block:
             f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
         self._bounds = bounds or {}
+        self._key_order: KeyOrder | None = None
         self._visibility = Visibility(row_ts, deleted_ts)
         self._matching: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
 
@@ -76,7 +78,8 @@ class Block:
 
     @property
     def memory_bytes(self) -> int:
-        return self._fixed_bytes + self._visibility.memory_bytes
+        order_bytes = 0 if self._key_order is None else self._key_order.memory_bytes
+        return self._fixed_bytes + order_bytes + self._visibility.memory_bytes
 
     def delete(self, deletes: DeleteBatch) -> int:
         """Apply deletes that concern the block's partition; return how many rows they deleted."""
@@ -90,19 +93,40 @@ class Block:
         known = self._visibility.filtered(read_ts, chosen)
         if known is not None:
             return known
-        return self._visibility.filter_by(read_ts, chosen, self._matches(chosen))
+        return self._visibility.filter_by(read_ts, chosen, self.evaluate(chosen))
 
     def select_keys(self, read_ts: Timestamp, keys: SortedKeys, chosen: BoundFilter) -> Rows:
         """Return the rows with these primary keys that `select` would select: each once, ascending."""
         rows = np.unique(match(self.keys, keys)[0])
         if not len(rows):
             return rows
+        return self.narrow(read_ts, rows, chosen)
+
+    def narrow(self, read_ts: Timestamp, rows: Rows, chosen: BoundFilter) -> Rows:
+        """Return those of the rows that `select` would select, in their order.
+
+        The filter is evaluated for these rows, unless its result for all rows is known.
+        """
+        matching = self.matching(chosen)
+        if matching is not None:
+            rows = rows[matching[rows]]
         rows = rows[self._visibility.sees(rows, read_ts)]
-        if chosen.matches_all or not len(rows):
+        if chosen.matches_all or matching is not None or not len(rows):
             return rows
         wanted = pa.array(rows)
         columns = {name: self._columns[name].take(wanted) for name in chosen.field_names}
         return rows[chosen.evaluate(columns, len(rows))]
+
+    def may_match(self, chosen: BoundFilter) -> bool:
+        """False if the known bounds of the fields show that no row matches."""
+        return chosen.may_match(self._bounds)
+
+    @property
+    def key_order(self) -> KeyOrder:
+        """The rows by ascending primary key. Made when first wanted."""
+        if self._key_order is None:
+            self._key_order = KeyOrder(self.keys)  # two threads may both make one: they are equal
+        return self._key_order
 
     def take(self, name: str, rows: Rows) -> pa.Array:
         """Return a field's values for these rows, in the schema's Arrow type."""
@@ -112,11 +136,15 @@ class Block:
         taken = column.take(pa.array(rows))
         return taken.dictionary_decode() if pa.types.is_dictionary(taken.type) else taken
 
-    def _matches(self, chosen: BoundFilter) -> Mask:
-        """Return the mask of rows that the filter matches, deleted ones included."""
+    def matching(self, chosen: BoundFilter) -> Mask | None:
+        """Return which rows the filter matches, deleted ones included, if it has been evaluated."""
+        return self._matching.get(chosen)
+
+    def evaluate(self, chosen: BoundFilter) -> Mask:
+        """As `matching`, and evaluate the filter for all rows if that has not been done."""
         matching = self._matching.get(chosen)
         if matching is None:
-            if chosen.may_match(self._bounds):
+            if self.may_match(chosen):
                 matching = chosen.evaluate(self._filtered_columns, self.rows)
             else:
                 matching = np.zeros(self.rows, dtype=np.bool_)

@@ -69,6 +69,8 @@ class Follower:
         self.vchannel = request.vchannel
         self.coverage = coverage
         self.tick = request.checkpoint.ts
+        self.position = request.checkpoint.position
+        """The log before it is not needed any more."""
         self.growing: dict[SegmentID, GrowingSegment] = {}
         self.excluded = set(request.excluded)
         self.failure: str | None = None
@@ -172,6 +174,7 @@ class Follower:
             segment.delete(deletes)
         released = self.restrict(self.coverage.without(dropped)) if dropped else []
         self.tick = pack.end_ts
+        self.position = pack.seek.position
         return PackEffect(pack.end_ts, deletes, frozenset(dropped), tuple(released), drops_collection)
 
     def _decoded(self, entry: LogEntry) -> Message | None:

@@ -60,6 +60,10 @@ class FoundRows:
 def rows_of_blocks(blocks: Sequence[Block], rows: Sequence[Rows]) -> FoundRows:
     """Return the rows ``rows[i]`` of ``blocks[i]``, for all i."""
     if not blocks:
-        return FoundRows((), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return no_rows()
     block_of = np.repeat(np.arange(len(blocks)), [len(r) for r in rows])
     return FoundRows(blocks, block_of, np.concatenate(rows))
+
+
+def no_rows() -> FoundRows:
+    return FoundRows((), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))

@@ -13,7 +13,7 @@ store: such reads run in a thread.
 from __future__ import annotations
 
 from elanus.api.querynode import NodeSearch
-from elanus.channels.read_codec import Read
+from elanus.channels.read_codec import NodeProbe, Read
 from elanus.querynode.snapshot import Snapshot
 
 SMALL_VALUES_MAX = 1 << 21
@@ -22,6 +22,8 @@ SMALL_VALUES_MAX = 1 << 21
 
 def is_small(snapshot: Snapshot, read: Read) -> bool:
     """Whether the read is so short that running it in a thread does not pay."""
+    if isinstance(read, NodeProbe):
+        return True
     if not isinstance(read, NodeSearch) or not read.filter.matches_all:
         return False
     if any(snapshot.schema.by_name[name].kind.vector is not None for name in read.output_fields):

@@ -183,10 +183,10 @@ class QueryNode:
                 self._delta_logs,
             )
             collection.check_open()
+            follower.start(self._log, recovered)
         except BaseException:
             channel.withdraw(follower)
             raise
-        follower.start(self._log, recovered)
         collection.settle(channel)
         collection.publish()
         await channel.taken_over(follower)

@@ -2,29 +2,27 @@
 
 Rows are returned in the order of their primary key, one per key. They are chosen by keys and timestamps
 alone; the other columns are fetched only for the rows that are returned, not for all that were examined.
+With a limit, only as many rows are examined as it takes (`elanus.querynode.first_keys`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.reduce import comparable_keys, primary_keys
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.querynode.block import Block
+from elanus.querynode.first_keys import rows_of_smallest_keys
 from elanus.querynode.gather import FoundRows, rows_of_blocks
 from elanus.querynode.keys import SortedKeys
 from elanus.querynode.snapshot import Snapshot
 
 Rows = npt.NDArray[np.int64]
-
-_SPARE_FACTOR = 2
-"""Rows examined per row wanted, in case keys repeat; multiplied again if they repeat more."""
 
 
 def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
@@ -35,12 +33,7 @@ def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
     """
     schema = snapshot.schema
     key = schema.primary_field.name
-    found = _matching(snapshot, request)
-    if len(found):
-        ids = found.column(key, schema.primary_field.arrow_type)
-        if request.limit is not None:
-            found, ids = _of_smallest_keys(found, ids, request.limit)
-        found = _one_per_key(found, ids, request.limit)
+    found = _found(snapshot, request)
     names = dict.fromkeys((key, *request.output_fields))
     return {name: _column(found, name, schema) for name in names}
 
@@ -68,36 +61,32 @@ def _wanted_keys(request: NodeQuery) -> SortedKeys | None:
     return None if keys is None else SortedKeys(keys)
 
 
-def _matching(snapshot: Snapshot, request: NodeQuery) -> FoundRows:
+def _found(snapshot: Snapshot, request: NodeQuery) -> FoundRows:
     keys = _wanted_keys(request)
-    blocks: list[Block] = []
+    blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
+    if keys is None and request.limit is not None:
+        return rows_of_smallest_keys(blocks, request.read_ts, request.filter, request.limit)
+    found = _matching(blocks, request, keys)
+    return _one_per_key(found, snapshot.schema, request.limit) if len(found) else found
+
+
+def _matching(blocks: Sequence[Block], request: NodeQuery, keys: SortedKeys | None) -> FoundRows:
+    matching: list[Block] = []
     rows: list[Rows] = []
-    for block in snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing):
+    for block in blocks:
         if keys is None:
             found = block.select(request.read_ts, request.filter).rows(block.rows)
         else:
             found = block.select_keys(request.read_ts, keys, request.filter)
         if len(found):
-            blocks.append(block)
+            matching.append(block)
             rows.append(found)
-    return rows_of_blocks(blocks, rows)
+    return rows_of_blocks(matching, rows)
 
 
-def _of_smallest_keys(found: FoundRows, ids: pa.Array, count: int) -> tuple[FoundRows, pa.Array]:
-    """Return at least all rows of the ``count`` smallest keys, without sorting all keys."""
-    wanted = _SPARE_FACTOR * max(1, count)
-    while wanted < len(ids):
-        bound = ids[pc.bottom_k_unstable(ids, wanted)[-1].as_py()]
-        places = pc.indices_nonzero(pc.less_equal(ids, bound))
-        among = ids.take(places)
-        if pc.count_distinct(among).as_py() >= count:
-            return found.select(places.to_numpy().astype(np.int64)), among
-        wanted *= _SPARE_FACTOR
-    return found, ids
-
-
-def _one_per_key(found: FoundRows, ids: pa.Array, limit: int | None) -> FoundRows:
+def _one_per_key(found: FoundRows, schema: CollectionSchema, limit: int | None) -> FoundRows:
     """Return the newest row of each key, in the order of keys, limited to the first ``limit``."""
+    ids = found.column(schema.primary_field.name, schema.primary_field.arrow_type)
     keys = comparable_keys(primary_keys(ids))
     order = np.lexsort((-found.timestamps(), keys))
     keys = keys[order]

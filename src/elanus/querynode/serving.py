@@ -2,8 +2,10 @@
 
 A read belongs to the version that is in force at its position in the channel. It takes the collection's
 snapshot as soon as its timestamp is served, and is answered from that snapshot, in another thread unless it
-is small. A change waits until every read before it has its snapshot, and reads after it wait for the change.
-So all nodes of a replica answer a read under the same version, and a slow node is only slower.
+is small. A change waits for the snapshots of the reads before it, and reads after it wait for the change. So
+all nodes of a replica answer a read under the same version, and a slow node is only slower. The change waits
+for a short time only: a read that still has no snapshot then is returned to its proxy, which sends it again
+behind the change. So a read ahead of a node that lags delays no other read for long.
 
 A node that cannot take part in a version (it lacks a segment that the version places there) reports this in
 its answers and in its status, until a later version that it can serve; it never answers from less. Segments
@@ -36,11 +38,11 @@ from elanus.api.query_channel import (
     encode_result,
 )
 from elanus.api.querynode import NodeSearch, SealedSegmentsChange
-from elanus.channels.read_codec import Answer, NodeCount, Read, decode_read, encode_answer
-from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable
+from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, decode_read, encode_answer
+from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable, VersionChanged
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.offload import Offload
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.querynode.inline_reads import is_small
 from elanus.querynode.loaded_collection import LoadedCollection
@@ -52,6 +54,8 @@ from elanus.rpc.tracing import untraced
 _FILTERS_KEPT = 512
 _REFUSALS_S = 1.0
 """How long a node that leaves a channel tries to report this to the proxies whose reads it has."""
+_CHANGE_WAIT_S = 0.5
+"""How long a version change waits for the reads before it to get their snapshots."""
 _log = structlog.get_logger("querynode")
 
 
@@ -161,8 +165,7 @@ class ChannelServing:
                 _, data = await reader.next()
                 message = decode_message(data)
                 if isinstance(message, SealedSegmentsChangeInfo):
-                    if self._waiting:
-                        await asyncio.wait(self._waiting)
+                    await self._end_waits(message.version)
                     self._take_version(message)
                 elif message.collection_id == self._collection.collection_id:
                     self._begin(message)
@@ -170,6 +173,19 @@ class ChannelServing:
             _log.info("query channel lost", channel=self.channel, error=error.message)
         finally:
             await reader.close()
+
+    async def _end_waits(self, version: int) -> None:
+        """Return when no read waits for a snapshot, after giving up those that wait for too long."""
+        if self._waiting:
+            await asyncio.wait(self._waiting, timeout=_CHANGE_WAIT_S)
+        given_up = dict(self._waiting)
+        for task in given_up:
+            task.cancel()
+        await asyncio.gather(*given_up, return_exceptions=True)
+        error = VersionChanged(f"query node {self._node_id} changed to version {version} meanwhile; retry")
+        for task, request in given_up.items():
+            if task.cancelled():
+                self._spawn(request, self._refuse(request, error))
 
     # versions
 
@@ -229,7 +245,7 @@ class ChannelServing:
     async def _take_snapshot(self, request: DqRequest, read: Read | None) -> None:
         """Wait for the read's snapshot, then start to answer.
 
-        No change is applied until the read has its snapshot; answering does not hold changes up.
+        A change waits for the snapshot (see `_end_waits`), but not for the answer.
         """
         collection, waited_s = self._collection, 0.0
         try:
@@ -309,6 +325,8 @@ class ChannelServing:
             answer = search(snapshot, read, self._threads)
         elif isinstance(read, NodeCount):
             answer = count(snapshot, read.query)
+        elif isinstance(read, NodeProbe):
+            answer = 0
         else:
             answer = query(snapshot, read)
         return encode_answer(answer)
@@ -324,4 +342,6 @@ class ChannelServing:
 
 
 def _read_ts(read: Read) -> Timestamp:
+    if isinstance(read, NodeProbe):
+        return NO_TIMESTAMP
     return read.query.read_ts if isinstance(read, NodeCount) else read.read_ts

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.core.channels import pchannel_of
 from elanus.core.ids import CollectionID, IndexID, NodeID
+from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.loaded_collection import LoadedCollection
 
 _NO_INDEX = IndexID(0)
@@ -33,8 +35,19 @@ def node_status(
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
         failures={c.vchannel: c.failure for c in channels if c.failure is not None},
         query_channels=query_channels,
+        positions=_positions(channels),
         leads=tuple(v for c in collections.values() for v in c.leads if c.channels[v].follower is not None),
     )
+
+
+def _positions(channels: Iterable[FollowedVchannel]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for channel in channels:
+        pchannel = pchannel_of(channel.vchannel)
+        for follower in channel.followers():
+            if follower.failure is None:
+                found[pchannel] = min(found.get(pchannel, follower.position), follower.position)
+    return found
 
 
 def _segments(collection: LoadedCollection) -> Iterator[SegmentServing]:

@@ -202,6 +202,7 @@ class Builders:
             ),
             compaction=self._compaction_policy(),
             trim_interval_s=_TRIM_INTERVAL_S,
+            log_hold_s=settings.log_hold_s,
             gc=self._gc_schedule(),
             imports=self._import_policy(),
         )

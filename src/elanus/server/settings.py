@@ -134,6 +134,9 @@ class DatacoordSettings(Section):
     retention_s: float = Field(default=432_000, ge=0)
     """How long deleted rows are kept for reads of the past. A read pinned to an older moment (time travel,
     a page of an iterator) is refused; 0 refuses all but reads of the present."""
+    log_hold_s: float = Field(default=600, ge=0)
+    """How long the log keeps entries that are in binlogs for a query node that has yet to read them and makes
+    no progress. After that the node loads the collections of that part of the log again."""
     allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
     """The minimum of rows that a proxy requests as a segment allocation, so that small inserts seldom do."""
     jobs_max: int = Field(default=1000, ge=1, le=100_000)

@@ -279,7 +279,6 @@ class SimBuilders:
             f"results-{berth.life.name}",
             needs.channels.handle(berth.life),
             peers.query,
-            peers.root,
             READ_TIMEOUT_S,
             berth.directories.query_nodes,
             needs.turns,

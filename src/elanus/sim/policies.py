@@ -105,6 +105,7 @@ def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
         ),
         flush=FlushPolicy(SealPolicy(proportion=0.75, age_s=30.0, idle_s=10.0), 12_000),
         trim_interval_s=5.0,
+        log_hold_s=10.0,
         gc=GcSchedule(GC_POLICY, enabled=True, interval_s=4.0, settle_s=2.0),
         compaction=compaction,
         imports=ImportPolicy(tasks_max=0, retention_ms=0),

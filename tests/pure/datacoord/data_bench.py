@@ -72,6 +72,7 @@ COMPACTION = CompactionPolicy(
     orders_max=2,
 )
 COMMIT_DEADLINE_S = 600
+LOG_HOLD_S = 100
 GC_INTERVAL_S, GC_SETTLE_S = 100, 5
 
 
@@ -219,6 +220,7 @@ class Bench:
             flush=FlushPolicy(SealPolicy(0.75, age_s=3600, idle_s=600), SYNC_BYTES),
             compaction=self.compaction,
             trim_interval_s=10,
+            log_hold_s=LOG_HOLD_S,
             gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
             imports=ImportPolicy(tasks_max=3, retention_ms=60_000),
         )

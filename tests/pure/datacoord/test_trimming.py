@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from data_bench import Bench
+from data_bench import LOG_HOLD_S, Bench
 from fakes import CID, collection, schema
 
+from elanus.api.datacoord import LogHold
 from elanus.core.catalog import Checkpoint
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import compose
 from elanus.log.port import EntryHeader, NewEntry
 
+A, B = NodeID(31), NodeID(32)
 PCHANNEL = "by-dev-rootcoord-dml_0"
 
 
@@ -41,6 +43,57 @@ async def test_the_slowest_vchannel_of_a_pchannel_decides(tmp_path: Path) -> Non
     await bench.commit(vchannel=other.vchannels[0], checkpoint=at(positions[4]))
     await asyncio.sleep(15)
     assert first_left(bench) == positions[4]
+    await bench.coord.stop()
+
+
+async def test_a_checkpoint_that_was_given_out_is_kept_until_it_can_be_reported(tmp_path: Path) -> None:
+    """Its reader loads binlogs first, and reads the log from there afterwards."""
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[2]))
+    assert (await bench.coord.recovery_info(CID)).vchannels[0].checkpoint.position == positions[2]
+    await bench.commit(checkpoint=at(positions[7]))
+    await asyncio.sleep(15)
+    assert first_left(bench) == positions[2]
+    await asyncio.sleep(30)
+    assert first_left(bench) == positions[7]
+    await bench.coord.stop()
+
+
+async def test_what_a_query_node_has_yet_to_read_is_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.coord.hold_log((LogHold(A, PCHANNEL, positions[2]), LogHold(B, PCHANNEL, positions[4])))
+    await bench.commit(checkpoint=at(positions[7]))
+    await asyncio.sleep(15)
+    assert first_left(bench) == positions[2]
+    await bench.coord.hold_log((LogHold(B, PCHANNEL, positions[4]),))
+    await asyncio.sleep(15)
+    assert first_left(bench) == positions[4]
+    await bench.coord.hold_log((LogHold(B, PCHANNEL, positions[8]),))
+    await asyncio.sleep(15)
+    assert first_left(bench) == positions[7], "the checkpoint counts as well"
+    await bench.coord.stop()
+
+
+async def test_a_query_node_that_reads_nothing_holds_the_log_for_a_limited_time(tmp_path: Path) -> None:
+    """Another one that lags but reads is waited for."""
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[9]))
+    rounds = LOG_HOLD_S // 10
+    for n in range(rounds + 3):
+        moving = LogHold(B, PCHANNEL, positions[3 + (n > rounds // 2)])
+        await bench.coord.hold_log((LogHold(A, PCHANNEL, positions[1]), moving))
+        await asyncio.sleep(10)
+        if n < rounds - 1:
+            assert first_left(bench) == positions[1]
+    assert first_left(bench) == positions[4]
+    await asyncio.sleep(LOG_HOLD_S)  # and nobody reports any more
+    assert first_left(bench) == positions[9]
     await bench.coord.stop()
 
 

@@ -168,7 +168,6 @@ def query(**changes: Any) -> Query:
 @pytest.mark.parametrize(
     ("level", "served", "read_at", "waits"),
     [
-        (L.STRONG, NOW, NOW, False),
         (L.STRONG, compose(99_999), NOW, True),
         (L.BOUNDED, compose(96_000), compose(96_000), False),
         (L.BOUNDED, compose(95_000), compose(95_000), False),
@@ -344,6 +343,12 @@ def test_pages_of_an_iterator_are_answered_as_of_their_moment(level: Consistency
     late = Bench(Nodes(served=compose(80_000)))
     assert late.verbs.query(query(consistency=page, limit=1)).ts == moment
     assert [ts for ts, _ in late.nodes.waited] == [moment]
+
+
+def test_a_strong_read_asks_no_node_up_to_where_it_serves() -> None:
+    """In a cluster that is a message to all nodes, and the answer is always: not as far as now."""
+    bench = Bench(Nodes(served=Timestamp(-1)))
+    assert bench.verbs.query(query(consistency=ReadConsistency(L.STRONG), limit=1)).ts == NOW
 
 
 def test_a_read_pinned_beyond_the_retention_time_is_refused() -> None:

@@ -54,6 +54,7 @@ class FakeNode:
         self.damaged_rows: set[int] = set()
         self.growing: dict[SegmentID, str] = {}
         self.damaged_indexes: set[str] = set()
+        self.positions: dict[str, int] = {}
         self.loses_answers = False
         self.served_before_announce: list[set[SegmentID]] = []
 
@@ -122,6 +123,7 @@ class FakeNode:
             growing_bytes=0,
             versions={c: held.version for c, held in self.held.items()},
             failures=dict(self.failures),
+            positions=self.positions,
             loaded={c: tuple(held.ready) for c, held in self.held.items()},
         )
 

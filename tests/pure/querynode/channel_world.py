@@ -12,7 +12,6 @@ from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import QueryNodeApi
-from elanus.api.rootcoord import RootCoordApi
 from elanus.channels.memory import MemoryChannels
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID, NodeID, SegmentID
@@ -40,8 +39,7 @@ class Cluster(World):
 
     def fan_out(self, results: str, nodes: Nodes[QueryNodeApi] | None = None) -> FanOut:
         """A proxy's, with ``results`` as its channel of answers."""
-        coordinators = cast(QueryCoordApi, self), cast(RootCoordApi, self)
-        return FanOut(NodeID(1), results, self.channels, *coordinators, 5.0, nodes)
+        return FanOut(NodeID(1), results, self.channels, cast(QueryCoordApi, self), 5.0, nodes)
 
     def _cluster_node(self, node_id: NodeID) -> QueryNode:
         return QueryNode(
@@ -60,9 +58,6 @@ class Cluster(World):
         if not self.version:
             raise CollectionNotLoaded("collection not loaded[collection=7]")
         return (self.info(),)
-
-    async def ticks(self) -> Mapping[str, Timestamp]:
-        return {VCHANNEL.rsplit("_", 1)[0]: Timestamp(self.tick_ts)}
 
     def info(self) -> QueryChannelInfo:
         return QueryChannelInfo(

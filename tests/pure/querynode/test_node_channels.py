@@ -20,6 +20,7 @@ from node_world import COLLECTION, VCHANNEL, breathe, inline
 from elanus.api.query_channel import SealedSegmentsChangeInfo, encode_message
 from elanus.core.errors import ChannelLost, NotReady, Unavailable
 from elanus.core.ids import NodeID, SegmentID
+from elanus.proxy.fanout import answers
 from elanus.proxy.fanout import client as fanout
 from elanus.proxy.fanout.deadline import Patience
 from elanus.querynode import inline_reads, serving
@@ -217,7 +218,7 @@ async def test_a_read_on_a_channel_that_is_lost_meanwhile_goes_to_its_successor(
 @scenario
 async def test_a_read_whose_answers_found_no_channel_is_asked_again(cluster: Cluster) -> None:
     ahead = cluster.node_query(ts=cluster.now + 100)
-    with patch.object(fanout, "_RETRY_PAUSE_S", 0.05):
+    with patch.object(answers, "_RETRY_PAUSE_S", 0.05):
         await cluster.channels.remove("results-1")
         await breathe()  # the proxy has noticed, and has not made another yet
         reading = asyncio.create_task(asyncio.to_thread(cluster.proxy.count, ahead, Patience(5.0)))
@@ -230,7 +231,7 @@ async def test_a_read_whose_answers_found_no_channel_is_asked_again(cluster: Clu
 @scenario
 async def test_a_channel_of_answers_that_is_lost_is_replaced_under_another_name(cluster: Cluster) -> None:
     """A broker keeps the name while it does not reach what had it."""
-    with patch.object(fanout, "_RETRY_PAUSE_S", 0.0):
+    with patch.object(answers, "_RETRY_PAUSE_S", 0.0):
         for name, successor in (("results-1", "results-1-2"), ("results-1-2", "results-1-3")):
             await cluster.channels.remove(name)
             await breathe()

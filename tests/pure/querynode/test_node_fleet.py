@@ -19,10 +19,9 @@ from channel_world import waiting
 from fakes import collection as fake_collection
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 
-from elanus.api.datacoord import RecoveryInfo, VchannelRecovery
+from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
 from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.api.querynode import QueryNodeApi
-from elanus.api.rootcoord import RootCoordApi
 from elanus.channels import memory as memory_channels
 from elanus.channels.memory import MemoryChannels
 from elanus.core.catalog import Collection, Index, Partition
@@ -88,7 +87,7 @@ class Fleet(World):
     async def begin(self, *numbers: int, replicas: int = 1) -> None:
         await self.join(*numbers)
         await self.start_coordinator()
-        self.proxy = FanOut(NodeID(1), "results-1", self.channels, self.coord, cast(RootCoordApi, self), 10.0)
+        self.proxy = FanOut(NodeID(1), "results-1", self.channels, self.coord, 10.0)
         await self.proxy.start()
         await self.tick()
         await self.coord.load(COLLECTION, (), replicas)
@@ -130,9 +129,6 @@ class Fleet(World):
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """The test ticks."""
 
-    async def ticks(self) -> Mapping[str, Timestamp]:
-        return {VCHANNEL.rsplit("_", 1)[0]: Timestamp(self.tick_ts)}
-
     async def collection_by_id(self, collection_id: CollectionID) -> Collection:
         made = fake_collection()
         return replace(
@@ -157,6 +153,9 @@ class Fleet(World):
         )
         flushed = tuple(self.segments[s].manifest for s in self.finished())
         return RecoveryInfo(COLLECTION, (vchannel,), flushed)
+
+    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
+        """The log is never trimmed."""
 
     async def wait_change(self, since: int, timeout_s: float) -> int:
         return await self.changes.wait_change(since, timeout_s)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from node_rows import VECTOR, schema_of
-from node_world import COLLECTION, PCHANNEL, VCHANNEL, World, breathe, scenario
+from node_world import COLLECTION, NODE, PCHANNEL, VCHANNEL, World, breathe, scenario
 
+from elanus.api.datacoord import LogHold
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange
+from elanus.core.clock import SystemClock
 from elanus.core.errors import (
     CollectionNotLoaded,
     DeadlineExceeded,
@@ -24,8 +29,9 @@ from elanus.core.ids import IndexID, PartitionID, SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, MsgKind, UpsertMessage
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
+from elanus.datacoord.log_holds import LogHolds
 from elanus.index import resolve_index
-from elanus.log.port import EntryHeader, NewEntry
+from elanus.log.port import EntryHeader, NewEntry, Position, TrimmedLog
 from elanus.querynode import growing as growing_module
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
@@ -407,3 +413,61 @@ async def test_writes_that_do_not_fit_the_collection_are_skipped_and_stop_nothin
     await world.tick()
     assert (world.keys(), world.count()) == ([1, 2, 3], 3)
     assert follower(world).failure is None
+
+
+@scenario()
+async def test_a_vchannel_whose_log_cannot_be_opened_can_be_followed_later(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.tick()
+    world.node = world._new_node()
+    await world.node.start()
+    await world.node.load_collection(world.load_request())
+    with (
+        patch.object(world.log, "open_reader", side_effect=TrimmedLog("position 0 is trimmed")),
+        pytest.raises(TrimmedLog),
+    ):
+        await world.node.watch_vchannel(world.watch_request())
+    assert (await world.node.status()).positions == {}
+    await world.node.watch_vchannel(world.watch_request())
+    await world.announce()
+    assert world.keys() == [1]
+
+
+@scenario()
+async def test_the_log_is_kept_for_a_vchannel_whose_binlogs_are_being_loaded(world: World) -> None:
+    """A commit and a trim come in between. The node names the position that it will read from."""
+    await world.insert([(1, 1)])
+    await world.tick()
+    world.flush()
+    start = world.checkpoint.position
+    await world.insert([(2, 2)])
+    await world.tick()
+    world.node = world._new_node()
+    await world.node.start()
+    await world.node.load_collection(world.load_request())
+    loading, loaded = asyncio.Event(), asyncio.Event()
+    offload = world.node._offload
+
+    async def slow(function: Callable[..., Any], *args: Any) -> Any:
+        loading.set()
+        await loaded.wait()
+        return await offload(function, *args)
+
+    world.node._offload = slow  # type: ignore[method-assign, assignment]
+    watching = asyncio.create_task(world.node.watch_vchannel(world.watch_request()))
+    await loading.wait()
+    world.flush()
+    assert world.checkpoint.position > start
+    holds = LogHolds(SystemClock(), 60.0)
+    positions = (await world.node.status()).positions
+    holds.report(LogHold(NODE, pchannel, position) for pchannel, position in positions.items())
+    assert holds.lowest() == {PCHANNEL: start}
+    await world.log.trim(PCHANNEL, Position(min(world.checkpoint.position, holds.lowest()[PCHANNEL])))
+    loaded.set()
+    await watching
+    await world.announce()
+    await world.tick()
+    assert world.keys() == [1, 2]
+    status = await world.node.status()
+    assert not status.failures
+    assert status.positions[PCHANNEL] > start

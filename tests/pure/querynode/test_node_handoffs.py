@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -18,7 +18,6 @@ from test_node_fleet import Fleet, scenarios_of
 
 from elanus.api.datacoord import RecoveryInfo
 from elanus.api.querynode import DamagedFile, LoadSegment
-from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import InsufficientMemory, Unavailable
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
@@ -212,7 +211,7 @@ async def test_a_further_partition_that_does_not_fit_is_refused_and_changes_noth
     fleet.capacity_bytes = 20_000
     await fleet.join(1)
     await fleet.start_coordinator()
-    fleet.proxy = FanOut(NodeID(1), "results-1", fleet.channels, fleet.coord, cast(RootCoordApi, fleet), 10.0)
+    fleet.proxy = FanOut(NodeID(1), "results-1", fleet.channels, fleet.coord, 10.0)
     await fleet.proxy.start()
     await fleet.coord.load(COLLECTION, (ONE,), 1)
     await fleet.loaded()

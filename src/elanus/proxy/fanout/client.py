@@ -4,8 +4,8 @@ The reading thread writes the request, waits until the answers are complete and 
 which nodes there are. With several replicas, reads take turns; a read that fails because a node or a channel
 went away is tried once on each other replica before the client gets the error.
 
-A weak read uses the newest timestamp that is known to be served. That is known from the answers to earlier
-reads and, when those are old, from the ticks that rootcoord has written.
+A weak read uses a timestamp that every replica serves already, so it does not wait for a node that lags. The
+nodes report it with every answer; when the last answers are old, they are asked for nothing else.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import threading
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,16 +23,15 @@ import structlog
 from elanus.api.query_channel import (
     PAYLOAD_MAX_BYTES,
     DqRequest,
+    DqResult,
     QueryChannelInfo,
     QueryChannels,
-    decode_result,
     encode_message,
 )
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeApi
-from elanus.api.rootcoord import RootCoordApi
-from elanus.channels.read_codec import Answer, NodeCount, Read, encode_read
-from elanus.core.channels import pchannel_of
+from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read
+from elanus.core.consistency import WIRE_EVENTUALLY
 from elanus.core.errors import (
     ChannelLost,
     CollectionNotLoaded,
@@ -41,34 +39,28 @@ from elanus.core.errors import (
     ElanusError,
     Internal,
     Unavailable,
+    VersionChanged,
 )
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.nodes import Nodes
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.proxy.fanout.answers import AnswerChannel
 from elanus.proxy.fanout.blocking import ThreadWaits, Waits
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.fanout.membership import KnownReplica, Replicas
 from elanus.proxy.fanout.pending import Gathering
 from elanus.proxy.fanout.reduce import merge_hits, merge_rows
+from elanus.proxy.fanout.served import ServiceTimes
 
-_FRESH_S = 0.5
-"""For a weak read, a known service time older than this is looked up again."""
-_RETRY_PAUSE_S = 0.5
 _CONFIRM_S = 0.2
 """When a read has had no answer for this long, the broker is asked whether it received the request."""
 _LOOK_S = 1.0
 """After that, the read's query channel is checked once per this interval."""
 _TICK_LOOK_S = 0.02
-"""How often the ticks are polled while there is none yet."""
+"""How often the nodes are asked for their service time while there is none yet."""
 _log = structlog.get_logger("proxy")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    ts: Timestamp
-    seen_s: float
 
 
 class FanOut:
@@ -86,51 +78,39 @@ class FanOut:
         results: str,
         channels: QueryChannels,
         querycoord: QueryCoordApi,
-        rootcoord: RootCoordApi,
         timeout_s: float,
         nodes: Nodes[QueryNodeApi] | None = None,
         waits: Waits | None = None,
     ) -> None:
         self._node_id = node_id
-        self._results = results
-        self._names = (f"{results}-{number}" for number in itertools.count(2))
-        """Names for the answer channels that replace this one, one after the other."""
-        self._removing: set[asyncio.Task[None]] = set()
+        self._answers = AnswerChannel(results, channels, self._take)
         self._channels = channels
-        self._rootcoord = rootcoord
         self._timeout_s = timeout_s
-        self._numbers = itertools.count(1)
         self._turns = itertools.count()
-        self._gatherings: dict[int, Gathering] = {}
         self._replicas = Replicas(querycoord)
         self._refreshing: dict[CollectionID, asyncio.Task[object]] = {}
-        self._served: dict[CollectionID, _Served] = {}
-        self._lock = threading.Lock()
         self._waits = waits or ThreadWaits(asyncio.get_running_loop())
-        self._task: asyncio.Task[None] | None = None
+        self._served = ServiceTimes(self._waits.now_s)
         self._nodes: Nodes[QueryNodeApi] | None = nodes
         self._alive: frozenset[NodeID] = frozenset()
         self._end_watching: Callable[[], None] = lambda: None
         self._is_stopped = False
 
     async def start(self) -> None:
-        await self._channels.create(self._results)
+        await self._answers.start()
         if self._nodes is not None:
             self._alive = frozenset(self._nodes)
             self._end_watching = self._nodes.on_change(self._look)
-        self._task = asyncio.create_task(self._receive(), name="read results")
 
     async def stop(self) -> None:
         """Fail the reads under way and all later ones: a proxy whose lease is over may still get reads."""
         self._is_stopped = True
         self._end_watching()
-        tasks = [*self._refreshing.values(), *self._removing, *([self._task] if self._task else [])]
+        tasks = tuple(self._refreshing.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._remove(self._results)
-        for gathering in tuple(self._gatherings.values()):
-            gathering.fail(_stopped())
+        await self._answers.stop(_stopped())
 
     # notifications
 
@@ -143,48 +123,32 @@ class FanOut:
     def node_lost(self, node_id: NodeID) -> None:
         """A query node's session ended."""
         self._replicas.lose(node_id)
-        for gathering in tuple(self._gatherings.values()):
+        for gathering in self._answers.awaited():
             gathering.lost(node_id)
 
     def forget(self, collection_id: CollectionID) -> None:
         """The collection was released or its channels changed: there may be no node left to answer."""
         self._replicas.forget(collection_id)
-        self._served.pop(collection_id, None)
-        for gathering in tuple(self._gatherings.values()):
+        self._served.forget(collection_id)
+        for gathering in self._answers.awaited():
             if gathering.info.collection_id == collection_id:
                 gathering.fail(ChannelLost(f"query channel {gathering.info.channel} was closed; retry"))
 
     async def fetch_read(self, request_id: int) -> bytes:
-        return self._gathering(request_id).read
+        gathering = self._answers.find(request_id)
+        if gathering is None:
+            raise Unavailable(f"read {request_id} was given up by its proxy")
+        return gathering.read
 
     async def give_answer(self, request_id: int, node_id: NodeID, answer: bytes) -> None:
-        gathering = self._gatherings.get(request_id)
+        gathering = self._answers.find(request_id)
         if gathering is not None:
             gathering.given[node_id] = answer
 
-    def _gathering(self, request_id: int) -> Gathering:
-        gathering = self._gatherings.get(request_id)
-        if gathering is None:
-            raise Unavailable(f"read {request_id} was given up by its proxy")
-        return gathering
-
-    async def _receive(self) -> None:
-        while True:
-            try:
-                reader = await self._channels.open_reader(self._results, 0)
-                while True:
-                    _, data = await reader.next()
-                    result = decode_result(data)
-                    gathering = self._gatherings.get(result.request_id)
-                    if gathering is not None:  # otherwise it is late: its read was given up
-                        gathering.take(result)
-                        if self._replicas.is_old(gathering.info, result.version):
-                            self._refresh_soon(gathering.info.collection_id)
-            except ElanusError as error:
-                _log.warning("answer channel lost", error=error.message)
-                self._fail_reads()
-                await asyncio.sleep(_RETRY_PAUSE_S)
-                await self._recreate()
+    def _take(self, gathering: Gathering, result: DqResult) -> None:
+        gathering.take(result)
+        if self._replicas.is_old(gathering.info, result.version):
+            self._refresh_soon(gathering.info.collection_id)
 
     def _refresh_soon(self, collection_id: CollectionID) -> None:
         """Fetch the nodes of the new version, so that the loss of one ends its reads at once."""
@@ -202,32 +166,9 @@ class FanOut:
             _log.info("query channel not looked up", collection=collection_id, error=error.message)
             return None
         nodes = {replica.info.channel: replica.nodes for replica in replicas}
-        for gathering in tuple(self._gatherings.values()):
+        for gathering in self._answers.awaited():
             gathering.learn(nodes.get(gathering.info.channel, ()), self._replicas.lost)
         return {replica.info.channel: replica.info.version for replica in replicas}
-
-    def _fail_reads(self) -> None:
-        """Fail all reads under way: their answers may have found no channel."""
-        for pending in tuple(self._gatherings.values()):
-            pending.fail(ChannelLost("the proxy's channel of answers was lost; retry"))
-
-    async def _recreate(self) -> None:
-        """Create a channel under a new name: the old one stays taken while its broker server is down."""
-        removing = asyncio.create_task(self._remove(self._results), name="remove results")
-        self._removing.add(removing)
-        removing.add_done_callback(self._removing.discard)
-        self._results = next(self._names)
-        try:
-            await self._channels.create(self._results)
-        except ElanusError as error:
-            _log.info("answer channel not created; trying again", error=error.message)
-        else:
-            self._fail_reads()
-
-    async def _remove(self, results: str) -> None:
-        """Remove an answer channel that nobody reads (any more)."""
-        with contextlib.suppress(Unavailable):
-            await self._channels.remove(results)
 
     async def _fail_when_lost(self, gathering: Gathering, info: QueryChannelInfo) -> None:
         """Fail a read that has waited long when an answer can no longer arrive.
@@ -259,29 +200,59 @@ class FanOut:
     # reads, from any thread
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
-        known = self._served.get(collection_id)
-        if known is None or self._waits.now_s() - known.seen_s > _FRESH_S:
-            replicas = self._replicas_of(collection_id)
-            ticks = self._on_loop(self._rootcoord.ticks())
-            pchannels = {pchannel_of(vchannel) for vchannel in replicas[0].info.vchannels}
-            ts = min((ticks.get(p, NO_TIMESTAMP) for p in pchannels), default=NO_TIMESTAMP)
-            known = _Served(max(ts, known.ts if known else NO_TIMESTAMP), self._waits.now_s())
-            if known.ts != NO_TIMESTAMP:  # otherwise nothing is known
-                self._served[collection_id] = known
-        return known.ts
+        """Return the newest timestamp that all replicas serve; of those that answer, if some do not.
+
+        Raises `CollectionNotLoaded`, and `Unavailable` or `DeadlineExceeded` if no replica answers.
+        """
+        channels = [replica.info.channel for replica in self._replicas_of(collection_id)]
+        known = self._served.lowest(collection_id, channels)
+        if known is not None:
+            return known
+        try:
+            return self._probe(collection_id)
+        except ChannelLost:
+            return self._probe(collection_id)
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
-        """Wait for the first tick.
+        """Wait until the nodes serve anything, if the read would take whatever that is.
 
-        A root coordinator that has just started has written no ticks, while the nodes serve all data.
+        The nodes wait for any other timestamp themselves. Raises as `service_time` does.
         """
-        while self.service_time(collection_id) == NO_TIMESTAMP:
+        self._replicas_of(collection_id)
+        while ts <= WIRE_EVENTUALLY and self.service_time(collection_id) == NO_TIMESTAMP:
             if not patience.left_s():
                 raise DeadlineExceeded(
                     f"collection {collection_id} got no time tick within {patience.timeout_s:g} s; retry"
                 )
             with patience.waiting():
                 self._waits.sleep(_TICK_LOOK_S)
+
+    def _probe(self, collection_id: CollectionID) -> Timestamp:
+        """Ask the nodes of all replicas for their service time. Raises as `service_time` does."""
+        patience = Patience(self._timeout_s, self._waits.now_s)
+        data = encode_read(NodeProbe(collection_id))
+        failures: list[Unavailable] = []
+        with contextlib.ExitStack() as asking:
+            asked: list[tuple[QueryChannelInfo, Gathering]] = []
+            for replica in self._replicas_of(collection_id):
+                try:
+                    asked.append((replica.info, asking.enter_context(self._asking(replica, data, patience))))
+                except Unavailable as error:
+                    failures.append(error)
+            # A replica that does not answer soon is waited for only if no other does.
+            found = self._served.collect(asked, lambda g, _: g.wait(_CONFIRM_S), failures)
+            if not found:
+                found = self._served.collect(asked, lambda g, i: self._wait(g, i, patience), failures)
+        if failures:
+            self._replicas.forget(collection_id)
+        if found:
+            return min(found)
+        if failures:
+            raise next((error for error in failures if isinstance(error, ChannelLost)), failures[-1])
+        raise DeadlineExceeded(
+            f"the query nodes of collection {collection_id} did not report up to which timestamp they serve "
+            f"within {patience.timeout_s:g} s; retry"
+        )
 
     def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
         parts = self._read(request.collection_id, request, patience)
@@ -319,36 +290,50 @@ class FanOut:
         raise next((error for error in failures if isinstance(error, ChannelLost)), failures[-1])
 
     def _ask(self, replica: KnownReplica, data: bytes, patience: Patience) -> list[Answer]:
+        """Send the read; send it again each time that nodes gave it up for a version change."""
+        while True:
+            began_s = self._waits.now_s()
+            try:
+                return self._ask_once(replica, data, patience)
+            except VersionChanged as error:
+                patience.waited_s += self._waits.now_s() - began_s
+                if not patience.left_s():
+                    raise DeadlineExceeded(f"{error.message} with a longer timeout") from error
+
+    def _ask_once(self, replica: KnownReplica, data: bytes, patience: Patience) -> list[Answer]:
         info = replica.info
-        request_id = next(self._numbers)
-        gathering = self._gatherings[request_id] = Gathering(data, replica, self._waits.signal())
-        message = encode_message(
-            DqRequest(
-                request_id,
-                self._node_id,
-                self._results,
-                info.collection_id,
-                patience.left_s(),
-                data if len(data) <= PAYLOAD_MAX_BYTES else b"",
-            )
-        )
-        try:
-            # Checked after the read is registered: either these checks end it, or `stop` and `node_lost` do.
-            if self._is_stopped:
-                raise _stopped()
-            self._replicas.check(replica)
-            self._waits.begin(self._hand_over(info.channel, message, gathering))
+        with self._asking(replica, data, patience) as gathering:
             answers = self._wait(gathering, info, patience)
-        finally:
-            del self._gatherings[request_id]
         if answers is None:
             raise DeadlineExceeded(
                 f"the query nodes of collection {info.collection_id} did not all answer within "
                 f"{patience.timeout_s:g} s ({gathering.missing()}); retry"
             )
         patience.waited_s += gathering.waited_s
-        self._saw(info.collection_id, Timestamp(gathering.service_ts))
+        self._served.answered(info, Timestamp(gathering.service_ts))
         return answers
+
+    @contextlib.contextmanager
+    def _asking(self, replica: KnownReplica, data: bytes, patience: Patience) -> Iterator[Gathering]:
+        """Send a read to a replica, and collect its answers inside the block.
+
+        Raises `Unavailable` if the replica cannot answer.
+        """
+        with self._answers.expecting(Gathering(data, replica, self._waits.signal())) as (number, gathering):
+            # Checked after the read is registered: either these checks end it, or `stop` and `node_lost` do.
+            if self._is_stopped:
+                raise _stopped()
+            self._replicas.check(replica)
+            request = DqRequest(
+                number,
+                self._node_id,
+                self._answers.name,
+                replica.info.collection_id,
+                patience.left_s(),
+                data if len(data) <= PAYLOAD_MAX_BYTES else b"",
+            )
+            self._waits.begin(self._hand_over(replica.info.channel, encode_message(request), gathering))
+            yield gathering
 
     def _wait(self, gathering: Gathering, info: QueryChannelInfo, patience: Patience) -> list[Answer] | None:
         answers = gathering.wait(min(_CONFIRM_S, patience.left_s()))
@@ -366,12 +351,6 @@ class FanOut:
             gathering.handed = await self._channels.hand_over(channel, message)
         except ElanusError as error:
             gathering.fail(error)
-
-    def _saw(self, collection_id: CollectionID, ts: Timestamp) -> None:
-        with self._lock:
-            known = self._served.get(collection_id)
-            if known is None or ts > known.ts:
-                self._served[collection_id] = _Served(ts, self._waits.now_s())
 
     def _replicas_of(self, collection_id: CollectionID) -> tuple[KnownReplica, ...]:
         """Raises `CollectionNotLoaded`."""

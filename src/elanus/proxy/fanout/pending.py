@@ -53,7 +53,8 @@ class Gathering:
             return
         self._results[result.node_id] = result
         if self._is_complete():
-            self.service_ts = min(r.service_ts for r in self._results.values() if r.vchannels)
+            serving = [r for r in self._results.values() if r.vchannels or r.segments]
+            self.service_ts = min(r.service_ts for r in serving)
             self.waited_s = max(r.waited_s for r in self._results.values())
             self._done.set()
 

@@ -23,7 +23,7 @@ from elanus.core.consistency import (
 )
 from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.iterating import Pages
@@ -119,7 +119,6 @@ class ReadPath:
         `CollectionNotLoaded`, `DeadlineExceeded`, what `check_moment` raises for a pinned read, and
         `InvalidParameter` for a timestamp so far ahead that the read cannot wait for it.
         """
-        served = self.nodes.service_time(cached.collection_id)
         level = cached.view.consistency_level
         fresh = needs_fresh_timestamp(consistency, level)
         now = self._stamps.now() if fresh else self._stamps.about_now()
@@ -127,14 +126,19 @@ class ReadPath:
             check_moment(consistency.moment, cached.view.created, now, self._retention_s)
         own_write = self._own_writes.last(consistency.client, cached.collection_id)
         guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
+        is_pinned = consistency.moment is not None
+        is_fixed = is_pinned or (fresh and guarantee >= now)
+        # No node serves the present already, so a strong read need not ask up to where they serve.
+        asks = is_pinned or not is_fixed
+        served = self.nodes.service_time(cached.collection_id) if asks else NO_TIMESTAMP
         if served >= guarantee:
-            return served if consistency.moment is None else guarantee
+            return guarantee if is_fixed else served
         if fresh and guarantee > now:
             check_reachable(guarantee, now, patience.left_s())  # no tick can be asked for before its time
         else:
             self._ask_tick(cached.view.pchannels, guarantee)
         self.nodes.wait_service_time(cached.collection_id, guarantee, patience)
-        if consistency.moment is not None:
+        if is_fixed:
             return guarantee
         # The wait may have been for a load; a weak guarantee then gets what is served by now.
         return max(guarantee, min(self.nodes.service_time(cached.collection_id), now))

@@ -284,7 +284,6 @@ class ClusterProcess:
             f"results-{session.node_id}-{uuid.uuid4().hex[:8]}",
             self._services.channels,
             self.query,
-            self.root,
             self._settings.proxy.read_timeout_s,
             self._query_nodes,
         )
