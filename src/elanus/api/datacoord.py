@@ -365,6 +365,16 @@ class GcCalls(Protocol):
     async def gc_status(self) -> GcStatus: ...
 
 
+class MemoryCalls(Protocol):
+    """The growing data that leaves the query nodes' memory, for back-pressure."""
+
+    @repeatable
+    async def flushing_bytes(self) -> int:
+        """How much growing data of a query node is sealed and on its way out of memory: the largest figure of
+        all nodes, a few seconds old. 0 while no node is above the soft limit of back-pressure."""
+        ...
+
+
 class DataCoordApi(
     ChannelCalls,
     AllocationCalls,
@@ -376,6 +386,7 @@ class DataCoordApi(
     CompactionCalls,
     ImportCalls,
     GcCalls,
+    MemoryCalls,
     Protocol,
 ):
     """All calls of datacoord except those of the job ledger and of snapshots."""

@@ -1,8 +1,8 @@
 """The data coordinator role.
 
-It allocates rows in segments, seals segments (full, old, idle, or because a client flushes), orders the
-flush of a sealed segment once its data node's tick has passed the seal, has segments compacted, and makes
-every commit: nothing else moves a vchannel's checkpoint or changes a segment's manifest.
+It allocates rows in segments, seals segments (full, old, idle, for memory, or because a client flushes),
+orders the flush of a sealed segment once its data node's tick has passed the seal, has segments compacted,
+and makes every commit: nothing else moves a vchannel's checkpoint or changes a segment's manifest.
 
 This module puts the role together. Each part answers its own calls (`DataCoord.parts`).
 """
@@ -26,6 +26,7 @@ from elanus.api.datacoord import (
     FlushCalls,
     GcCalls,
     ImportCalls,
+    MemoryCalls,
     RegistrationCalls,
     SegmentCalls,
 )
@@ -51,6 +52,7 @@ from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy, Imports
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
 from elanus.datacoord.node_reports import NodeReports
 from elanus.datacoord.recovery_info import Recovery
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
@@ -77,6 +79,7 @@ class DataPolicy:
     trim_interval_s: float
     gc: GcSchedule
     imports: ImportPolicy
+    memory: MemoryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,8 @@ class DataCoord:
             context, self._datanodes, self._snapshots.pinned_files, needs.gc, policy.gc
         )
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
+        self._seals_for_memory = policy.memory.growing_soft_bytes > 0
+        self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
         self._background: set[asyncio.Task[None]] = set()
         self.parts = Parts()
         self.parts.add(AllocationCalls, allocator)
@@ -149,6 +154,7 @@ class DataCoord:
         self.parts.add(CompactionCalls, compactions)
         self.parts.add(ImportCalls, self._imports)
         self.parts.add(GcCalls, self._collector)
+        self.parts.add(MemoryCalls, self._memory)
         self.parts.add(SnapshotApi, self._snapshots)
         self.parts.add(JobLedgerApi, self._ledger)
 
@@ -162,6 +168,8 @@ class DataCoord:
         self._spawn(self._ledger.keep())
         self._snapshots.start()
         self._spawn(self._collector.run())
+        if self._seals_for_memory:
+            self._spawn(self._memory.run())
         self._spawn(self._compactor.run())
 
     async def stop(self) -> None:

@@ -53,6 +53,7 @@ from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.flushes import SparkFlushes
@@ -244,7 +245,13 @@ class DataCourse:
         )
         imports = ImportPolicy(9, 3_600_000)
         policy = DataPolicy(
-            AllocationPolicy(1 << 20, 2000), sealing, compaction, _NEVER_S, collecting, imports
+            AllocationPolicy(1 << 20, 2000),
+            sealing,
+            compaction,
+            _NEVER_S,
+            collecting,
+            imports,
+            MemoryPolicy(0, _NEVER_S),
         )
         return Coord(DataCoord(needs, policy))
 
