@@ -123,6 +123,16 @@ class SegmentOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointMove:
+    """A range of a vchannel without any writes. The fields are those of `RangeCommit`."""
+
+    epoch: int
+    vchannel: str
+    expected: Checkpoint
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class RangeCommit:
     """One pipeline range of one vchannel, to be committed as a whole or not at all.
 
@@ -365,6 +375,19 @@ class GcCalls(Protocol):
     async def gc_status(self) -> GcStatus: ...
 
 
+class CheckpointCalls(Protocol):
+    """Checkpoints that move without a job."""
+
+    @repeatable
+    async def move_checkpoints(self, moves: tuple[CheckpointMove, ...]) -> dict[str, str]:
+        """Move the checkpoints of vchannels over ranges without writes, in one change.
+
+        Returns why a move was refused, by vchannel: its checkpoint or epoch is not the expected one. The
+        other moves are made all the same.
+        """
+        ...
+
+
 class MemoryCalls(Protocol):
     """The growing data that leaves the query nodes' memory, for back-pressure."""
 
@@ -387,6 +410,7 @@ class DataCoordApi(
     ImportCalls,
     GcCalls,
     MemoryCalls,
+    CheckpointCalls,
     Protocol,
 ):
     """All calls of datacoord except those of the job ledger and of snapshots."""

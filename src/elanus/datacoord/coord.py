@@ -21,6 +21,7 @@ from elanus.api.datacoord import (
     AllocationCalls,
     ChangeCalls,
     ChannelCalls,
+    CheckpointCalls,
     CompactionCalls,
     DataNodeCalls,
     FlushCalls,
@@ -40,6 +41,7 @@ from elanus.core.imports import ImportTask
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.checkpoints import Checkpoints
 from elanus.datacoord.collecting import Collector, GcPorts, GcSchedule
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.compaction_calls import Compactions
@@ -155,6 +157,7 @@ class DataCoord:
         self.parts.add(ImportCalls, self._imports)
         self.parts.add(GcCalls, self._collector)
         self.parts.add(MemoryCalls, self._memory)
+        self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
         self.parts.add(SnapshotApi, self._snapshots)
         self.parts.add(JobLedgerApi, self._ledger)
 

@@ -365,6 +365,9 @@ class PipelineSettings(Section):
     enabled: bool = True
     """Whether the pipeline process is started. Without it nothing is flushed or indexed: rows stay in
     the log and in memory until back-pressure stops the writes."""
+    flush_timeout_s: float = Field(default=300, ge=1, le=86_400)
+    """How long a flush job may take, waiting for a free slot of Spark included. One that takes longer is
+    given up, and each of its ranges is tried alone, with twice the time at each further try."""
     spark_master: str = Field(default="local[*]", min_length=1)
     """Where Spark runs its tasks: `local[*]` in the pipeline process's own JVM, `spark://HOST:PORT` on a
     cluster, whose machines must see the data directory under the same path (docs/spark-cluster.md)."""

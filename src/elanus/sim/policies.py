@@ -126,4 +126,5 @@ def datanode_policy(density: Density) -> DataNodePolicy:
         holding_checkpoint_ms=4000,
         sync_age_ms=density.sync_age_ms,
         range_size_max_bytes=40_000,
+        flush_timeout_s=6.0,
     )
