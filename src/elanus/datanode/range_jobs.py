@@ -6,7 +6,7 @@ job until they have been written. The job ledger has a failed job for each attem
 file and the position that could not be read.
 
 A job has a deadline. One that passes it is cancelled, and counts as failed whether or not its tasks stop: a
-read that hangs may not. What such a job still writes can never be committed. Each further try may take twice
+read that hangs may not. Files that it still writes are never committed. Each further try may take twice
 as long, so a range that is merely large is written in the end.
 
 A range that the log no longer holds is a different case: then what this node knows is out of date,

@@ -1,4 +1,4 @@
-"""What back-pressure knows of growing data: the figures of the coordinators, looked at once a second.
+"""The figures of growing data that back-pressure uses, fetched from the coordinators once a second.
 
 The sum of a node is one number. Which collections have how much of it, and how much is being flushed, grows
 with the number of collections. It matters above the soft limit only, and is fetched from half of that on.

@@ -1,4 +1,4 @@
-"""What back-pressure knows of growing data: one number a second, and the shares when they may matter."""
+"""Back-pressure fetches one number a second, and the shares of collections when they may matter."""
 
 from __future__ import annotations
 
