@@ -99,7 +99,7 @@ GC_RECLAIMED_BYTES = GaugeSpec(
 )
 LOG_BYTES = GaugeSpec("elanus_log_bytes", "Size of the message log on disk.")
 WRITES_HELD_BACK = CounterSpec(
-    "elanus_writes_held_back_total", "Writes slowed or refused by back-pressure.", ("action",)
+    "elanus_writes_held_back_total", "Writes slowed, turned away or refused by back-pressure.", ("action",)
 )
 RESOURCE_GROUPS = GaugeSpec("elanus_resource_groups", "Resource groups, the default one among them.")
 MISSING_NODES = GaugeSpec(

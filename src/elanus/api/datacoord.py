@@ -135,6 +135,16 @@ class SegmentOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointMove:
+    """A range of a vchannel without any writes. The fields are those of `RangeCommit`."""
+
+    epoch: int
+    vchannel: str
+    expected: Checkpoint
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class RangeCommit:
     """One pipeline range of one vchannel, to be committed as a whole or not at all.
 
@@ -391,6 +401,29 @@ class GcCalls(Protocol):
     async def gc_status(self) -> GcStatus: ...
 
 
+class CheckpointCalls(Protocol):
+    """Checkpoints that move without a job."""
+
+    @repeatable
+    async def move_checkpoints(self, moves: tuple[CheckpointMove, ...]) -> dict[str, str]:
+        """Move the checkpoints of vchannels over ranges without writes, in one change.
+
+        Returns why a move was refused, by vchannel: its checkpoint or epoch is not the expected one. The
+        other moves are made all the same.
+        """
+        ...
+
+
+class MemoryCalls(Protocol):
+    """The growing data that leaves the query nodes' memory, for back-pressure."""
+
+    @repeatable
+    async def flushing_bytes(self) -> int:
+        """How much growing data of a query node is sealed and on its way out of memory: the largest figure of
+        all nodes, a few seconds old. 0 while no node is above the soft limit of back-pressure."""
+        ...
+
+
 class DataCoordApi(
     ChannelCalls,
     AllocationCalls,
@@ -402,6 +435,8 @@ class DataCoordApi(
     CompactionCalls,
     ImportCalls,
     GcCalls,
+    MemoryCalls,
+    CheckpointCalls,
     Protocol,
 ):
     """All calls of datacoord except those of the job ledger and of snapshots."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from elanus.api.idempotency import repeatable
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import SegmentServing
+from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 
 
@@ -95,6 +97,16 @@ class QueryCoordApi(Protocol):
     @repeatable
     async def growing_bytes(self) -> int:
         """The recent growing data size of the query node that has most of it: for back-pressure."""
+        ...
+
+    @repeatable
+    async def growing_memory(self) -> tuple[GrowingMemory, ...]:
+        """The recent growing data of each query node that has any, with its segments."""
+        ...
+
+    @repeatable
+    async def growing_collections(self) -> Mapping[CollectionID, int]:
+        """The recent bytes of growing rows by collection, on the query node that has most growing data."""
         ...
 
     @repeatable

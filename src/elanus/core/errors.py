@@ -12,6 +12,7 @@
     │   └── VersionChanged              2   1   a read that held up a version change; it is sent again
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
+    ├── RateLimited                     8   49  too many writes are being slowed; clients retry by themselves
     ├── Internal                        5   1   a broken invariant: a defect of Elanus
     ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
     ├── MemoryFull                      3   43  growing data exceeds its budget
@@ -112,6 +113,12 @@ class DeadlineExceeded(ElanusError):
 
 class TaskQueueFull(ElanusError):
     code, retriable = 4, True
+
+
+class RateLimited(ElanusError):
+    """Milvus clients repeat a request that gets this error, with growing pauses."""
+
+    code, legacy_code, retriable = 8, 49, True
 
 
 class Internal(ElanusError):

@@ -1,8 +1,8 @@
 """The data coordinator role.
 
-It allocates rows in segments, seals segments (full, old, idle, or because a client flushes), orders the
-flush of a sealed segment once its data node's tick has passed the seal, has segments compacted, and makes
-every commit: nothing else moves a vchannel's checkpoint or changes a segment's manifest.
+It allocates rows in segments, seals segments (full, old, idle, for memory, or because a client flushes),
+orders the flush of a sealed segment once its data node's tick has passed the seal, has segments compacted,
+and makes every commit: nothing else moves a vchannel's checkpoint or changes a segment's manifest.
 
 This module puts the role together. Each part answers its own calls (`DataCoord.parts`).
 """
@@ -21,11 +21,13 @@ from elanus.api.datacoord import (
     AllocationCalls,
     ChangeCalls,
     ChannelCalls,
+    CheckpointCalls,
     CompactionCalls,
     DataNodeCalls,
     FlushCalls,
     GcCalls,
     ImportCalls,
+    MemoryCalls,
     RegistrationCalls,
     SegmentCalls,
 )
@@ -39,6 +41,7 @@ from elanus.core.imports import ImportTask
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.checkpoints import Checkpoints
 from elanus.datacoord.collecting import Collector, GcPorts, GcSchedule
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.compaction_calls import Compactions
@@ -52,6 +55,7 @@ from elanus.datacoord.import_queue import ImportPolicy, Imports
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
 from elanus.datacoord.node_reports import NodeReports
 from elanus.datacoord.recovery_info import Recovery
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
@@ -82,6 +86,7 @@ class DataPolicy:
     log_hold_s: float
     gc: GcSchedule
     imports: ImportPolicy
+    memory: MemoryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,8 @@ class DataCoord:
             context, self._datanodes, self._snapshots.pinned_files, needs.gc, policy.gc
         )
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
+        self._seals_for_memory = policy.memory.growing_soft_bytes > 0
+        self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
         self._background: set[asyncio.Task[None]] = set()
         self.parts = Parts()
         self.parts.add(AllocationCalls, allocator)
@@ -156,6 +163,8 @@ class DataCoord:
         self.parts.add(CompactionCalls, compactions)
         self.parts.add(ImportCalls, self._imports)
         self.parts.add(GcCalls, self._collector)
+        self.parts.add(MemoryCalls, self._memory)
+        self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
         self.parts.add(SnapshotApi, self._snapshots)
         self.parts.add(JobLedgerApi, self._ledger)
 
@@ -169,6 +178,8 @@ class DataCoord:
         self._spawn(self._ledger.keep())
         self._snapshots.start()
         self._spawn(self._collector.run())
+        if self._seals_for_memory:
+            self._spawn(self._memory.run())
         self._spawn(self._compactor.run())
 
     async def stop(self) -> None:

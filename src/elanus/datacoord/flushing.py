@@ -7,7 +7,7 @@ commit, which follow the order, are in `elanus.datacoord.commits`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -118,6 +118,19 @@ class Flushing:
                 now = await self._rootcoord.alloc_timestamp(1)
                 sealed.append(_sealed(info, max(now, info.last_expire)))
         await self._state.put(sealed)
+
+    async def seal_for(self, cause: str, segment_ids: Iterable[SegmentID]) -> None:
+        """Seal those of the segments that are still growing. Allocations in them stay valid until they
+        expire, and the seal is behind that."""
+        found = [self._state.find_segment(segment_id) for segment_id in segment_ids]
+        growing = [info for info in found if info is not None and info.state is SegmentState.GROWING]
+        if not growing:
+            return
+        now = await self._rootcoord.alloc_timestamp(1)
+        for info in growing:
+            self._causes.sealed(info.segment_id, cause)
+        await self._state.put([_sealed(info, max(now, info.last_expire)) for info in growing])
+        _log.info("segments sealed", cause=cause, segments=[info.segment_id for info in growing])
 
     def empty(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
         """Return the sealed segments that have no rows and will get none: there is nothing to flush."""

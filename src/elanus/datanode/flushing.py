@@ -1,15 +1,22 @@
-"""Flushing: writing ranges as ordered, committing them, and moving the checkpoints of idle vchannels."""
+"""Flushing: writing ranges as ordered, committing them, and moving the checkpoints of idle vchannels.
+
+Ranges that are due together are a *batch*: one job, and then their commits. A few batches are under way at a
+time, each vchannel in at most one. So a job that hangs delays the vchannels of its own batch only, until its
+deadline. Orders that arrive while all batches are under way wait, and form the next batch together.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi, RangeCommit
+from elanus.api.datacoord import CheckpointMove, DataCoordApi, RangeCommit
 from elanus.core.attempts import NO_ATTEMPT
+from elanus.core.catalog import Checkpoint
 from elanus.core.errors import CommitRefused, DeadlineExceeded, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import physical_ms
@@ -20,11 +27,20 @@ from elanus.datanode.progress import ChannelProgress, Range
 from elanus.datanode.range_jobs import RangeJobs, RangeWork
 from elanus.pipeline.ranges import RangeOutcome
 
+T = TypeVar("T")
 _log = structlog.get_logger("datanode")
+BATCHES_MAX = 4
+"""Batches under way at a time: more than one hangs only in a broken system, and orders join larger batches
+while they wait."""
+BATCH_MAX_VCHANNELS = 64
+"""The first range of a batch is committed only when the last is written."""
+_MOVES_MAX = 100
+"""Checkpoints that move in one call: as many as a transaction of the metadata takes."""
 
 
 class Flusher:
-    """The flushes of one registration, which has the ``epoch``. Its loops raise `ElanusError` and `Fault`."""
+    """The flushes of one registration. Its loops raise `ElanusError` and `Fault`. ``epoch``: the
+    registration's."""
 
     def __init__(
         self,
@@ -41,66 +57,126 @@ class Flusher:
         self._orders = orders
         self._ranges = ranges
         self._policy = policy
-        self._flushing = asyncio.Lock()
+        self._busy: set[str] = set()
+        """The vchannels of which a range is being written or committed."""
+        self._batches: set[asyncio.Task[None]] = set()
 
     async def carry_out_orders(self) -> None:
         """Flush what is ordered, until cancelled."""
-        while True:
-            rests_s = [self._ranges.rest_s(vchannel) for vchannel in self._orders]
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(rests_s, default=None)):
-                    await self._orders.arrived.wait()
-            self._orders.arrived.clear()
-            due = self._orders.take(lambda vchannel: not self._ranges.rest_s(vchannel))
-            if due:
-                await self._flush(due)
+        try:
+            while True:
+                await self._something_to_do()
+                while len(self._batches) < BATCHES_MAX and (due := self._take_due()):
+                    self._busy |= due.keys()
+                    batch = asyncio.create_task(self._flush(due), name=f"flush {', '.join(due)}")
+                    self._batches.add(batch)
+        finally:
+            for batch in self._batches:
+                batch.cancel()
+            await asyncio.gather(*self._batches, return_exceptions=True)
+
+    async def _something_to_do(self) -> None:
+        """Return when an order has arrived, a batch has ended or a rest is over. Raises what a batch
+        raised."""
+        rests_s = [self._ranges.rest_s(v) for v in self._orders if v not in self._busy]
+        is_full = len(self._batches) >= BATCHES_MAX
+        arrived = asyncio.ensure_future(self._orders.arrived.wait())
+        waiting = self._batches if is_full else {*self._batches, arrived}
+        try:
+            timeout_s = None if is_full else min(rests_s, default=None)
+            done, _ = await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrived.cancel()
+        self._orders.arrived.clear()
+        ended = self._batches & done
+        self._batches -= ended
+        for batch in ended:
+            batch.result()
+
+    def _take_due(self) -> dict[str, Order]:
+        due = (v for v in self._orders if v not in self._busy and not self._ranges.rest_s(v))
+        chosen = frozenset(islice(due, BATCH_MAX_VCHANNELS))
+        return self._orders.take(chosen.__contains__) if chosen else {}
 
     async def move_checkpoints(self) -> None:
         """Let checkpoints follow the tick, so that the log can be trimmed behind them, until cancelled.
 
-        Those of idle vchannels need no job; the others move when their oldest write has waited long enough.
+        Those of idle vchannels need no job and move together; the others move when their oldest write has
+        waited long enough.
         """
         while True:
             await asyncio.sleep(self._policy.holding_checkpoint_ms / 2000)
-            behind = [
-                c.vchannel for c in self._owned if self._is_behind(c) and not self._ranges.rest_s(c.vchannel)
-            ]
-            if behind:
-                await self._flush({vchannel: Order(causes={"age"}) for vchannel in behind})
+            behind = [c for c in self._owned if self._may_move(c) and self._is_behind(c)]
+            for channel in behind:
+                if channel.has_pending():
+                    self._orders.add(channel.vchannel, Order(causes={"age"}))
+            idle = [channel.vchannel for channel in behind if not channel.has_pending()]
+            for first in range(0, len(idle), _MOVES_MAX):
+                await self._move_idle(idle[first : first + _MOVES_MAX])
+
+    def _may_move(self, channel: ChannelProgress) -> bool:
+        return channel.vchannel not in self._busy and not self._ranges.rest_s(channel.vchannel)
+
+    async def _move_idle(self, vchannels: Iterable[str]) -> None:
+        """Move the checkpoints of those that are still idle and not in a batch."""
+        free = [c for v in vchannels if (c := self._owned.get(v)) is not None and self._may_move(c)]
+        ranges = [(c, c.next_range(self._policy.range_size_max_bytes)) for c in free if not c.ended]
+        moves = [_move_of(c.vchannel, c.epoch, range_) for c, range_ in ranges if not range_.has_rows]
+        idle = [move.vchannel for move in moves]
+        self._busy.update(idle)
+        try:
+            await self._move(moves)
+        finally:
+            self._release(idle)
+
+    def _release(self, vchannels: Iterable[str]) -> None:
+        """Let orders for these vchannels be carried out again."""
+        self._busy.difference_update(vchannels)
+        self._orders.arrived.set()
 
     async def _flush(self, orders: dict[str, Order]) -> None:
         """Write one range of each vchannel; the rest of a range, or one that failed, is ordered again."""
-        async with self._flushing:
-            attempts = await self._open_attempts([v for v in orders if self._owned.is_live(v)])
-            channels = {v: self._owned[v] for v in attempts if self._owned.is_live(v)}
-            ranges = {v: c.next_range(self._policy.range_size_max_bytes) for v, c in channels.items()}
-            epochs = {v: channel.epoch for v, channel in channels.items()}
-            works = [
-                RangeWork(
-                    channels[v],
-                    range_,
-                    attempts[v],
-                    frozenset(orders[v].causes),
-                    frozenset(orders[v].waiting),
-                )
-                for v, range_ in ranges.items()
-                if range_.has_rows
-            ]
-            written = await self._ranges.write(works)
-            for vchannel, range_ in ranges.items():
-                order, outcome = orders[vchannel], written.get(vchannel)
-                if range_.has_rows and outcome is None:
-                    if self._is_still_ours(vchannel, epochs[vchannel]):
-                        self._orders.add(vchannel, order)  # tried again after its rest
-                    continue
-                # A segment is complete only when everything up to its seal is in binlogs.
-                flushed = order.segment_ids if range_.is_whole else set()
-                attempt = attempts.pop(vchannel)
-                await self._commit(vchannel, epochs[vchannel], range_, outcome, flushed, attempt)
-                if not range_.is_whole and self._owned.is_live(vchannel):
-                    self._orders.add(vchannel, order)
-            if unused := tuple(number for number in attempts.values() if number != NO_ATTEMPT):
-                await self._datacoord.close_attempts(unused)
+        try:
+            await self._write_and_commit(orders)
+        finally:
+            self._release(orders)
+
+    async def _write_and_commit(self, orders: dict[str, Order]) -> None:
+        attempts = await self._open_attempts([v for v in orders if self._owned.is_live(v)])
+        channels = {v: self._owned[v] for v in attempts if self._owned.is_live(v)}
+        ranges = {v: c.next_range(self._policy.range_size_max_bytes) for v, c in channels.items()}
+        epochs = {v: channel.epoch for v, channel in channels.items()}
+        works = [
+            RangeWork(
+                channels[v],
+                range_,
+                attempts[v],
+                frozenset(orders[v].causes),
+                frozenset(orders[v].waiting),
+            )
+            for v, range_ in ranges.items()
+            if range_.has_rows
+        ]
+        written = await self._ranges.write(works, self._policy.flush_timeout_s)
+        moves: list[CheckpointMove] = []
+        for vchannel, range_ in ranges.items():
+            order, outcome = orders[vchannel], written.get(vchannel)
+            if range_.has_rows and outcome is None:
+                if self._is_still_ours(vchannel, epochs[vchannel]):
+                    self._orders.add(vchannel, order)  # tried again after its rest
+                continue
+            if not range_.has_rows and not order.segment_ids:
+                moves.append(_move_of(vchannel, epochs[vchannel], range_))
+                continue
+            # A segment is complete only when everything up to its seal is in binlogs.
+            flushed = order.segment_ids if range_.is_whole else set()
+            attempt = attempts.pop(vchannel)
+            await self._commit(vchannel, epochs[vchannel], range_, outcome, flushed, attempt)
+            if not range_.is_whole and self._owned.is_live(vchannel):
+                self._orders.add(vchannel, order)
+        await self._move(moves)
+        if unused := tuple(number for number in attempts.values() if number != NO_ATTEMPT):
+            await self._datacoord.close_attempts(unused)
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
         """An attempt number for each vchannel's range; `NO_ATTEMPT` if none has anything to write."""
@@ -130,26 +206,36 @@ class Flusher:
             quarantined=outcome.quarantined if outcome else (),
         )
         try:
-            await self._send(commit)
+            await self._answered(lambda: self._datacoord.commit_range(commit))
         except CommitRefused:
             if self._is_still_ours(vchannel, epoch):
                 raise
             return  # its collection was dropped meanwhile, or another node owns it now
+        self._committed(vchannel, epoch, range_.end)
+
+    async def _move(self, moves: Sequence[CheckpointMove]) -> None:
+        """Move checkpoints over ranges without writes, all in one call."""
+        if not moves:
+            return
+        refused = await self._answered(lambda: self._datacoord.move_checkpoints(tuple(moves)))
+        for move in moves:
+            if move.vchannel not in refused:
+                self._committed(move.vchannel, move.epoch, move.checkpoint)
+            elif self._is_still_ours(move.vchannel, move.epoch):
+                raise CommitRefused(refused[move.vchannel])
+
+    def _committed(self, vchannel: str, epoch: int, checkpoint: Checkpoint) -> None:
         if self._owned.owns(vchannel, epoch):
-            self._owned[vchannel].committed(range_.end)
+            self._owned[vchannel].committed(checkpoint)
             self._owned.moved.set()
 
-    async def _send(self, commit: RangeCommit) -> None:
-        """Send the commit until it is answered. Datacoord recognizes a repeated one. Raises
-        `CommitRefused`."""
+    async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call until it is answered. Datacoord recognizes a repeated one. Raises `CommitRefused`."""
         while True:
             try:
-                await self._datacoord.commit_range(commit)
-                return
+                return await call()
             except (Unavailable, DeadlineExceeded) as error:
-                _log.info(
-                    "commit not answered; sending it again", vchannel=commit.vchannel, error=error.message
-                )
+                _log.info("datacoord did not answer; asking again", error=error.message)
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     def _is_still_ours(self, vchannel: str, epoch: int) -> bool:
@@ -161,3 +247,7 @@ class Flusher:
         holds = channel.held_bytes >= HELD_MAX_BYTES
         may_ms = self._policy.holding_checkpoint_ms if holds else self._policy.idle_checkpoint_ms
         return physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts) >= may_ms
+
+
+def _move_of(vchannel: str, epoch: int, range_: Range) -> CheckpointMove:
+    return CheckpointMove(epoch, vchannel, range_.start, range_.end)

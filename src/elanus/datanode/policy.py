@@ -16,7 +16,8 @@ class DataNodePolicy:
     vchannels; ``idle_checkpoint_ms``: how far an idle vchannel's checkpoint may fall behind its tick, and
     ``holding_checkpoint_ms``: the same where it keeps `HELD_MAX_BYTES` of log from being trimmed;
     ``sync_age_ms``: how long a write may exist only in the log; ``range_size_max_bytes``: about how much
-    of a vchannel's log one job writes, so that a backlog is drained in pieces."""
+    of a vchannel's log one job writes, so that a backlog is drained in pieces; ``flush_timeout_s``: how
+    long a flush job may take until it is given up."""
 
     report_ms: int
     idle_report_ms: int
@@ -24,3 +25,4 @@ class DataNodePolicy:
     holding_checkpoint_ms: int
     sync_age_ms: int
     range_size_max_bytes: int
+    flush_timeout_s: float

@@ -5,6 +5,10 @@ fails, each is tried in a job of its own. Those that fail alone too *rest*, long
 job until they have been written. The job ledger has a failed job for each attempt, with the
 file and the position that could not be read.
 
+A job has a deadline. One that passes it is cancelled, and counts as failed whether or not its tasks stop: a
+read that hangs may not. Files that it still writes are never committed. Each further try may take twice
+as long, so a range that is merely large is written in the end.
+
 A range that the log no longer holds is a different case: then what this node knows is out of date,
 and the error is raised to the caller.
 """
@@ -19,7 +23,7 @@ from typing import Protocol
 import structlog
 
 from elanus.api.datanode import FlushReason
-from elanus.core.errors import ElanusError
+from elanus.core.errors import DeadlineExceeded, ElanusError
 from elanus.core.faults import Fault
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import TrimmedLog
@@ -27,6 +31,8 @@ from elanus.pipeline.port import JobCancelled
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 
 REST_MIN_S, REST_MAX_S = 1.0, 60.0
+TIMEOUT_MAX_S = 3600.0
+"""The longest deadline of a repeated try, unless that of a first one is longer."""
 _log = structlog.get_logger("datanode")
 
 
@@ -69,6 +75,8 @@ class RangeJobs:
     def __init__(self, flushes: FlushRunner) -> None:
         self._flushes = flushes
         self._troubles: dict[str, _Trouble] = {}
+        self._given_up: set[asyncio.Future[list[RangeOutcome]]] = set()
+        """Jobs past their deadline whose tasks have not stopped."""
 
     def rest_s(self, vchannel: str) -> float:
         """How long the vchannel must rest; 0: it may be tried."""
@@ -83,19 +91,21 @@ class RangeJobs:
         """Forget all failures: all vchannels are treated alike again."""
         self._troubles.clear()
 
-    async def write(self, works: Sequence[RangeWork]) -> dict[str, RangeOutcome]:
+    async def write(self, works: Sequence[RangeWork], timeout_s: float) -> dict[str, RangeOutcome]:
         """Return the outcomes of the ranges that were written, by vchannel; the others rest from now on.
 
-        Raises `TrimmedLog`, and `JobCancelled`.
+        ``timeout_s``: the deadline of a first try. Raises `TrimmedLog`, and `JobCancelled`.
         """
         sound = [work for work in works if work.vchannel not in self._troubles]
         troubled = [[work] for work in works if work.vchannel in self._troubles]
         jobs = [sound, *troubled] if sound else troubled
-        return await self._all(jobs)
+        return await self._all(jobs, timeout_s)
 
-    async def _all(self, jobs: Sequence[Sequence[RangeWork]]) -> dict[str, RangeOutcome]:
+    async def _all(self, jobs: Sequence[Sequence[RangeWork]], timeout_s: float) -> dict[str, RangeOutcome]:
         """Run these jobs concurrently, and wait for all of them."""
-        results = await asyncio.gather(*map(self._job, jobs), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self._job(works, timeout_s) for works in jobs), return_exceptions=True
+        )
         written: dict[str, RangeOutcome] = {}
         for result in results:
             if isinstance(result, BaseException):
@@ -103,21 +113,52 @@ class RangeJobs:
             written |= result
         return written
 
-    async def _job(self, works: Sequence[RangeWork]) -> dict[str, RangeOutcome]:
+    async def _job(self, works: Sequence[RangeWork], timeout_s: float) -> dict[str, RangeOutcome]:
         plans = [self._flushes.plan(work.progress, work.range_, work.attempt) for work in works]
         tries = max(self._tries(work.vchannel) for work in works) + 1
         try:
-            outcomes = await self._flushes.run(plans, _reason(works), tries)
+            deadline_s = min(timeout_s * 2 ** min(tries - 1, 10), max(timeout_s, TIMEOUT_MAX_S))
+            outcomes = await self._run(plans, _reason(works), tries, deadline_s)
         except (TrimmedLog, JobCancelled):
             raise  # these say nothing about the ranges
         except (ElanusError, Fault) as error:
             if len(works) > 1:
-                return await self._all([[work] for work in works])
+                return await self._all([[work] for work in works], timeout_s)
             self._failed(works[0].vchannel, tries, error)
             return {}
         for work in works:
             self._troubles.pop(work.vchannel, None)
         return {outcome.vchannel: outcome for outcome in outcomes}
+
+    async def _run(
+        self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int, deadline_s: float
+    ) -> list[RangeOutcome]:
+        """Run a job until its deadline. Raises `DeadlineExceeded`, and what the job raises.
+
+        Cancelling a job returns when its tasks have stopped. That is waited for when this task is cancelled,
+        but not at the deadline.
+        """
+        job = asyncio.ensure_future(self._flushes.run(plans, reason, tries))
+        try:
+            await asyncio.wait([job], timeout=deadline_s)
+        except asyncio.CancelledError:
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
+            raise
+        if job.done():
+            return job.result()
+        job.cancel()
+        self._given_up.add(job)
+        job.add_done_callback(self._ended_late)
+        raise DeadlineExceeded(
+            f"the flush job did not end within {deadline_s:g} s; pipeline.flush_timeout_s is the time of a "
+            "first try"
+        )
+
+    def _ended_late(self, job: asyncio.Future[list[RangeOutcome]]) -> None:
+        self._given_up.discard(job)
+        error = None if job.cancelled() else job.exception()
+        _log.info("given up job ended", error="" if error is None else f"{type(error).__name__}: {error}")
 
     def _tries(self, vchannel: str) -> int:
         trouble = self._troubles.get(vchannel)

@@ -8,7 +8,7 @@ collection are balanced over the nodes, and resource groups that have lost nodes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import structlog
@@ -19,6 +19,7 @@ from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
 from elanus.api.querynode import QueryNodeStatus, SegmentServing
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
+from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import (
     PlacedReplica,
@@ -32,6 +33,7 @@ from elanus.core.resource_groups import (
 )
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.groups import ResourceGroups
+from elanus.querycoord.growing import growing_collections, growing_memory
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.log_positions import LogPositions
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
@@ -61,7 +63,8 @@ class QueryCoord:
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
         self._followers: list[asyncio.Task[None]] = []
-        self._growing_bytes = 0
+        self._latest: Mapping[NodeID, QueryNodeStatus] = {}
+        """The nodes' statuses of the last look at them."""
         self._log_positions = LogPositions(peers.data, peers.fleet, self._recovering)
 
     async def start(self) -> None:
@@ -163,7 +166,13 @@ class QueryCoord:
         )
 
     async def growing_bytes(self) -> int:
-        return self._growing_bytes
+        return max((s.growing_bytes for s in self._latest.values()), default=0)
+
+    async def growing_memory(self) -> tuple[GrowingMemory, ...]:
+        return growing_memory(self._latest.values())
+
+    async def growing_collections(self) -> Mapping[CollectionID, int]:
+        return growing_collections(self._latest.values())
 
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
         return self._loaded(collection_id).channels()
@@ -284,7 +293,7 @@ class QueryCoord:
             except ElanusError as error:
                 _log.info("query nodes not reached", error=error.message)
                 continue
-            self._growing_bytes = max((s.growing_bytes for s in statuses.values()), default=0)
+            self._latest = statuses
             self._log_positions.note(statuses)
             others = tuple(sorted(statuses)) != there
             there = tuple(sorted(statuses))

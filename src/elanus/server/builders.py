@@ -35,6 +35,7 @@ from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
+from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.indexcoord.coord import IndexCoord, IndexPolicy
@@ -48,7 +49,7 @@ from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.role.read_path import ReadNodes
 from elanus.proxy.role.stamps import Stamps
-from elanus.proxy.verbs.pressure import Pressure, PressureLimits
+from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.loader import QueryDependencies
@@ -58,6 +59,7 @@ from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.remote import Peer
+from elanus.server.growing_watch import GrowingWatch
 from elanus.server.import_served import ServedImports
 from elanus.server.settings import ProxySettings, Settings
 from elanus.storage.port import ObjectStore
@@ -66,6 +68,7 @@ Api = TypeVar("Api")
 _MB = 1024 * 1024
 _SYNC_BYTES = 256 * _MB
 _TRIM_INTERVAL_S = 10.0
+_MEMORY_LOOK_S = 1.0
 _GC_SETTLE_S = 5.0
 _IDLE_TICK_MAX_MS = 1000
 _SLOW_TO_MOVE = frozenset({"querynode", "datanode"})
@@ -205,6 +208,7 @@ class Builders:
             log_hold_s=settings.log_hold_s,
             gc=self._gc_schedule(),
             imports=self._import_policy(),
+            memory=MemoryPolicy(needs.settings.backpressure.growing_soft_mb * _MB, _MEMORY_LOOK_S),
         )
         meta, peers = FencedMeta(needs.meta, session), needs.coordinators
         dependencies = DataDependencies(
@@ -328,11 +332,18 @@ class Builders:
             needs.measures,
         )
 
-    def pressure(self, growing_bytes: Callable[[], int], disk_free_bytes: Callable[[], int]) -> Pressure:
-        backpressure = self._needs.settings.backpressure
+    def growing_watch(self) -> GrowingWatch:
+        needs = self._needs
+        soft_bytes = needs.settings.backpressure.growing_soft_mb * _MB
+        return GrowingWatch(needs.coordinators.query, needs.coordinators.data, soft_bytes)
+
+    def pressure(self, growing: Callable[[], GrowingData], disk_free_bytes: Callable[[], int]) -> Pressure:
+        settings = self._needs.settings
+        backpressure = settings.backpressure
         limits = PressureLimits(
             growing_soft_bytes=backpressure.growing_soft_mb * _MB,
             growing_hard_bytes=backpressure.growing_hard_mb * _MB,
             disk_reserve_bytes=backpressure.disk_reserve_mb * _MB,
+            delayed_writers_max=backpressure.delayed_writers_max or max(1, settings.proxy.workers // 4),
         )
-        return Pressure(limits, growing_bytes, disk_free_bytes, time.sleep, self._needs.measures)
+        return Pressure(limits, growing, disk_free_bytes, time.sleep, self._needs.measures)

@@ -65,7 +65,14 @@ def start_front(
         AllowAll(),
         RequestMeasures(metrics).observe,
     )
-    server = MilvusServer(calls, settings.host, port, max_workers=settings.workers, security=security)
+    server = MilvusServer(
+        calls,
+        settings.host,
+        port,
+        max_workers=settings.workers,
+        request_max_bytes=settings.message_max_mb * 1024 * 1024,
+        security=security,
+    )
     try:
         port = server.start()
     except Unavailable as error:

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -37,7 +38,7 @@ from elanus.proxy.api import ComponentView
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import OwnStamps
-from elanus.proxy.verbs.pressure import Pressure
+from elanus.proxy.verbs.pressure import GrowingData, Pressure
 from elanus.querycoord.fleet import OneNode
 from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel
@@ -120,6 +121,8 @@ class Online:
                 dial=self.connections.to,
             )
         )
+        self._growing_watch = self._builders.growing_watch()
+        self._watching: asyncio.Task[None] | None = None
         self._add_roles()
 
     def _client(self, name: str, api: type[Api]) -> Api:
@@ -133,8 +136,12 @@ class Online:
         await self._directory.start()
         await self._data_nodes.start()
         await self.roles.start()
+        self._watching = asyncio.create_task(self._growing_watch.run(), name="growing data")
 
     async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self.roles.stop()
         await self._directory.stop()
         await self._data_nodes.stop()
@@ -172,7 +179,11 @@ class Online:
 
     def pressure(self) -> Pressure:
         free_bytes = _FreeDisk(self._paths.root).free_bytes
-        return self._builders.pressure(self.growing_bytes, free_bytes)
+        return self._builders.pressure(self._growing, free_bytes)
+
+    def _growing(self) -> GrowingData:
+        """The sum is the query node's present one: it runs in this process."""
+        return replace(self._growing_watch.latest, total_bytes=self.growing_bytes())
 
     def components(self) -> list[ComponentView]:
         """Every role of this process."""

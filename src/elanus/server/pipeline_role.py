@@ -44,14 +44,6 @@ INTERFACES: tuple[type[Any], ...] = (DataNodeApi, ImportNodeApi, IndexNodeApi, S
 _HEARTBEAT_S = 2.0
 _ALIVE_LOOK_S = 1.0
 _MB = 1024 * 1024
-_DATANODE_POLICY = DataNodePolicy(
-    report_ms=50,
-    idle_report_ms=1000,
-    idle_checkpoint_ms=30_000,
-    holding_checkpoint_ms=5_000,
-    sync_age_ms=600_000,
-    range_size_max_bytes=512 * 1024 * 1024,
-)
 _log = structlog.get_logger("pipeline")
 
 
@@ -84,6 +76,18 @@ def _spark_settings(settings: Settings) -> SparkSettings:
         executor_cores=pipeline.executor_cores,
         cores_max=pipeline.cores_max,
         executor_python=pipeline.executor_python,
+    )
+
+
+def _datanode_policy(settings: Settings) -> DataNodePolicy:
+    return DataNodePolicy(
+        report_ms=50,
+        idle_report_ms=1000,
+        idle_checkpoint_ms=30_000,
+        holding_checkpoint_ms=5_000,
+        sync_age_ms=600_000,
+        range_size_max_bytes=512 * _MB,
+        flush_timeout_s=settings.pipeline.flush_timeout_s,
     )
 
 
@@ -125,7 +129,7 @@ class PipelineRole:
             needs.data,
             SparkFlushes(needs.runner, needs.log_url, needs.store_url, scratch),
             SparkCompactions(needs.runner, needs.store_url, scratch),
-            _DATANODE_POLICY,
+            _datanode_policy(needs.settings),
         )
         self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads=os.cpu_count() or 1)
         self._imports = SparkImports(needs.runner, needs.root, self._import_settings())

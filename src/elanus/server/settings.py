@@ -75,6 +75,10 @@ class ProxySettings(Section):
     or every half of `graceful_time_ms` where that is less."""
     max_task_num: int = Field(default=1024, ge=1, le=65_536)
     """Unfinished tasks that each of the three task queues holds before requests are refused."""
+    message_max_mb: int = Field(default=64, ge=1, le=512)
+    """The largest request that a client may send. A larger one is refused before it is read, with the gRPC
+    status RESOURCE_EXHAUSTED and both sizes: insert fewer rows at a time, or use `elanus import`. Each of the
+    `workers` may hold that much."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
     """How far a read with Bounded consistency may lie behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
@@ -293,9 +297,16 @@ class BackpressureSettings(Section):
     """When writes are slowed, and when they are refused. Reads and deletes of old data go on."""
 
     growing_soft_mb: int = Field(default=1024, ge=1)
-    """Growing data in memory above which writes are slowed."""
+    """Growing data in the memory of a query node above which its largest segments are sealed and flushed, and
+    writes are slowed. A collection that has no more than its equal part of it is not slowed."""
     growing_hard_mb: int = Field(default=2048, ge=1)
-    """Growing data in memory above which writes are refused with a memory error."""
+    """Growing data in the memory of a query node above which writes are refused with a memory error. The last
+    eighth of the room above `growing_soft_mb` is for collections with no more than their equal part of
+    this."""
+    delayed_writers_max: int = Field(default=0, ge=0, le=1024)
+    """How many writes of a proxy may be slowed at a time: each holds one of `proxy.workers`. Further ones are
+    turned away with a rate limit error, which Milvus clients answer by trying again later. 0 stands for a
+    quarter of `proxy.workers`."""
     disk_reserve_mb: int = Field(default=512, ge=0)
     """Free space on the data directory's disk below which writes are refused with a disk error."""
 
@@ -357,6 +368,9 @@ class PipelineSettings(Section):
     enabled: bool = True
     """Whether the pipeline process is started. Without it nothing is flushed or indexed: rows stay in
     the log and in memory until back-pressure stops the writes."""
+    flush_timeout_s: float = Field(default=300, ge=1, le=86_400)
+    """How long a flush job may take, waiting for a free slot of Spark included. One that takes longer is
+    given up, and each of its ranges is tried alone, with twice the time at each further try."""
     spark_master: str = Field(default="local[*]", min_length=1)
     """Where Spark runs its tasks: `local[*]` in the pipeline process's own JVM, `spark://HOST:PORT` on a
     cluster, whose machines must see the data directory under the same path (docs/spark-cluster.md)."""

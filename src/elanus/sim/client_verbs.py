@@ -21,14 +21,14 @@ from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.writes import KeyDelete, RowWrite, keys_by_shard, rows_by_shard
 from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.mutations import row_write
-from elanus.proxy.verbs.pressure import Pressure, PressureLimits
+from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 from elanus.proxy.verbs.query import matching_keys
 from elanus.sim.coop_threads import Turns
 
 T = TypeVar("T")
 
 READ_TIMEOUT_S = 8.0
-_NO_LIMITS = PressureLimits(growing_soft_bytes=1 << 62, growing_hard_bytes=1 << 62, disk_reserve_bytes=0)
+_NO_LIMITS = PressureLimits(1 << 62, 1 << 62, disk_reserve_bytes=0, delayed_writers_max=1)
 
 
 class ClientVerbs:
@@ -37,7 +37,7 @@ class ClientVerbs:
     def __init__(self, proxy: Proxy, turns: Turns) -> None:
         self._proxy = proxy
         self._turns = turns
-        unlimited = Pressure(_NO_LIMITS, lambda: 0, lambda: 1, turns.sleep, NoMeasures())
+        unlimited = Pressure(_NO_LIMITS, lambda: GrowingData(0), lambda: 1, turns.sleep, NoMeasures())
         self._front = ProxyFront(lambda: proxy, unlimited, tuple)
 
     async def collection(self, name: str) -> CachedCollection:

@@ -39,6 +39,7 @@ REPEATABLE = frozenset(
         "flush_segments",
         "report_ticks",
         "commit_range",
+        "move_checkpoints",
         "channel_dropped",
         "load_collection",
         "watch_vchannel",

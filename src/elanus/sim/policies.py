@@ -19,6 +19,7 @@ from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy
+from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.policy import DataNodePolicy
@@ -39,7 +40,8 @@ class Density:
 
     ``segment_size_max_bytes``: a row counts as 40. ``index_rows_min``: smaller segments get no index, and the
     others are exchanged for an indexed copy. ``idle_tick_ms``: how far the tick of a pchannel without writes
-    may fall behind; 0: no further than any other's.
+    may fall behind; 0: no further than any other's. ``growing_soft_bytes``: the growing data above which
+    segments are sealed for memory; 0: none is.
     """
 
     segment_size_max_bytes: int = 3200
@@ -48,6 +50,7 @@ class Density:
     compaction_interval_s: float = 5.0
     index_rows_min: int = 8
     idle_tick_ms: int = 0
+    growing_soft_bytes: int = 0
 
 
 USUAL = Density()
@@ -57,17 +60,19 @@ _TICK_INTERVALS_MS = (400, 800, 1200)
 _COMPACTION_INTERVALS_S = (5.0, 10.0)
 _INDEX_ROWS_MIN = (8, 24)
 _IDLE_TICKS_MS = (0, 0, 0, 4000)
+_GROWING_SOFT_BYTES = (0, 0, 0, 4000)
 
 
 def draw_density(seed: int) -> Density:
     """Draw the density of a seed: the same on every machine.
 
-    Half of the seeds have the usual one, apart from their idle ticks.
+    Half of the seeds have the usual one, apart from their idle ticks and sealing for memory.
     """
     chance = random.Random(f"{seed}/density")
     idle_tick_ms = random.Random(f"{seed}/idle").choice(_IDLE_TICKS_MS)
+    growing_soft_bytes = random.Random(f"{seed}/memory").choice(_GROWING_SOFT_BYTES)
     if chance.random() < 0.5:
-        return replace(USUAL, idle_tick_ms=idle_tick_ms)
+        return replace(USUAL, idle_tick_ms=idle_tick_ms, growing_soft_bytes=growing_soft_bytes)
     return Density(
         chance.choice(_SEGMENT_BYTES),
         chance.choice(_SYNC_AGES_MS),
@@ -75,6 +80,7 @@ def draw_density(seed: int) -> Density:
         chance.choice(_COMPACTION_INTERVALS_S),
         chance.choice(_INDEX_ROWS_MIN),
         idle_tick_ms,
+        growing_soft_bytes,
     )
 
 
@@ -109,6 +115,7 @@ def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
         gc=GcSchedule(GC_POLICY, enabled=True, interval_s=4.0, settle_s=2.0),
         compaction=compaction,
         imports=ImportPolicy(tasks_max=0, retention_ms=0),
+        memory=MemoryPolicy(density.growing_soft_bytes, look_interval_s=1.0),
     )
 
 
@@ -120,4 +127,5 @@ def datanode_policy(density: Density) -> DataNodePolicy:
         holding_checkpoint_ms=4000,
         sync_age_ms=density.sync_age_ms,
         range_size_max_bytes=40_000,
+        flush_timeout_s=6.0,
     )

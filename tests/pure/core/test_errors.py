@@ -21,6 +21,7 @@ RETRIABLE = {
     "ChannelLost",
     "DeadlineExceeded",
     "TaskQueueFull",
+    "RateLimited",
     "MemoryFull",
 }
 

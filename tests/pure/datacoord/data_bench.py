@@ -38,6 +38,7 @@ from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.errors import ElanusError, Internal
 from elanus.core.gc import GcPolicy
+from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.jobs import JobEntry
@@ -52,6 +53,7 @@ from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
+from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.log.memory import MemoryLog
@@ -74,6 +76,7 @@ COMPACTION = CompactionPolicy(
 COMMIT_DEADLINE_S = 600
 LOG_HOLD_S = 100
 GC_INTERVAL_S, GC_SETTLE_S = 100, 5
+MEMORY_LOOK_S = 1.0
 
 
 class FakeNode:
@@ -174,6 +177,22 @@ class Sweeper:
         self.store.delete(path)
 
 
+class FullMemory(FakeQueryCoord):
+    """``growing``: what its query nodes report."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.growing: tuple[GrowingMemory, ...] = ()
+
+    async def growing_bytes(self) -> int:
+        self.calls.note("growing_bytes")
+        return max((memory.total_bytes for memory in self.growing), default=0)
+
+    async def growing_memory(self) -> tuple[GrowingMemory, ...]:
+        self.calls.note("growing_memory")
+        return self.growing
+
+
 class Bench:
     """``meta``, ``log`` and the object store outlive the role; `start` makes a new instance of it."""
 
@@ -192,11 +211,12 @@ class Bench:
         self.importers: list[FakeImporter] = []
         self.served = True
         self.index = FakeIndexCoord()
-        self.query = FakeQueryCoord()
+        self.query = FullMemory()
         self.sweeper = Sweeper(self.store)
         self.gc_policy = GcPolicy(3600, 7200, COMMIT_DEADLINE_S, 10_000)
         self.gc_enabled = False
         self.offload: Offload = inline
+        self.growing_soft_bytes = 1 << 40
         self.epoch = 0
         self.ended: list[JobEntry] = []
         self.pipelines: dict[str, FakePipeline] = {}
@@ -223,6 +243,7 @@ class Bench:
             log_hold_s=LOG_HOLD_S,
             gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
             imports=ImportPolicy(tasks_max=3, retention_ms=60_000),
+            memory=MemoryPolicy(self.growing_soft_bytes, MEMORY_LOOK_S),
         )
         self.coord = Coord(DataCoord(needs, policy))
         await self.coord.start()

@@ -13,6 +13,7 @@ from fakes import Calls, binlog, schema, settle
 
 from elanus.api.datacoord import (
     ChannelAssignment,
+    CheckpointMove,
     DataNodeRegistration,
     DataNodeTick,
     RangeCommit,
@@ -50,6 +51,7 @@ POLICY = DataNodePolicy(
     holding_checkpoint_ms=10_000,
     sync_age_ms=300_000,
     range_size_max_bytes=1 << 30,
+    flush_timeout_s=100.0,
 )
 
 
@@ -63,6 +65,7 @@ class Coordinator:
         self.assignments = {v: assignment(v) for v in vchannels}
         self.reports: list[DataNodeTick] = []
         self.commits: list[RangeCommit] = []
+        self.moves: list[CheckpointMove] = []
 
     async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
         self.calls.note("register_datanode", node_id)
@@ -86,6 +89,18 @@ class Coordinator:
             raise CommitRefused("the range ends before it begins")
         self.assignments[commit.vchannel] = replace(known, checkpoint=commit.checkpoint)
         self.commits.append(commit)
+
+    async def move_checkpoints(self, moves: tuple[CheckpointMove, ...]) -> dict[str, str]:
+        self.calls.note("move_checkpoints", moves)
+        refused = {}
+        for move in moves:
+            known = self.assignments.get(move.vchannel)
+            if known is None or known.epoch != move.epoch or known.checkpoint != move.expected:
+                refused[move.vchannel] = "owned by another, or the checkpoint is elsewhere"
+                continue
+            self.assignments[move.vchannel] = replace(known, checkpoint=move.checkpoint)
+            self.moves.append(move)
+        return refused
 
     async def open_attempts(self, epoch: int, count: int) -> int:
         self.calls.note("open_attempts", count)

@@ -107,6 +107,7 @@ async def test_rows_that_come_during_a_job_are_left_to_the_next() -> None:
     tick = await bench.tick()
     bench.jobs.go_on.clear()
     await bench.flush(V0, S1)
+    await settle()
     await bench.insert(2, 5)
     await bench.tick()
     await bench.flush(V0, S2)
@@ -214,12 +215,12 @@ async def test_an_idle_checkpoint_follows_the_tick_without_a_job() -> None:
     bench.ms += POLICY.idle_checkpoint_ms + 1
     tick = await bench.tick()
     await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
-    (commit,) = bench.coord.commits
-    assert (commit.checkpoint.ts, commit.segments, commit.flushed) == (tick, (), ())
-    assert commit.checkpoint.position == bench.log.end(P0)
-    assert bench.jobs.runs == []
+    (move,) = bench.coord.moves
+    assert (move.vchannel, move.checkpoint.ts) == (V0, tick)
+    assert move.checkpoint.position == bench.log.end(P0)
+    assert bench.jobs.runs == bench.coord.commits == []
     await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
-    assert len(bench.coord.commits) == 1, "and stands while no tick comes"
+    assert len(bench.coord.moves) == 1, "and stands while no tick comes"
     await bench.stop()
 
 
@@ -231,11 +232,11 @@ async def test_an_idle_checkpoint_that_holds_much_of_the_log_follows_sooner() ->
     bench.ms += POLICY.holding_checkpoint_ms + 1
     tick = await bench.tick()
     await asyncio.sleep(POLICY.holding_checkpoint_ms / 1000)
-    assert [(c.vchannel, c.checkpoint.ts) for c in bench.coord.commits] == [(V0, tick)]
+    assert [(m.vchannel, m.checkpoint.ts) for m in bench.coord.moves] == [(V0, tick)]
     bench.ms += POLICY.holding_checkpoint_ms + 1
     await bench.tick()
     await asyncio.sleep(POLICY.holding_checkpoint_ms / 1000)
-    assert len(bench.coord.commits) == 1, "it holds nothing any more"
+    assert len(bench.coord.moves) == 1, "it holds nothing any more"
     await bench.stop()
 
 
@@ -246,9 +247,9 @@ async def test_a_waiting_message_holds_the_seek_position_not_the_checkpoint() ->
     bench.ms += POLICY.idle_checkpoint_ms + 1
     tick = await bench.tick()
     await asyncio.sleep(POLICY.idle_checkpoint_ms / 1000)
-    (commit,) = bench.coord.commits
-    assert commit.checkpoint.ts == tick
-    assert position <= commit.checkpoint.position < bench.log.end(P0)
+    (move,) = bench.coord.moves
+    assert move.checkpoint.ts == tick
+    assert position <= move.checkpoint.position < bench.log.end(P0)
     bench.ms = 10_000_001
     await bench.tick()
     await bench.flush(V0)

@@ -53,6 +53,7 @@ from elanus.datacoord.flushing import FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
+from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.flushes import SparkFlushes
@@ -70,7 +71,7 @@ from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.objects import open_store
 
-_POLICY = DataNodePolicy(50, 1000, 60_000, 60_000, 300_000, 1 << 30)
+_POLICY = DataNodePolicy(50, 1000, 60_000, 60_000, 300_000, 1 << 30, 3600.0)
 _NEVER_S = 36_000.0
 _COMMITS = {"commit_range": JobKind.FLUSH, "commit_compaction": JobKind.COMPACTION}
 NO_COMPACTION = CompactionPolicy(
@@ -244,7 +245,13 @@ class DataCourse:
         )
         imports = ImportPolicy(9, 3_600_000)
         policy = DataPolicy(
-            AllocationPolicy(1 << 20, 2000), sealing, compaction, _NEVER_S, collecting, imports
+            AllocationPolicy(1 << 20, 2000),
+            sealing,
+            compaction,
+            _NEVER_S,
+            collecting,
+            imports,
+            MemoryPolicy(0, _NEVER_S),
         )
         return Coord(DataCoord(needs, policy))
 

@@ -19,7 +19,7 @@ from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.role.stamps import OwnStamps
 from elanus.proxy.verbs.front import ProxyFront
-from elanus.proxy.verbs.pressure import Pressure, PressureLimits
+from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 
 NODE = NodeID(1)
 
@@ -90,8 +90,8 @@ class Bench:
         self.front = ProxyFront(
             lambda: self.proxy,
             Pressure(
-                PressureLimits(1 << 40, 1 << 41, 0),
-                lambda: self.growing_bytes,
+                PressureLimits(1 << 40, 1 << 41, 0, 1),
+                lambda: GrowingData(self.growing_bytes),
                 lambda: 1 << 50,
                 lambda _: None,
                 NoMeasures(),

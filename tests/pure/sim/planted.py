@@ -27,6 +27,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.checkpoints import Checkpoints
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.flushing import Flushing
@@ -340,17 +341,22 @@ def allocations_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def checkpoint_committed_unsynced(patch: pytest.MonkeyPatch) -> None:
     """A commit trusts that the log has kept what the data node has read."""
-    commit = Commits.commit
+    commit, move = Commits.commit, Checkpoints.move_checkpoints
+
+    class Trusting:
+        async def sync(self, pchannel: str) -> None:
+            return None
 
     async def unsynced(self: Commits, range_: Any) -> None:
-        class Trusting:
-            async def sync(self, pchannel: str) -> None:
-                return None
-
         self._log = Trusting()  # type: ignore[assignment]
         await commit(self, range_)
 
+    async def moved_unsynced(self: Checkpoints, moves: Any) -> dict[str, str]:
+        self._log = Trusting()  # type: ignore[assignment]
+        return await move(self, moves)
+
     patch.setattr(Commits, "commit", unsynced)
+    patch.setattr(Checkpoints, "move_checkpoints", moved_unsynced)
 
 
 def notices_not_waited_for(patch: pytest.MonkeyPatch) -> None:

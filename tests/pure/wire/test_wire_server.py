@@ -48,6 +48,20 @@ def test_requests_beyond_the_default_size_pass(call: Call, front: FakeFront) -> 
     assert front.writes[0].rows.nbytes > 4 * 1024 * 1024
 
 
+def test_a_request_beyond_the_limit_is_refused_before_it_is_read_and_says_both_sizes(
+    front: FakeFront,
+) -> None:
+    server = MilvusServer(calls_of(front), "127.0.0.1", 0, max_workers=1, request_max_bytes=100_000)
+    with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
+        send = channel.unary_unary("/milvus.proto.milvus.MilvusService/GetVersion")
+        with pytest.raises(grpc.RpcError) as refusal:
+            send(b"\xff" * 100_001, timeout=10)
+        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "larger than max (100001 vs. 100000)" in refusal.value.details()
+        assert send(b"", timeout=10), "the server goes on"
+    server.stop(grace_s=0)
+
+
 def test_malformed_bytes_are_a_grpc_error(port: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         send = channel.unary_unary("/milvus.proto.milvus.MilvusService/Search")

@@ -13,7 +13,8 @@ class Measures(Protocol):
     def searched(self, vectors: int) -> None: ...
     def waited_for_guarantee(self, seconds: float) -> None: ...
     def held_back(self, action: str) -> None:
-        """A write was slowed ("slowed") or refused ("refused") by back-pressure."""
+        """A write was slowed ("slowed"), asked to come again ("turned away") or refused ("refused") by
+        back-pressure."""
         ...
 
 

@@ -41,7 +41,7 @@ class Mutations(Verbs):
     def _write(self, request: Insert, *, replaces: bool) -> tuple[pa.Array, Timestamp]:
         cached = request.collection
         partition_id = cached.partition_id(request.partition or DEFAULT_PARTITION)
-        self._pressure.before_write(request.rows.nbytes)
+        self._pressure.before_write(cached.collection_id, request.rows.nbytes)
         count = request.rows.num_rows
         if count == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")

@@ -18,8 +18,9 @@ from elanus.proxy.wire.interfaces import interface_handler
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.rpc.security import FrontSecurity
 
+REQUEST_MAX_BYTES = 64 * 1024 * 1024
+"""The reference's default."""
 _OPTIONS = (
-    ("grpc.max_receive_message_length", GRPC_MESSAGE_MAX_BYTES),
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
     # A second server on the same port must fail, not share its connections.
     ("grpc.so_reuseport", 0),
@@ -35,8 +36,9 @@ class MilvusServer:
     """Serves the operations of ``calls`` to Milvus clients and to Elanus' own. Not started until `start`.
 
     ``port`` 0 takes a free one. ``max_workers`` limits the requests handled at a time, including those that
-    wait for a tick or a load; further requests queue. ``security``: the certificate presented to clients;
-    None serves without TLS.
+    wait for a tick or a load; further requests queue. ``request_max_bytes``: gRPC refuses larger requests
+    before they are read, with the status RESOURCE_EXHAUSTED. ``security``: the certificate presented to
+    clients; None serves without TLS.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class MilvusServer:
         port: int,
         *,
         max_workers: int = 64,
+        request_max_bytes: int = REQUEST_MAX_BYTES,
         security: FrontSecurity | None = None,
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._security = security
         self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
-        self._server = grpc.server(self._workers, options=_OPTIONS)
+        received = ("grpc.max_receive_message_length", request_max_bytes)
+        self._server = grpc.server(self._workers, options=(received, *_OPTIONS))
         handlers = (milvus_handlers(calls), interface_handler(ConnectorApi, calls))
         self._server.add_generic_rpc_handlers(handlers)
 

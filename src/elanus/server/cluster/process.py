@@ -7,7 +7,6 @@ those of its own process. A coordinator role stands by until it is the active on
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import QueryNodeApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.clock import SystemClock
-from elanus.core.errors import ElanusError, NotReady
+from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.log.port import Log
@@ -62,7 +61,6 @@ _READ_THREADS = 16
 _PROXY_CALL_S = 3.0
 """How long a coordinator waits for a proxy's answer. A proxy that has ended or hangs is dropped
 when its session ends."""
-_GROWING_LOOK_S = 1.0
 _NO_LIMIT_BYTES = 1 << 62
 _INTERFACES: dict[str, tuple[type[Any], ...]] = {
     "rootcoord": (RootCoordApi,),
@@ -152,7 +150,7 @@ class ClusterProcess:
         )
         self._handles = {role: LocalRole(role) for role in roles}
         self._fan_out: FanOut | None = None
-        self._growing_bytes = 0
+        self._growing_watch = self._builders.growing_watch()
         self._background: list[asyncio.Task[None]] = []
         self.roles = RoleHost()
         self._pipeline = pipeline
@@ -176,7 +174,7 @@ class ClusterProcess:
         await self._server.start()
         self._background = [asyncio.create_task(self.roles.start_when_possible(), name="roles")]
         if "proxy" in self._handles:
-            self._background.append(asyncio.create_task(self._watch_growing(), name="growing data"))
+            self._background.append(asyncio.create_task(self._growing_watch.run(), name="growing data"))
 
     async def stop(self) -> None:
         for task in self._background:
@@ -215,12 +213,12 @@ class ClusterProcess:
 
     def growing_bytes(self) -> int:
         """The growing data of the query node that has the most, about a second old."""
-        return self._growing_bytes
+        return self._growing_watch.latest.total_bytes
 
     def pressure(self) -> Pressure:
         """Backpressure by growing data alone: only the services' disks can fill up, and they refuse writes
         themselves."""
-        return self._builders.pressure(self.growing_bytes, lambda: _NO_LIMIT_BYTES)
+        return self._builders.pressure(lambda: self._growing_watch.latest, lambda: _NO_LIMIT_BYTES)
 
     def elsewhere(self) -> list[RoleStatus]:
         """The roles of other processes, according to their sessions."""
@@ -293,12 +291,6 @@ class ClusterProcess:
     def _build_datanode(self, session: Session) -> Role:
         assert self._pipeline is not None, "the role datanode was given no pipeline"
         return self._pipeline.build(self, session)
-
-    async def _watch_growing(self) -> None:
-        while True:
-            with contextlib.suppress(ElanusError):  # the last value counts until querycoord is back
-                self._growing_bytes = await self.query.growing_bytes()
-            await asyncio.sleep(_GROWING_LOOK_S)
 
 
 class _Payloads:
