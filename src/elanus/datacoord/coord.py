@@ -123,7 +123,7 @@ class DataCoord:
         )
         flushing = Flushing(state, allocator, rootcoord, needs.proxies, policy.flush)
         commits = Commits(state, manifests, needs.log, allocator, context.attempts)
-        dead_rows = DeadRows(needs.store, needs.gc.offload)
+        dead_rows = DeadRows(needs.store, needs.gc.offload_deltas)
         self._context = context
         self._log = needs.log
         self._trim_interval_s = policy.trim_interval_s

@@ -181,7 +181,7 @@ class SimBuilders:
             rootcoord=peers.root,
             proxies=berth.directories.proxies,
             data_nodes=berth.directories.data_nodes,
-            gc=GcPorts(peers.index, peers.query, needs.offload),
+            gc=GcPorts(peers.index, peers.query, needs.offload, needs.offload),
             ledger=JobLedger(
                 meta,
                 needs.clocks["datacoord"],
