@@ -51,11 +51,15 @@ class GcSchedule:
 
 @dataclass(frozen=True, slots=True)
 class GcPorts:
-    """The roles that the collector calls in addition to data nodes."""
+    """The roles that the collector calls in addition to data nodes, and where files are read.
+
+    ``offload``: small files. ``offload_deltas``: many delta logs at once, which takes long.
+    """
 
     index: IndexCoordApi
     query: QueryCoordApi
     offload: Offload
+    offload_deltas: Offload
 
 
 class Collector:

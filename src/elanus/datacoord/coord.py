@@ -133,7 +133,7 @@ class DataCoord:
             self._spawn,
         )
         flushing = Flushing(state, allocator, rootcoord, needs.proxies, policy.flush)
-        dead_rows = DeadRows(needs.store, needs.gc.offload)
+        dead_rows = DeadRows(needs.store, needs.gc.offload_deltas)
         self._context = context
         self._log = needs.log
         self._trim_interval_s = policy.trim_interval_s

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
 from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
@@ -81,10 +81,22 @@ class Block:
         order_bytes = 0 if self._key_order is None else self._key_order.memory_bytes
         return self._fixed_bytes + order_bytes + self._visibility.memory_bytes
 
-    def delete(self, deletes: DeleteBatch) -> int:
-        """Apply deletes that concern the block's partition; return how many rows they deleted."""
-        rows, places = match(self.keys, deletes.keys)
-        return self._visibility.enter(rows, deletes.ts[places])
+    def delete(
+        self, deletes: DeleteBatch, first: int = 0, last: int | None = None, after: Timestamp = NO_TIMESTAMP
+    ) -> int:
+        """Apply deletes that concern the block's partition; return how many rows they deleted.
+
+        ``first`` and ``last``: the places of the keys to apply, in their code order. ``after``: only deletes
+        later than this count. Any thread may call it.
+        """
+        rows, places = match(self.keys, deletes.keys, first, last)
+        if not len(rows):
+            return 0
+        ts = deletes.ts[places]
+        if after != NO_TIMESTAMP:
+            later = ts > after
+            rows, ts = rows[later], ts[later]
+        return self._visibility.enter(rows, ts)
 
     def select(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection:
         """Return the rows that are visible at ``read_ts`` and that the filter matches."""

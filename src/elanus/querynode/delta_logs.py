@@ -1,10 +1,12 @@
-"""A cache of recently read delta logs.
+"""The deletes in delta logs, sorted once for all segments of a vchannel.
 
 A delta log belongs to a vchannel, and every loaded segment of the vchannel needs the delta logs later than
-itself: a node that starts with a hundred segments would fetch and parse each file a hundred times. Files are
-written once and never change, so they are kept after reading, up to a number of bytes. The limit exceeds what
-one load needs: when the same files are requested in the same order repeatedly, a cache that is too small for
-them has always evicted the next one.
+itself: a node that starts with a hundred segments would fetch, parse and sort each file a hundred times.
+Files are written once and never change, so their deletes are kept after reading, in a few sorted *runs*. A
+segment looks up only its own range of keys in them (`elanus.querynode.keys`).
+
+Runs are kept up to a number of bytes. The vchannel that was used last is kept whatever its size, because more
+of its segments are likely to follow; `trim` drops that too.
 
 There may be many files, all small: one for each range that had deletes. Most of the time goes into requesting
 them from the store one after the other, so several are fetched at once.
@@ -14,21 +16,53 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.segments import BinlogFile
+from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs, merged
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
 _KEPT_BYTES_MAX = 128 * 1024 * 1024
-"""About five million deletes of integer keys."""
+"""About eight million deletes of integer keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRun:
+    """The deletes of some delta logs, sorted. ``batches``: by the partition to which they are limited."""
+
+    paths: frozenset[str]
+    batches: Mapping[PartitionID, DeleteBatch]
+
+    @property
+    def deletes(self) -> int:
+        return sum(len(batch.keys) for batch in self.batches.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(batch.memory_bytes for batch in self.batches.values())
+
+    def of_partition(self, partition_id: PartitionID) -> list[DeleteBatch]:
+        """Return the batches that concern a partition."""
+        return [self.batches[p] for p in {ALL_PARTITIONS, partition_id} if p in self.batches]
+
+
+class _VchannelRuns:
+    """The runs of one vchannel, newest last. ``lock`` is held while files are read and sorted."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.runs: list[DeleteRun] = []
+        self.memory_bytes = 0
 
 
 class DeltaLogs:
-    """Reads delta logs. Safe for many threads; two that request the same file at the same time both read it.
+    """Reads delta logs. Safe for many threads; a file that two request at the same time is read once.
 
     ``fetches_max``: how many files one call fetches at a time; 1: in the caller's own thread.
     """
@@ -37,40 +71,70 @@ class DeltaLogs:
         self._store = store
         self._fetches_max = fetches_max
         self._kept_bytes_max = kept_bytes_max
-        self._kept: OrderedDict[str, pa.Table] = OrderedDict()
-        self._kept_bytes = 0
+        self._vchannels: OrderedDict[str, _VchannelRuns] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, files: Sequence[BinlogFile]) -> list[pa.Table]:
-        """Read each file as `elanus.storage.delta_log.read_delta_log` does.
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the deletes that are kept."""
+        with self._lock:
+            return sum(vchannel.memory_bytes for vchannel in self._vchannels.values())
 
+    def deletes(
+        self, vchannel: str, files: Sequence[BinlogFile], current: Collection[str]
+    ) -> tuple[DeleteRun, ...]:
+        """Return the deletes in these files of a vchannel, maybe with those of others of its files.
+
+        ``current``: the paths of all delta logs that the vchannel has now; runs of others are dropped.
         Raises `ObjectMissing`, `CorruptObject`.
         """
-        tables = {file.path: self._look_up(file) for file in files}
-        missing = [file for file in files if tables[file.path] is None]
-        fetches = min(self._fetches_max, len(missing))
-        if fetches > 1:
-            with ThreadPoolExecutor(fetches, thread_name_prefix="elanus-delta-logs") as threads:
-                fetched = list(threads.map(self._fetch, missing))
-        else:
-            fetched = [self._fetch(file) for file in missing]
-        tables |= {file.path: table for file, table in zip(missing, fetched, strict=True)}
-        return [tables[file.path] for file in files]
+        held = self._held(vchannel)
+        wanted = frozenset(file.path for file in files)
+        with held.lock:
+            held.runs = [run for run in held.runs if not run.paths.isdisjoint(current)]
+            known = frozenset().union(*(run.paths for run in held.runs))
+            missing = [file for file in files if file.path not in known]
+            if missing:
+                tables = self._fetch(missing)
+                paths = frozenset(file.path for file in missing)
+                held.runs.append(DeleteRun(paths, deletes_of_delta_logs(tables)))
+                _merge_last(held.runs)
+            found = tuple(run for run in held.runs if not run.paths.isdisjoint(wanted))
+            held.memory_bytes = sum(run.memory_bytes for run in held.runs)
+        self._evict(spared=1)
+        return found
 
-    def _look_up(self, file: BinlogFile) -> pa.Table | None:
-        with self._lock:
-            kept = self._kept.get(file.path)
-            if kept is not None:
-                self._kept.move_to_end(file.path)
-            return kept
+    def trim(self) -> None:
+        """Drop runs beyond the number of bytes that may be kept, the ones used last included."""
+        self._evict(spared=0)
 
-    def _fetch(self, file: BinlogFile) -> pa.Table:
-        table = read_delta_log(self._store, file)
+    def _held(self, vchannel: str) -> _VchannelRuns:
         with self._lock:
-            if file.path not in self._kept and table.nbytes <= self._kept_bytes_max:
-                self._kept[file.path] = table
-                self._kept_bytes += table.nbytes
-                while self._kept_bytes > self._kept_bytes_max:
-                    _, oldest = self._kept.popitem(last=False)
-                    self._kept_bytes -= oldest.nbytes
-        return table
+            held = self._vchannels.setdefault(vchannel, _VchannelRuns())
+            self._vchannels.move_to_end(vchannel)
+            return held
+
+    def _evict(self, spared: int) -> None:
+        with self._lock:
+            kept_bytes = sum(vchannel.memory_bytes for vchannel in self._vchannels.values())
+            while kept_bytes > self._kept_bytes_max and len(self._vchannels) > spared:
+                _, oldest = self._vchannels.popitem(last=False)
+                kept_bytes -= oldest.memory_bytes
+
+    def _fetch(self, files: Sequence[BinlogFile]) -> list[pa.Table]:
+        fetches = min(self._fetches_max, len(files))
+        if fetches <= 1:
+            return [read_delta_log(self._store, file) for file in files]
+        with ThreadPoolExecutor(fetches, thread_name_prefix="elanus-delta-logs") as threads:
+            return list(threads.map(lambda file: read_delta_log(self._store, file), files))
+
+
+def _merge_last(runs: list[DeleteRun]) -> None:
+    """Merge the last runs while the earlier one is less than twice as long as the later one."""
+    while len(runs) > 1 and runs[-2].deletes < 2 * runs[-1].deletes:
+        earlier, later = runs[-2:]
+        batches = {
+            p: merged([run.batches[p] for run in (earlier, later) if p in run.batches])
+            for p in {**earlier.batches, **later.batches}
+        }
+        runs[-2:] = [DeleteRun(earlier.paths | later.paths, batches)]

@@ -1,9 +1,9 @@
 """Following one vchannel: from a checkpoint in its log to growing segments and deletes, pack by pack.
 
 A follower begins with the binlogs of segments that are not finished, then reads the log from the checkpoint.
-At each tick it takes in one pack: rows go to their growing segments, and deletes apply to the growing rows
-older than they are. The effects of a pack beyond that (deletes for sealed segments, dropped partitions) are
-passed on as a `PackEffect`.
+At each tick it takes in one pack: rows go to their growing segments. Everything else (deletes, dropped
+partitions) is passed on as a `PackEffect`, and nothing further is taken in until that has been applied: then
+the follower's tick moves.
 
 It belongs to the loop thread. Rows are not copied out of the log's memory unless keeping them would keep
 alive a buffer much larger than the rows themselves.
@@ -12,7 +12,7 @@ alive a buffer much larger than the rows themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,6 @@ from elanus.log.codec import decode
 from elanus.log.msgstream import TickReader
 from elanus.log.port import Log, LogClosed, LogEntry, Position
 from elanus.querynode.coverage import Coverage
-from elanus.querynode.deletes import DeleteBatch, deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.rpc.tracing import untraced
 
@@ -43,19 +42,24 @@ _log = structlog.get_logger("querynode")
 
 @dataclass(frozen=True, slots=True)
 class PackEffect:
-    """The effects of a pack beyond the growing segments. ``released``: growing segments that it removed."""
+    """The effect of packs beyond adding rows.
+
+    ``tick``: the end of the last pack; ``position``: what is before it in the log is not needed after this.
+    ``deleting``: the messages that delete, in order.
+    """
 
     tick: Timestamp
-    deletes: tuple[DeleteBatch, ...]
+    position: int
+    deleting: tuple[DeleteMessage | UpsertMessage, ...]
     dropped_partitions: frozenset[PartitionID]
-    released: tuple[GrowingSegment, ...]
     drops_collection: bool
 
 
 class Follower:
     """Follows one vchannel.
 
-    ``absorb``: called with the effects of each batch of packs, in the same step that takes them in.
+    ``absorb``: applies the effect of each batch of packs, and sets ``tick``. ``failed``: called when reading
+    has ended in an error.
     """
 
     def __init__(
@@ -64,11 +68,13 @@ class Follower:
         schema: CollectionSchema,
         specs: Mapping[FieldID, IndexSpec],
         coverage: Coverage,
-        absorb: Callable[[Follower, Sequence[PackEffect]], None],
+        absorb: Callable[[Follower, PackEffect], Awaitable[None]],
+        failed: Callable[[Follower], None],
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
         self.tick = request.checkpoint.ts
+        """Everything up to this timestamp has been taken in and applied."""
         self.position = request.checkpoint.position
         """The log before it is not needed any more."""
         self.growing: dict[SegmentID, GrowingSegment] = {}
@@ -79,6 +85,7 @@ class Follower:
         self._schema = schema
         self._specs = specs
         self._absorb = absorb
+        self._failed = failed
         self._reader: TickReader | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -137,7 +144,7 @@ class Follower:
                 packs = await reader.next_packs(_READ_BYTES_MAX)
             except LogClosed:
                 return  # the process is ending
-            self._absorb(self, [self._take_in(pack) for pack in packs])
+            await self._absorb(self, self._take_in(packs))
             await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -145,37 +152,43 @@ class Follower:
         if error is not None:
             _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
             self.failure = f"{type(error).__name__}: {error}"
-            self._absorb(self, ())
+            self._failed(self)
 
-    def _take_in(self, pack: Pack[LogEntry]) -> PackEffect:
-        arrivals: dict[GrowingSegment, list[NewRows]] = {}
+    def _take_in(self, packs: Sequence[Pack[LogEntry]]) -> PackEffect:
+        """Add the rows of packs to their growing segments; return what else the packs do.
+
+        Rows may come before the deletes of earlier packs: a delete only concerns rows older than itself.
+        """
         deleting: list[DeleteMessage | UpsertMessage] = []
         dropped: set[PartitionID] = set()
         drops_collection = False
-        for entry in pack.entries:
-            header = entry.header
-            wanted = self._wants(header.segment_id, header.partition_id)
-            if header.kind is MsgKind.INSERT and not wanted:
-                continue
-            message = self._decoded(entry)
-            if isinstance(message, DeleteMessage | UpsertMessage):
-                deleting.append(message)
-            if isinstance(message, InsertMessage | UpsertMessage) and wanted:
-                segment = self._segment(header.segment_id, header.partition_id)
-                arrivals.setdefault(segment, []).append(_new_rows(message, entry))
-            if isinstance(message, DdlMessage):
-                drops_collection |= message.kind is MsgKind.DROP_COLLECTION
-                if message.kind is MsgKind.DROP_PARTITION:
-                    dropped.add(message.partition_id)
-        for segment, rows in arrivals.items():
-            segment.append(rows)
-        deletes = deletes_of_messages(deleting, self._schema.primary_field.name)
-        for segment in self.growing.values():
-            segment.delete(deletes)
-        released = self.restrict(self.coverage.without(dropped)) if dropped else []
-        self.tick = pack.end_ts
-        self.position = pack.seek.position
-        return PackEffect(pack.end_ts, deletes, frozenset(dropped), tuple(released), drops_collection)
+        for pack in packs:
+            arrivals: dict[GrowingSegment, list[NewRows]] = {}
+            dropped_here: set[PartitionID] = set()
+            for entry in pack.entries:
+                header = entry.header
+                wanted = self._wants(header.segment_id, header.partition_id)
+                if header.kind is MsgKind.INSERT and not wanted:
+                    continue
+                message = self._decoded(entry)
+                if isinstance(message, DeleteMessage | UpsertMessage):
+                    deleting.append(message)
+                if isinstance(message, InsertMessage | UpsertMessage) and wanted:
+                    segment = self._segment(header.segment_id, header.partition_id)
+                    arrivals.setdefault(segment, []).append(_new_rows(message, entry))
+                if isinstance(message, DdlMessage):
+                    drops_collection |= message.kind is MsgKind.DROP_COLLECTION
+                    if message.kind is MsgKind.DROP_PARTITION:
+                        dropped_here.add(message.partition_id)
+            for segment, rows in arrivals.items():
+                segment.append(rows)
+            if dropped_here:
+                self.coverage = self.coverage.without(dropped_here)
+                dropped |= dropped_here
+        last = packs[-1]
+        return PackEffect(
+            last.end_ts, last.seek.position, tuple(deleting), frozenset(dropped), drops_collection
+        )
 
     def _decoded(self, entry: LogEntry) -> Message | None:
         """Return the entry's message; None for a quarantined write, which the flush task skips too."""

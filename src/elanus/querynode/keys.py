@@ -96,32 +96,53 @@ class SortedKeys:
         """Return the positions in ``keys`` of the keys at these places of the code order."""
         return places if self.order is None else self.order[places].astype(np.int64)
 
-    def may_share_keys(self, other: SortedKeys) -> bool:
-        """False when the code ranges show that no key is in both."""
-        if not len(self) or not len(other):
-            return False
-        return bool(self.codes[0] <= other.codes[-1] and other.codes[0] <= self.codes[-1])
+
+def in_code_order(keys: pa.Array) -> tuple[SortedKeys, Rows | None]:
+    """Return the keys in the order of their codes, and where each was; None if they were in order already."""
+    sorted_keys = SortedKeys(keys)
+    if sorted_keys.order is None:
+        return sorted_keys, None
+    places = sorted_keys.order.astype(np.int64)
+    return SortedKeys(keys.take(pa.array(places))), places
 
 
-def match(left: SortedKeys, right: SortedKeys) -> tuple[Rows, Rows]:
+def match(left: SortedKeys, right: SortedKeys, first: int = 0, last: int | None = None) -> tuple[Rows, Rows]:
     """Return all pairs of equal keys: positions in ``left.keys`` and in ``right.keys``, index-aligned.
 
-    Binary-searches the shorter side in the longer one.
+    Only the keys of ``right`` at the places ``first`` to ``last`` of its code order are looked up. Both sides
+    are reduced to the codes that they may share; then the shorter one is binary-searched in the longer one.
     """
-    if not left.may_share_keys(right):
+    looked_up = right.codes[first:last]
+    if not len(looked_up) or not len(left):
         return _NONE, _NONE
-    if len(right) > len(left):
-        right_rows, left_rows = match(right, left)
-        return left_rows, right_rows
-    first = np.searchsorted(left.codes, right.codes, side="left")
-    last = np.searchsorted(left.codes, right.codes, side="right")
-    counts = last - first
-    found = np.flatnonzero(counts)
-    counts = counts[found]
-    right_places = np.repeat(found, counts)
+    begin = int(left.codes.searchsorted(looked_up[0], side="left"))
+    end = int(left.codes.searchsorted(looked_up[-1], side="right"))
+    candidates = left.codes[begin:end]
+    if not len(candidates):
+        return _NONE, _NONE
+    if len(looked_up) > len(candidates):
+        right_places, left_places = _equal_codes(looked_up, candidates)
+    else:
+        left_places, right_places = _equal_codes(candidates, looked_up)
+    if not len(left_places):
+        return _NONE, _NONE
+    return _same_keys(left, left.rows(left_places + begin), right, right.rows(right_places + first))
+
+
+def _equal_codes(longer: Codes, shorter: Codes) -> tuple[Rows, Rows]:
+    """Return the pairs of equal codes, as places on both sides. Neither side is empty.
+
+    Usually few of the searched codes are there, so runs of equal codes are measured for those only.
+    """
+    starts = longer.searchsorted(shorter, side="left")
+    found = np.flatnonzero(longer.take(starts, mode="clip") == shorter)
+    if not len(found):
+        return _NONE, _NONE
+    starts = starts[found]
+    counts = longer.searchsorted(shorter[found], side="right") - starts
     run_starts = np.cumsum(counts) - counts
-    left_places = np.arange(counts.sum()) + np.repeat(first[found] - run_starts, counts)
-    return _same_keys(left, left.rows(left_places), right, right.rows(right_places))
+    longer_places = np.arange(counts.sum()) + np.repeat(starts - run_starts, counts)
+    return longer_places, np.repeat(found, counts)
 
 
 def _same_keys(left: SortedKeys, left_rows: Rows, right: SortedKeys, right_rows: Rows) -> tuple[Rows, Rows]:

@@ -4,6 +4,9 @@ All changes happen on the loop thread, each in one step between two awaits, and 
 replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
 released) is one assignment, and no read sees half of it.
 
+Deletes are the exception: many of them take long, and are applied in threads. No read sees them before they
+have been applied to every segment, because only then does the vchannel's tick move past them.
+
 Imported rows have no growing copy, and are served some time after the commit from which they count. Reads in
 between may have been answered without them. The version says from which timestamp on reads see them, the same
 on all nodes.
@@ -11,49 +14,58 @@ on all nodes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from elanus.api.query_channel import MissingSegment
 from elanus.api.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
-from elanus.core.errors import ElanusError, IndexConflict, NotReady, PartitionNotLoaded, SegmentNotFound
-from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.errors import ElanusError, NotReady, PartitionNotLoaded, SegmentNotFound
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.index import IndexSpec, resolve_index
 from elanus.querynode.block import Block
 from elanus.querynode.coverage import Coverage
-from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.delete_applier import DeleteApplier
+from elanus.querynode.deletes import DeleteBatch, DeleteBuffer
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower, PackEffect
 from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.held_segments import HeldSegments
+from elanus.querynode.index_specs import check_same_indexes, index_specs
+from elanus.querynode.key_ranges import Visits, visits_to
 from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.sealed_views import SealedViews
 from elanus.querynode.service_clock import ServiceClock
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 
 Blocks = tuple[Block, ...]
+_LOADS_MAX = 2
+"""How many loads of one collection run at a time: the others' loads find a free thread."""
 
 
 class LoadedCollection:
     """A loaded collection.
 
-    ``on_drop``: called when the collection's drop is read in its log. ``on_release``: called with the blocks
-    that a change released; reads may still hold them.
+    ``applier``: applies deletes. ``on_drop``: called when the collection's drop is read in its log.
+    ``on_release``: called with the blocks that a change released; reads may still hold them.
     """
 
     def __init__(
         self,
         request: LoadCollection,
+        applier: DeleteApplier,
         on_drop: Callable[[CollectionID], None],
         on_release: Callable[[Blocks], None],
     ) -> None:
         self.collection_id: CollectionID = request.collection_id
         self.schema = request.schema
-        self.specs = _specs(request)
+        self.specs = index_specs(request)
         self.channels = {vchannel: FollowedVchannel(vchannel) for vchannel in request.vchannels}
         self.wanted = _coverage(request)
         self.leads = frozenset(request.vchannels)
-        self.serving: dict[SegmentID, SealedSegment] = {}
-        self.staged: dict[SegmentID, SealedSegment] = {}
-        self._visible_from: dict[SegmentID, Timestamp] = {}
+        self.loads = asyncio.Semaphore(_LOADS_MAX)
+        self._applier = applier
+        self._held = HeldSegments()
+        self._views = SealedViews()
         self._missing: Mapping[SegmentID, MissingSegment] = {}
         self.clock = ServiceClock()
         self.closed: ElanusError | None = None
@@ -65,6 +77,16 @@ class LoadedCollection:
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, and deletes kept for segments loaded later."""
 
+    @property
+    def serving(self) -> Mapping[SegmentID, SealedSegment]:
+        """The sealed segments of the version in force."""
+        return self._held.serving
+
+    @property
+    def staged(self) -> Mapping[SegmentID, SealedSegment]:
+        """The sealed segments that are loaded for a version to come."""
+        return self._held.staged
+
     def check_open(self) -> None:
         """Raise the error that the collection was closed with, if it was."""
         if self.closed is not None:
@@ -74,14 +96,7 @@ class LoadedCollection:
 
     def want(self, request: LoadCollection) -> None:
         """Apply a repeated load request. Raises `IndexConflict` for another index of a loaded field."""
-        for field_id, spec in _specs(request).items():
-            known = self.specs.get(field_id, spec)
-            if spec != known:
-                name = self.schema.by_id[field_id].name
-                raise IndexConflict(
-                    f"field {name} was loaded with index {_shown(known)}, not "
-                    f"{_shown(spec)}: release the collection and load it again"
-                )
+        check_same_indexes(self.specs, request)
         self.wanted = _coverage(request)
 
     def set_partitions(self, partition_ids: Sequence[PartitionID]) -> None:
@@ -104,6 +119,7 @@ class LoadedCollection:
             self._let_go(gone)
             self._drop_sealed(lambda s: s.partition_id not in partition_ids)
         self._partitions = None if self.wanted.whole else frozenset(partition_ids)
+        self._views.changed()
         self.publish()
 
     def covers_for_follower(self, channel: FollowedVchannel) -> Coverage:
@@ -120,9 +136,7 @@ class LoadedCollection:
         channel = self.channels.get(vchannel)
         if channel is None:
             return []
-        needing = [
-            s.segment_id for s in (*self.serving.values(), *self.staged.values()) if s.vchannel == vchannel
-        ]
+        needing = self._held.of_vchannel(vchannel)
         if vchannel in self.leads or needing:
             why = f"segments {needing} need its deletes" if needing else "this node leads it"
             raise NotReady(
@@ -135,24 +149,54 @@ class LoadedCollection:
 
     # packs
 
-    def absorb(self, follower: Follower, effects: Sequence[PackEffect]) -> None:
-        """Apply the effects of packs that a follower has taken in."""
+    async def absorb(self, follower: Follower, effect: PackEffect) -> None:
+        """Apply the effect of packs that a follower has taken in, then let its tick move.
+
+        If the follower takes over from another meanwhile, the deletes reach the sealed segments from then on.
+        """
         channel = self.channels[follower.vchannel]
-        if self.closed is not None or follower not in channel.followers():
-            return
+        deletes = await self._applier.sort(effect.deleting, self.schema.primary_field.name)
+        visits = visits_to(follower.growing.values(), deletes)
+        reaches_sealed = False
+        while self._follows(channel, follower):
+            if channel.follower is follower and not reaches_sealed:
+                reaches_sealed = True
+                channel.deletes.keep(effect.tick, deletes)
+                visits += self._delete(channel.vchannel, deletes)
+            if not visits:
+                self._finish(channel, follower, effect)
+                return
+            await self._applier.apply(visits)
+            visits = []
+
+    def _follows(self, channel: FollowedVchannel, follower: Follower) -> bool:
+        return self.closed is None and follower in channel.followers()
+
+    def _delete(self, vchannel: str, deletes: Sequence[DeleteBatch]) -> list[Visits]:
+        """Return the visits by which deletes reach the vchannel's sealed segments."""
+        return self._held.concerned(vchannel, deletes)
+
+    def _finish(self, channel: FollowedVchannel, follower: Follower, effect: PackEffect) -> None:
+        """The effect's deletes have been applied: do the rest of it, and let the tick move past it."""
+        if effect.dropped_partitions:
+            self._let_go(follower.restrict(follower.coverage))
+        follower.tick, follower.position = effect.tick, effect.position
         if channel.follower is follower:
-            for effect in effects:
-                channel.deletes.keep(effect.tick, effect.deletes)
-                self._delete(channel.vchannel, effect.deletes)
-                self._drop_partitions(channel.vchannel, effect.dropped_partitions)
-                self._let_go(effect.released)
-            if any(effect.drops_collection for effect in effects):
+            self._drop_partitions(channel.vchannel, effect.dropped_partitions)
+            if effect.drops_collection:
                 self._on_drop(self.collection_id)
                 return
         self.settle(channel)
-        if channel.failure is not None:
-            channel.gone()
         self.publish()
+
+    def reading_failed(self, follower: Follower) -> None:
+        """A follower's reading has ended in an error."""
+        channel = self.channels[follower.vchannel]
+        if self._follows(channel, follower):
+            self.settle(channel)
+            if channel.failure is not None:
+                channel.gone()
+            self.publish()
 
     def settle(self, channel: FollowedVchannel) -> None:
         """Let a successor take over if it can."""
@@ -161,12 +205,6 @@ class LoadedCollection:
             self._let_go(done_with.growing.values())
             done_with.growing.clear()
             done_with.retire()
-
-    def _delete(self, vchannel: str, deletes: tuple[DeleteBatch, ...]) -> None:
-        if deletes:
-            for segment in (*self.serving.values(), *self.staged.values()):
-                if segment.vchannel == vchannel:
-                    segment.delete(deletes)
 
     def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:
         if dropped:
@@ -200,17 +238,41 @@ class LoadedCollection:
 
     def copy_of(self, segment_id: SegmentID) -> SealedSegment | None:
         """Return the newest copy of a sealed segment, served or not."""
-        return self.staged.get(segment_id) or self.serving.get(segment_id)
+        return self._held.newest(segment_id)
 
-    def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
-        """Keep a loaded segment for the version that will name it, with all deletes up to now applied."""
+    async def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
+        """Keep a loaded segment for the version that will name it, with all deletes up to now applied.
+
+        Raises as `check_loadable` does.
+        """
         channel = self.check_loadable(request)
-        segment.delete(tuple(channel.deletes.since(request.checkpoint.ts)))
-        self.staged[segment.segment_id] = segment
+        deletes = channel.deletes
+        self._held.join(segment)
+        try:
+            await self._applier.apply(visits_to([segment], deletes.since(request.checkpoint.ts)))
+            self._check_still_loadable(segment, channel, deletes)
+        except BaseException:
+            self._held.leave(segment)
+            raise
+        self._let_go(self._held.stage(segment))
+
+    def _check_still_loadable(
+        self, segment: SealedSegment, channel: FollowedVchannel, deletes: DeleteBuffer
+    ) -> None:
+        """Raise if the segment may have missed deletes while its own were applied, or is not wanted now."""
+        self.check_open()
+        current = self.channels.get(segment.vchannel)
+        if current is not channel or channel.follower is None or channel.deletes is not deletes:
+            raise NotReady(
+                f"segment {segment.segment_id} was loaded while vchannel {segment.vchannel} was given up: "
+                "watch the vchannel and load the segment again"
+            )
+        if not self._takes(channel.follower, segment.partition_id):
+            raise PartitionNotLoaded(f"partition not loaded[partition={segment.partition_id}]")
 
     def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
         """Release loaded segments that no version will name here."""
-        self._let_go([self.staged.pop(s) for s in segment_ids if s in self.staged])
+        self._let_go([segment for s in segment_ids for segment in self._held.unstage(s)])
 
     def announce(self, change: SealedSegmentsChange) -> None:
         """See `QueryNodeApi.announce`."""
@@ -226,11 +288,10 @@ class LoadedCollection:
         self._check_followed(change, leads)
         gone: list[SealedSegment | GrowingSegment] = []
         for segment_id in change.online:
-            if segment_id in self.staged:
-                gone += self._put_online(segment_id)
-            self._visible_from[segment_id] = change.visible_from.get(segment_id, NO_TIMESTAMP)
+            gone += self._held.put_online(segment_id)
+            self._views.set_visible_from(segment_id, change.visible_from.get(segment_id, NO_TIMESTAMP))
         for segment_id in change.offline:
-            gone += [held.pop(segment_id) for held in (self.serving, self.staged) if segment_id in held]
+            gone += self._held.release(segment_id)
         replaced = {*change.online, *change.offline, *change.elsewhere}
         for segment_id in change.online:
             replaced.update(self.serving[segment_id].parents)
@@ -239,6 +300,7 @@ class LoadedCollection:
         lost = self.leads - leads if self._version else ()  # before a first version nothing was led
         self._version = change.version
         self._missing = change.missing
+        self._views.changed()
         self.leads = leads
         gone += self._stop_leading(lost)
         self._let_go(gone)
@@ -270,17 +332,9 @@ class LoadedCollection:
                 gone += follower.restrict(follower.coverage.narrowed(()))
         return gone
 
-    def _put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
-        before = self.serving.get(segment_id)
-        self.serving[segment_id] = self.staged.pop(segment_id)
-        return [] if before is None else [before]
-
     def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
-        for held in (self.serving, self.staged):
-            gone = [segment for segment in held.values() if goes(segment)]
-            for segment in gone:
-                del held[segment.segment_id]
-            self._let_go(gone)
+        self._views.changed()
+        self._let_go(self._held.drop(goes))
 
     # the snapshot
 
@@ -316,12 +370,10 @@ class LoadedCollection:
         return min(counting, default=self.clock.time)
 
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
-        self._visible_from = {s: ts for s, ts in self._visible_from.items() if s in self.serving}
-        sealed = [
-            self._view(s, self._visible_from.get(s.segment_id, NO_TIMESTAMP)) for s in self.serving.values()
-        ]
         growing = [
-            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks) for s in self.growing_segments()
+            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks)
+            for s in self.growing_segments()
+            if self._serves(s.partition_id)
         ]
         return Snapshot(
             collection_id=self.collection_id,
@@ -330,21 +382,8 @@ class LoadedCollection:
             version=self._version,
             service_ts=service_ts,
             partitions=self._partitions,
-            segments=tuple(s for s in (*sealed, *growing) if self._serves(s.partition_id)),
+            segments=(*self._views.of(self.serving.values(), self._serves), *growing),
             missing={s: gap for s, gap in self._missing.items() if self._serves(gap.partition_id)},
-        )
-
-    def _view(self, segment: SealedSegment, visible_from: Timestamp) -> SnapshotSegment:
-        """Return the segment as reads see it.
-
-        A compaction's output refuses reads before ``visible_from``: they should see some of its rows and not
-        others.
-        """
-        complete_from = segment.complete_from
-        if segment.parents:
-            visible_from, complete_from = NO_TIMESTAMP, max(complete_from, visible_from)
-        return SnapshotSegment(
-            segment.segment_id, segment.partition_id, True, segment.blocks, visible_from, complete_from
         )
 
     def growing_segments(self) -> list[GrowingSegment]:
@@ -367,17 +406,3 @@ class LoadedCollection:
 
 def _coverage(request: LoadCollection) -> Coverage:
     return Coverage(request.whole_collection, frozenset(request.partition_ids))
-
-
-def _specs(request: LoadCollection) -> Mapping[FieldID, IndexSpec]:
-    fields = request.schema.by_id
-    return {
-        index.field_id: resolve_index(
-            index.params, fields[index.field_id].data_type, fields[index.field_id].dim
-        )
-        for index in request.indexes
-    }
-
-
-def _shown(spec: IndexSpec) -> str:
-    return spec.declared_type if spec.metric is None else f"{spec.declared_type} ({spec.metric})"

@@ -42,6 +42,7 @@ from elanus.core.offload import Offload
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
+from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower
@@ -60,6 +61,9 @@ from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
 _FETCHES_MAX = 16
+_DELETE_LIMITS = DeleteLimits()
+_DELTA_LOGS_KEPT_S = 30.0
+"""How long after a load the deletes of its vchannel are kept, if they are more than may be kept for long."""
 _LOADS_END_S = 20.0
 """How long a stopping node waits for loads in progress; it continues to serve meanwhile."""
 
@@ -75,7 +79,10 @@ class QueryNode:
 
     ``channels`` and ``proxies``: how reads reach a node that is not in its proxies' process.
 
-    ``offload_reads``: where those reads run, so that none waits for segments that are being loaded.
+    ``offload``: where segments are loaded. ``offload_reads`` and ``offload_deletes``: where reads from query
+    channels run, and where deletes are applied, so that none waits for segments that are being loaded.
+
+    ``delete_limits``: how many deletes are applied on the loop, and how many at a time elsewhere.
 
     ``fetches_max``: how many small files a load fetches at a time.
     """
@@ -93,6 +100,8 @@ class QueryNode:
         channels: QueryChannels | None = None,
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
         offload_reads: Offload | None = None,
+        offload_deletes: Offload | None = None,
+        delete_limits: DeleteLimits = _DELETE_LIMITS,
         fetches_max: int = _FETCHES_MAX,
     ) -> None:
         self._node_id = node_id
@@ -107,6 +116,7 @@ class QueryNode:
         self._channels = channels
         self._proxies = proxies
         self._offload_reads = offload_reads or offload
+        self._applier = DeleteApplier(offload_deletes or offload, delete_limits)
         self._collections: dict[CollectionID, LoadedCollection] = {}
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
@@ -114,6 +124,7 @@ class QueryNode:
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._returning_memory: asyncio.Task[None] | None = None
+        self._trimming: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -127,6 +138,8 @@ class QueryNode:
         """
         await self._flights.settle(_LOADS_END_S)
         self._loop = None
+        if self._trimming is not None:
+            self._trimming.cancel()
         for collection_id in tuple(self._collections):
             await self.release_collection(collection_id)
         await self._flights.settle()
@@ -141,7 +154,9 @@ class QueryNode:
         if collection is not None:
             collection.want(request)
             return
-        self._collections[request.collection_id] = LoadedCollection(request, self._dropped, self._let_go)
+        self._collections[request.collection_id] = LoadedCollection(
+            request, self._applier, self._dropped, self._let_go
+        )
 
     async def watch_vchannel(self, request: WatchVchannel) -> None:
         collection = self._loaded(request.collection_id)
@@ -170,18 +185,20 @@ class QueryNode:
             collection.specs,
             collection.covers_for_follower(channel).without(request.leaving),
             collection.absorb,
+            collection.reading_failed,
         )
         channel.propose(follower)
         try:
-            recovered = await self._offload(
-                recover_growing,
-                request,
-                collection.schema,
-                collection.specs,
-                follower.coverage,
-                self._store,
-                self._delta_logs,
-            )
+            async with collection.loads:
+                recovered = await self._offload(
+                    recover_growing,
+                    request,
+                    collection.schema,
+                    collection.specs,
+                    follower.coverage,
+                    self._store,
+                    self._delta_logs,
+                )
             collection.check_open()
             follower.start(self._log, recovered)
         except BaseException:
@@ -203,22 +220,30 @@ class QueryNode:
         return () if held is None else tuple(file for file in held.damaged if file.path in wanted)
 
     async def _load(self, collection: LoadedCollection, request: LoadSegment) -> None:
-        collection.check_loadable(request)
-        with self._held.loading(request.manifest.segment_id):
-            try:
-                segment = await self._offload(
-                    load_sealed,
-                    request,
-                    collection.schema,
-                    collection.specs,
-                    self._store,
-                    self._delta_logs,
-                    self._scratch,
-                )
-            except (CorruptObject, ObjectMissing, FieldNotFound) as error:
-                raise _unreadable(request.manifest, error) from error
-            self._held.keep(segment.segment_id, segment.blocks)
-        collection.stage(segment, request)
+        async with collection.loads:
+            collection.check_loadable(request)
+            with self._held.loading(request.manifest.segment_id):
+                try:
+                    segment = await self._offload(
+                        load_sealed,
+                        request,
+                        collection.schema,
+                        collection.specs,
+                        self._store,
+                        self._delta_logs,
+                        self._scratch,
+                    )
+                except (CorruptObject, ObjectMissing, FieldNotFound) as error:
+                    raise _unreadable(request.manifest, error) from error
+                self._held.keep(segment.segment_id, segment.blocks)
+            self._trim_delta_logs_later()
+            await collection.stage(segment, request)
+
+    def _trim_delta_logs_later(self) -> None:
+        if self._trimming is not None:
+            self._trimming.cancel()
+        loop = asyncio.get_running_loop()
+        self._trimming = loop.call_later(_DELTA_LOGS_KEPT_S, self._delta_logs.trim)
 
     async def unload_segments(self, collection_id: CollectionID, segment_ids: Sequence[SegmentID]) -> None:
         self._loaded(collection_id).unstage(segment_ids)

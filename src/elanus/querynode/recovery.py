@@ -10,10 +10,8 @@ from elanus.api.querynode import WatchVchannel
 from elanus.core.ids import FieldID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import SegmentManifest
-from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index import IndexSpec
 from elanus.querynode.coverage import Coverage
-from elanus.querynode.deletes import deletes_of_delta_logs
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.storage.binlog import read_columns
@@ -36,10 +34,10 @@ def recover_growing(
     if not wanted:
         return []
     segments = [_recover(manifest, schema, specs, store) for manifest in wanted]
-    tables = delta_logs.read([log.file for log in request.delta_logs])
-    deletes = deletes_of_delta_logs(tables, NO_TIMESTAMP)
-    for segment in segments:
-        segment.delete(deletes)
+    files = [log.file for log in request.delta_logs]
+    for run in delta_logs.deletes(request.vchannel, files, {file.path for file in files}):
+        for segment in segments:
+            segment.delete(run.of_partition(segment.partition_id))
     return segments
 
 

@@ -38,7 +38,7 @@ from elanus.index import (
     resolve_index,
 )
 from elanus.querynode.block import Block
-from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
+from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage.binlog import read_columns, read_vectors
@@ -123,9 +123,20 @@ def load_sealed(
         complete_from=manifest.folded_until,
         damaged=tuple(loader.damaged),
     )
-    later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
-    segment.delete(deletes_of_delta_logs(delta_logs.read(later), manifest.deletes_from))
+    _apply_delta_logs(segment, request, delta_logs)
     return segment
+
+
+def _apply_delta_logs(segment: SealedSegment, request: LoadSegment, delta_logs: DeltaLogs) -> None:
+    manifest = request.manifest
+    later = [log.file for log in request.delta_logs if log.file.ts_max > manifest.deletes_from]
+    if not later:
+        return
+    current = {log.file.path for log in request.delta_logs}
+    for run in delta_logs.deletes(manifest.vchannel, later, current):
+        for batch in run.of_partition(manifest.partition_id):
+            for block in segment.blocks:
+                block.delete(batch, after=manifest.deletes_from)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,15 @@ Almost every read has a timestamp after everything that happened to a block. For
 are one mask, and the visible rows that a filter matches another; both are computed once and kept until the
 next delete in this block. A read pinned to an earlier timestamp computes its own.
 
-The loop thread applies deletes while reads run in other threads, without a lock: a newly applied delete is
+Deletes are applied while reads run in other threads, and reads take no lock: a newly applied delete is
 later than every timestamp that a running read can have (see `elanus.core.visibility`), so it does not matter
-whether the read sees it. Results cached before the delete are replaced, not changed.
+whether the read sees it. Results cached before the delete are replaced, not changed. Two threads that apply
+deletes to the same block take turns.
 """
 
 from __future__ import annotations
+
+import threading
 
 import numpy as np
 import numpy.typing as npt
@@ -59,14 +62,15 @@ class _Settled:
 
 
 class Visibility:
-    """The timestamps of a block's rows and of their deletes. One writer (the loop thread), many readers."""
+    """The timestamps of a block's rows and of their deletes. Safe for many threads; `enter` takes a lock."""
 
-    __slots__ = ("_settled", "deleted_rows", "deleted_ts", "row_ts")
+    __slots__ = ("_entering", "_settled", "deleted_rows", "deleted_ts", "row_ts")
 
     def __init__(self, row_ts: Timestamps, deleted_ts: Timestamps | None = None) -> None:
         self.row_ts = row_ts
         self.deleted_ts = deleted_ts
         self.deleted_rows = 0
+        self._entering = threading.Lock()
         as_of = int(row_ts.max(initial=0))
         if deleted_ts is not None:
             deletes = deleted_ts[deleted_ts != NEVER_DELETED]
@@ -78,14 +82,15 @@ class Visibility:
         """Apply deletes of ``rows[i]`` at ``delete_ts[i]``; return how many rows they deleted."""
         if not len(rows):
             return 0
-        deleted_ts = self.deleted_ts
-        if deleted_ts is None:
-            deleted_ts = np.full(len(self.row_ts), NEVER_DELETED)
-        died = enter_deletes(deleted_ts, self.row_ts, rows, delete_ts)
-        if died:
-            self.deleted_ts = deleted_ts
-            self.deleted_rows += died
-            self._settled = _Settled(Timestamp(max(self._settled.as_of, int(delete_ts.max()))))
+        with self._entering:
+            deleted_ts = self.deleted_ts
+            if deleted_ts is None:
+                deleted_ts = np.full(len(self.row_ts), NEVER_DELETED)
+            died = enter_deletes(deleted_ts, self.row_ts, rows, delete_ts)
+            if died:
+                self.deleted_ts = deleted_ts
+                self.deleted_rows += died
+                self._settled = _Settled(Timestamp(max(self._settled.as_of, int(delete_ts.max()))))
         return died
 
     def at(self, read_ts: Timestamp) -> Selection:

@@ -27,6 +27,7 @@ from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
+from elanus.core.offload import Pools
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.collecting import GcPorts, GcSchedule
@@ -93,7 +94,7 @@ class RoleDependencies:
     meta: MetaStore
     log: Log
     store: ObjectStore
-    offload: Callable[..., Coroutine[Any, Any, Any]]
+    pools: Pools
     scratch: Path
     measures: Measures
     coordinators: Coordinators
@@ -220,7 +221,7 @@ class Builders:
             rootcoord=peers.root,
             proxies=needs.proxies,
             data_nodes=needs.data_nodes(session.node_id),
-            gc=GcPorts(peers.index, peers.query, needs.offload),
+            gc=GcPorts(peers.index, peers.query, needs.pools.files, needs.pools.delta_logs),
             ledger=self._job_ledger(meta, session),
             import_served=ServedImports(peers.data, peers.index, peers.query).is_served,
         )
@@ -270,7 +271,7 @@ class Builders:
             IndexState(FencedMeta(needs.meta, session)),
             needs.clock,
             needs.store,
-            needs.offload,
+            needs.pools.files,
             needs.coordinators.root,
             needs.coordinators.data,
             needs.proxies,
@@ -300,13 +301,14 @@ class Builders:
             node_id,
             needs.log,
             needs.store,
-            needs.offload,
+            needs.pools.loading,
             scratch=needs.scratch / "querynode",
             search_threads=needs.settings.querynode.search_threads or os.cpu_count() or 1,
             capacity_bytes=needs.settings.querynode.memory_mb * _MB,
             channels=channels,
             proxies=proxies,
             offload_reads=offload_reads,
+            offload_deletes=needs.pools.deletes,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
@@ -327,7 +329,7 @@ class Builders:
             nodes,
             needs.log,
             stamps,
-            needs.offload,
+            needs.pools.encoding,
             policy,
             needs.measures,
         )

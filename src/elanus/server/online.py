@@ -11,7 +11,6 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -50,6 +49,7 @@ from elanus.server.data_dir import DataDir
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
 from elanus.server.status import RoleStatus
+from elanus.server.threads import ProcessThreads
 from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
@@ -57,7 +57,6 @@ _QUERY_NODE = NodeID(2)
 """The coordinators' id for the query node of this process, the same for every instance: there is only one."""
 DATA_NODE = "datanode"
 """The data node's role name in its session."""
-_OFFLOAD_THREADS = 4
 _DISK_LOOK_S = 1.0
 
 
@@ -82,7 +81,7 @@ class Online:
         self._measures = measures
         self._paths = data_dir.paths
         self.clock = SystemClock()
-        self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
+        self._threads = ProcessThreads()
         self.meta = SqliteMeta(self._paths.meta, fsync=settings.log.fsync, monotonic_s=self.clock.monotonic_s)
         self.log = log
         self.store = store
@@ -110,7 +109,7 @@ class Online:
                 meta=self.meta,
                 log=self.log,
                 store=self.store,
-                offload=self.offload,
+                pools=self._threads.pools,
                 scratch=self._paths.scratch,
                 measures=measures,
                 job_ended=job_ended,
@@ -162,11 +161,6 @@ class Online:
         return NodesAs(nodes, lambda n: data_node_ports(nodes.infos[n].address, nodes[n], datacoord))
 
     # what roles need from the process
-
-    async def offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run blocking work off the event loop."""
-        call = partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def current_proxy(self, name: str) -> Proxy:
         proxy = self._handles[name].instance

@@ -54,6 +54,7 @@ from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
 from elanus.sim.plan import PIPELINES, PROXIES, QUERY_NODES, Reading
 from elanus.sim.policies import (
     BALANCE_INTERVAL_S,
+    DELETE_LIMITS,
     Density,
     data_policy,
     datanode_policy,
@@ -180,7 +181,7 @@ class SimBuilders:
             rootcoord=peers.root,
             proxies=berth.directories.proxies,
             data_nodes=berth.directories.data_nodes,
-            gc=GcPorts(peers.index, peers.query, needs.offload),
+            gc=GcPorts(peers.index, peers.query, needs.offload, needs.offload),
             ledger=JobLedger(
                 meta,
                 needs.clocks["datacoord"],
@@ -211,7 +212,13 @@ class SimBuilders:
         needs, log = self._needs, self._needs.log.handle(berth.life)
         if not needs.reading.is_cluster:
             return QueryNode(
-                QUERY_NODE, log, needs.store, needs.offload, scratch=needs.scratch, fetches_max=1
+                QUERY_NODE,
+                log,
+                needs.store,
+                needs.offload,
+                scratch=needs.scratch,
+                delete_limits=DELETE_LIMITS,
+                fetches_max=1,
             )
         return QueryNode(
             berth.joined.node_id,
@@ -221,6 +228,7 @@ class SimBuilders:
             scratch=needs.scratch / berth.life.role,
             channels=needs.channels.handle(berth.life),
             proxies=_no_payloads,
+            delete_limits=DELETE_LIMITS,
             fetches_max=1,
         )
 

@@ -24,6 +24,8 @@ from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.policy import DataNodePolicy
 from elanus.proxy.role.proxy import ProxyPolicy
+from elanus.querynode.delete_applier import DeleteLimits
+from elanus.querynode.key_ranges import VISIT_KEYS
 from elanus.sim.client_verbs import READ_TIMEOUT_S
 
 GRACEFUL_MS = 2000
@@ -54,6 +56,8 @@ class Density:
 
 
 USUAL = Density()
+DELETE_LIMITS = DeleteLimits(inline_keys_max=2 * VISIT_KEYS, chunk_keys_max=VISIT_KEYS)
+"""A delete that concerns three blocks or more is applied in threads, one or two blocks at a time."""
 _SEGMENT_BYTES = (3200, 6400, 9600)
 _SYNC_AGES_MS = (6000, 15_000, 30_000)
 _TICK_INTERVALS_MS = (400, 800, 1200)

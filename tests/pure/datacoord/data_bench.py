@@ -231,7 +231,7 @@ class Bench:
             rootcoord=self.root,  # type: ignore[arg-type]
             proxies=self.proxies,
             data_nodes=self.data_nodes,
-            gc=GcPorts(self.index, self.query, self.offload),  # type: ignore[arg-type]
+            gc=GcPorts(self.index, self.query, self.offload, self.offload),  # type: ignore[arg-type]
             ledger=self.ledger(),
             import_served=self._is_served,
         )

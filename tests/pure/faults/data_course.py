@@ -239,7 +239,7 @@ class DataCourse:
             rootcoord=self.root,  # type: ignore[arg-type]
             proxies=FakeNodes({NodeID(1): FakeProxy()}),
             data_nodes=self.sessions,
-            gc=GcPorts(FakeIndexCoord(), FakeQueryCoord(), inline),
+            gc=GcPorts(FakeIndexCoord(), FakeQueryCoord(), inline, inline),
             ledger=JobLedger(meta, clock, lambda address: None, LedgerPolicy(9, 9.0)),  # type: ignore[arg-type,return-value]
             import_served=is_served,
         )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fakes import inline
 
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, LoadSegment
 from elanus.core.catalog import Checkpoint, Index
@@ -44,6 +45,7 @@ from elanus.index.spec import IndexKind, IntParam
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.proxy.api import CollectionView
 from elanus.proxy.role.cache import CachedCollection
+from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.sealed import SealedSegment, load_sealed
@@ -257,7 +259,7 @@ def test_a_scalar_index_is_no_obstacle_to_searching_its_collection(
         ("c_1v0",),
         whole_collection=True,
     )
-    collection = LoadedCollection(load, lambda _: None, lambda _: None)
+    collection = LoadedCollection(load, DeleteApplier(inline, DeleteLimits()), lambda _: None, lambda _: None)
     assert {spec.index_type for spec in collection.specs.values()} == {"FLAT", "TOY_INVERTED"}
     collection.want(load)
 

@@ -143,7 +143,7 @@ def _no_deletes(store: Any, file: Any) -> Any:
 
 
 def deletes_reach_growing_rows_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LoadedCollection, "_delete", lambda self, vchannel, deletes: None)
+    patch.setattr(LoadedCollection, "_delete", lambda self, vchannel, deletes: [])
 
 
 def delete_concerns_its_own_upsert(patch: pytest.MonkeyPatch) -> None:

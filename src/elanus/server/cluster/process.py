@@ -52,10 +52,10 @@ from elanus.server.data_dir import paths_of
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
 from elanus.server.status import RoleStatus
+from elanus.server.threads import ProcessThreads
 from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
-_OFFLOAD_THREADS = 4
 _READ_THREADS = 16
 """How many reads a query node runs at the same time."""
 _PROXY_CALL_S = 3.0
@@ -115,7 +115,7 @@ class ClusterProcess:
         self._services = services
         self.log = services.log
         self.clock = SystemClock()
-        self._threads = ThreadPoolExecutor(_OFFLOAD_THREADS, thread_name_prefix="elanus-offload")
+        self._threads = ProcessThreads()
         self._read_threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="elanus-read")
         self._security = cluster_security(settings.cluster)
         connect = partial(RpcChannel, security=self._security)
@@ -136,7 +136,7 @@ class ClusterProcess:
                 meta=services.meta,
                 log=services.log,
                 store=services.store,
-                offload=self.offload,
+                pools=self._threads.pools,
                 scratch=workspace.scratch,
                 measures=measures,
                 job_ended=job_ended,
@@ -188,11 +188,6 @@ class ClusterProcess:
         self._read_threads.shutdown()
 
     # what roles need from the process
-
-    async def offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run blocking work off the event loop."""
-        call = partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def _fleet(self, querycoord: NodeID) -> ChannelFleet:
         nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None, issued_by=querycoord)

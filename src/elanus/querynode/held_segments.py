@@ -1,0 +1,91 @@
+"""The sealed segments of a collection on a query node: served, loaded for a later version, or about to be.
+
+The code ranges of their keys are kept per vchannel, so that a delete finds the segments that it may concern
+(`elanus.querynode.key_ranges`). A segment is among them from the moment its deletes are being applied: no
+delete that is read meanwhile is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from elanus.core.ids import SegmentID
+from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_ranges import KeyRanges, Visits
+from elanus.querynode.sealed import SealedSegment
+
+
+class HeldSegments:
+    """For the loop thread. ``serving``: of the version in force. ``staged``: for versions to come.
+
+    Methods that let go of segments return them.
+    """
+
+    def __init__(self) -> None:
+        self.serving: dict[SegmentID, SealedSegment] = {}
+        self.staged: dict[SegmentID, SealedSegment] = {}
+        self._ranges: dict[str, KeyRanges] = {}
+
+    def newest(self, segment_id: SegmentID) -> SealedSegment | None:
+        """Return the newest copy of a segment, served or not."""
+        return self.staged.get(segment_id) or self.serving.get(segment_id)
+
+    def of_vchannel(self, vchannel: str) -> list[SegmentID]:
+        held = (*self.serving.values(), *self.staged.values())
+        return [segment.segment_id for segment in held if segment.vchannel == vchannel]
+
+    def concerned(self, vchannel: str, deletes: Sequence[DeleteBatch]) -> list[Visits]:
+        """Return the visits by which deletes that were read in a vchannel reach its segments."""
+        ranges = self._ranges.get(vchannel)
+        return [] if ranges is None else [ranges.visits(batch) for batch in deletes]
+
+    def join(self, segment: SealedSegment) -> None:
+        """Let deletes reach a segment that is not staged yet."""
+        ranges = self._ranges.setdefault(segment.vchannel, KeyRanges())
+        for block in segment.blocks:
+            ranges.add(block, segment.partition_id)
+
+    def leave(self, segment: SealedSegment) -> None:
+        """Deletes no longer reach the segment."""
+        ranges = self._ranges.get(segment.vchannel)
+        if ranges is None:
+            return  # only segments without rows are left
+        for block in segment.blocks:
+            ranges.remove(block)
+        if not len(ranges):
+            del self._ranges[segment.vchannel]
+
+    def stage(self, segment: SealedSegment) -> list[SealedSegment]:
+        """Keep a segment that has joined for a version to come."""
+        replaced = self._popped(self.staged, segment.segment_id)
+        self.staged[segment.segment_id] = segment
+        return replaced
+
+    def unstage(self, segment_id: SegmentID) -> list[SealedSegment]:
+        return self._popped(self.staged, segment_id)
+
+    def put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
+        """Serve the staged copy of a segment, if there is one."""
+        if segment_id not in self.staged:
+            return []
+        replaced = self._popped(self.serving, segment_id)
+        self.serving[segment_id] = self.staged.pop(segment_id)
+        return replaced
+
+    def release(self, segment_id: SegmentID) -> list[SealedSegment]:
+        return self._popped(self.serving, segment_id) + self._popped(self.staged, segment_id)
+
+    def drop(self, goes: Callable[[SealedSegment], bool]) -> list[SealedSegment]:
+        """Release the segments for which ``goes`` is true."""
+        gone: list[SealedSegment] = []
+        for held in (self.serving, self.staged):
+            for segment_id in [s for s, segment in held.items() if goes(segment)]:
+                gone += self._popped(held, segment_id)
+        return gone
+
+    def _popped(self, held: dict[SegmentID, SealedSegment], segment_id: SegmentID) -> list[SealedSegment]:
+        segment = held.pop(segment_id, None)
+        if segment is None:
+            return []
+        self.leave(segment)
+        return [segment]
