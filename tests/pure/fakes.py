@@ -333,11 +333,6 @@ class FakeIndexCoord:
         self.calls.note("indexes", collection_id)
         return tuple(i for i in self.defined if i.collection_id == collection_id)
 
-    async def rebuild(self, collection_id: CollectionID, path: str, reason: str) -> None:
-        self.calls.note("rebuild", (collection_id, path))
-        self.files = [file for file in self.files if file.path != path]
-        self.changes.happened()
-
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
     ) -> tuple[SegmentID, ...]:

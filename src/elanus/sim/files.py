@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import TIMESTAMP_FIELD
-from elanus.core.segments import DeltaLog, SegmentInfo, SegmentState
+from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
 from elanus.sim.records import Records
 from elanus.sim.truth import KEY, Contents, Deletion, Row, Truth
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
-from elanus.storage.manifests import read_manifest
+from elanus.storage.manifests import read_delta_list, read_manifest
 from elanus.storage.port import ObjectStore
 
 
@@ -103,7 +101,7 @@ def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: Ob
     contents = truth.contents(vchannel.collection_id)
     there: Counter[tuple[int, ...]] = Counter()
     if vchannel.deltas:
-        for log in msgspec.json.decode(store.get(vchannel.deltas), type=tuple[DeltaLog, ...]):
+        for log in read_delta_list(store, vchannel.deltas):
             table = read_delta_log(store, log.file)
             columns = (PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN)
             there.update(zip(*(table.column(name).to_pylist() for name in columns), strict=True))

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from elanus.core.errors import ElanusError
 from elanus.core.gc import GcPolicy, expires_ms, keeps_files
 from elanus.core.ids import SegmentID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.segments import DeltaLog, SegmentInfo, SegmentState
+from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.state import Vchannel
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore
-from elanus.storage.manifests import read_manifest
+from elanus.storage.manifests import read_delta_list, read_manifest
 from elanus.storage.paths import parse
 
 
@@ -111,7 +109,7 @@ class GarbageJudge:
         return frozenset({*(f.path for f in manifest.insert_logs), *manifest.stats_logs})
 
     def _of_deltas(self, path: str) -> frozenset[str]:
-        logs = msgspec.json.decode(self._store.peek(path), type=tuple[DeltaLog, ...])
+        logs = read_delta_list(_Peeking(self._store), path)  # type: ignore[arg-type]
         return frozenset(log.file.path for log in logs)
 
 

@@ -23,6 +23,7 @@ RETRIABLE = {
     "TaskQueueFull",
     "RateLimited",
     "MemoryFull",
+    "VersionChanged",
 }
 
 

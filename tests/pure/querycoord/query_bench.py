@@ -140,6 +140,15 @@ class FakeNode:
         return [f.index_id for f in self.held[CID].served[SegmentID(segment_id)].indexes]
 
 
+class Indexes(FakeIndexCoord):
+    """Forgets the file of an index that is to be built again."""
+
+    async def rebuild(self, collection_id: CollectionID, path: str, reason: str) -> None:
+        self.calls.note("rebuild", (collection_id, path))
+        self.files = [file for file in self.files if file.path != path]
+        self.changes.happened()
+
+
 def _growing(segment_id: SegmentID, vchannel: str) -> SegmentServing:
     return SegmentServing(segment_id, CID, DEFAULT, vchannel, 10, False, 0, IndexID(0))
 
@@ -168,7 +177,7 @@ class Bench:
         self.meta = MemoryMeta()
         self.root = FakeRoot(*self.collections)
         self.data = FakeData()
-        self.index = FakeIndexCoord()
+        self.index = Indexes()
         self.node = FakeNode()
         self.proxy = FakeProxy()
         self.proxies = {self.proxy.node_id: self.proxy}
