@@ -47,7 +47,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the records of one moment name: by path, see `of_segments` and `of_vchannel`."""
+    """The objects that the records of one moment name, by path, see `of_segments` and `of_vchannel`."""
 
     segments: dict[str, SegmentManifest]
     deltas: dict[str, tuple[DeltaLog, ...]]

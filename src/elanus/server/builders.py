@@ -37,7 +37,8 @@ from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
-from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.builds import IndexPolicy
+from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
 from elanus.log.port import Log
 from elanus.meta.election import FencedMeta, elect

@@ -132,8 +132,8 @@ class DatacoordSettings(Section):
     assignment_expiration_ms: int = Field(default=2000, ge=100, le=60_000)
     """How long a proxy may use a segment allocation."""
     retention_s: float = Field(default=432_000, ge=0)
-    """How long deleted rows are kept for reads of the past. A read pinned to an older moment (time travel,
-    a page of an iterator) is refused; 0 refuses all but reads of the present."""
+    """How long deleted and expired rows are kept for reads of the past. A read pinned to an older moment
+    (time travel, a page of an iterator) is refused; 0 refuses all but reads of the present."""
     allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
     """The minimum of rows that a proxy requests as a segment allocation, so that small inserts seldom do."""
     jobs_max: int = Field(default=1000, ge=1, le=100_000)
