@@ -101,8 +101,7 @@ class Manifests:
     # reading
 
     async def current(self, choose: Callable[[], Chosen]) -> tuple[Chosen, Contents]:
-        """Return what ``choose`` returns and the contents of its manifests, as of the same moment: the
-        present,
+        """Return what ``choose`` returns, and the contents of its manifests, as of one moment: the present,
         until the caller next waits.
 
         ``choose`` is called again after each wait for objects, until all that it chooses has been read.
