@@ -115,9 +115,7 @@ def time_to_live_s(properties: Mapping[str, str]) -> int | None:
 
 
 def expire_until(properties: Mapping[str, str], now: Timestamp, retention_s: float) -> Timestamp:
-    """Return the timestamp up to which rows may be removed because they have expired; 0 if the collection's
-    rows
-    do not expire.
+    """Return the timestamp up to which expired rows may be removed; 0 if the collection's rows do not expire.
 
     These rows had expired at every time that a read may still be pinned to.
     """

@@ -38,9 +38,9 @@ _Identity = tuple[int, int, Checkpoint, Checkpoint, tuple[SegmentID, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What a commit has written. ``segments``: records that name the new manifests. ``made_from``: the
-    manifests,
-    and the vchannel's delta list, that the new ones replace. ``deltas``: the new list's path."""
+    """The objects that a commit has written. ``segments``: records that name the new manifests.
+    ``made_from``: the manifests that they replace. ``deltas``: the path of the list of delta logs that
+    replaces ``deltas_from``."""
 
     segments: dict[SegmentID, SegmentInfo]
     made_from: dict[SegmentID, str]

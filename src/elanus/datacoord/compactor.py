@@ -237,9 +237,8 @@ class Compactor:
                 changed.append(info)
             await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
             self._ended(plan.plan_id)
-        self.flushed(
-            plan.collection_id
-        )  # the output may complete a set of small segments, and delta logs may be superseded
+        # The output may complete a set of small segments, and delta logs may be superseded.
+        self.flushed(plan.collection_id)
 
     def _chosen(self, plan: CompactionPlan) -> Chosen:
         """Return the inputs and the vchannel of a plan; nothing if it is stale."""

@@ -42,7 +42,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the records of one moment name: by path, see `of_segments` and `of_vchannel`."""
+    """The objects that the records of one moment name, by path, see `of_segments` and `of_vchannel`."""
 
     segments: dict[str, SegmentManifest]
     deltas: dict[str, tuple[DeltaLog, ...]]
@@ -96,8 +96,7 @@ class Manifests:
     # reading
 
     async def current(self, choose: Callable[[], Chosen]) -> tuple[Chosen, Contents]:
-        """Return what ``choose`` returns and the contents of its manifests, as of the same moment: the
-        present,
+        """Return what ``choose`` returns, and the contents of its manifests, as of one moment: the present,
         until the caller next waits.
 
         ``choose`` is called again after each wait for objects, until all that it chooses has been read.

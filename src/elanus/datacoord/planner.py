@@ -1,6 +1,6 @@
-"""Making compaction plans: facts are gathered and plans are chosen without the lock; under it, the plans
-whose
-inputs have not changed meanwhile are persisted.
+"""Making compaction plans: facts are gathered and plans chosen without the lock, and persisted under it.
+
+Under the lock, the plans whose inputs have changed meanwhile are left out.
 
 The same facts identify the delta logs that are no longer needed; these are removed from their vchannel.
 """

@@ -38,7 +38,7 @@ class PlanningSchedule:
         self._changed[collection_id] = None
 
     async def plan(self) -> None:
-        """Plan what is due. Whatever fails is due again. Raises what planning raises."""
+        """Plan what is due. It stays due if planning fails. Raises what planning raises."""
         if self._interval_s is None:
             self._changed.clear()
             return

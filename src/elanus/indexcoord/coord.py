@@ -1,17 +1,16 @@
-"""The index coordinator role.
+"""The index coordinator role: definitions of indexes, and what is known of their builds.
 
-The role is level-triggered: whenever segments or indexes of a collection have changed, it compares what is
-flushed with what is built and starts the missing builds. Collections that have not changed are not examined.
-A build that was running when this role or its index node ended is simply missing again; it is reassigned
-under a higher version, and the older result does not count. A build that fails is retried before it counts as
-failed.
+The role is level-triggered: `elanus.indexcoord.builds` compares what is flushed with what is built, and
+starts the missing builds. A build that was running when this role or its index node ended is simply missing
+again; it is reassigned under a higher version, and the older result does not count. A build that fails is
+retried before it counts as failed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -21,26 +20,21 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.fencing import while_active
 from elanus.api.gc import IndexReferences
 from elanus.api.indexcoord import BuildState, IndexStatus
-from elanus.api.indexnode import BuildIndex, IndexNodeApi
+from elanus.api.indexnode import IndexNodeApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.errors import (
-    Cancelled,
-    CollectionNotFound,
-    DeadlineExceeded,
-    ElanusError,
     IndexConflict,
-    Unavailable,
 )
-from elanus.core.ids import BuildID, CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
-from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
+from elanus.core.segments import IndexFile, SegmentState
 from elanus.index import resolve_index
-from elanus.indexcoord.nodes import IndexNodes
+from elanus.indexcoord.builds import Builder, IndexPolicy
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
 from elanus.storage.port import ObjectStore
@@ -50,15 +44,6 @@ _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
 _ATTEMPTS_MAX = 3
 _log = structlog.get_logger("indexcoord")
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPolicy:
-    """``rows_min``: segments with fewer rows are searched without an index. ``builds_max``: how many builds
-    an index node has at a time."""
-
-    rows_min: int
-    builds_max: int
 
 
 class IndexCoord:
@@ -80,36 +65,22 @@ class IndexCoord:
     ) -> None:
         self._lease = lease
         self._state = state
-        self._store = store
-        self._offload = offload
         self._rootcoord = rootcoord
         self._datacoord = datacoord
         self._invalidations = Invalidations(proxies)
-        self._policy = policy
         self._changes = Changes(clock.wall_ms())
         self._defining = asyncio.Lock()
-        self._numbering = asyncio.Lock()
-        """Held from the allocation of a build's id until it is recorded: else its files count as garbage."""
-        self._wake = asyncio.Event()
-        self._due: dict[CollectionID, None] = {}
-        """The collections to examine."""
-        self._nodes = IndexNodes(clock, dial, policy.builds_max, self._take_up_unfinished)
-        self._running: dict[BuildID, asyncio.Task[None]] = {}
-        self._loops: list[asyncio.Task[None]] = []
+        self._builder = Builder(
+            state, clock, store, offload, rootcoord, datacoord, dial, policy, self._changes
+        )
 
     async def start(self) -> None:
         await self._state.start()
         self._invalidations.invalidate_everything()
-        self._loops = [
-            asyncio.create_task(self._follow_segments(), name="indexcoord follow"),
-            asyncio.create_task(self._reconcile_loop(), name="indexcoord reconcile"),
-        ]
+        self._builder.start()
 
     async def stop(self) -> None:
-        tasks = [*self._loops, *self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._builder.stop()
         await self._invalidations.stop()
 
     # definitions
@@ -190,7 +161,7 @@ class IndexCoord:
                 _log.error("index file not usable; building again", build=build.build_id, error=reason)
                 await self._state.put_build(replace(build, state=BuildState.UNISSUED, file=None))
                 self._changes.happened(collection_id)
-                self._examine_soon((collection_id,))
+                self._builder.examine_soon((collection_id,))
 
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
@@ -203,7 +174,7 @@ class IndexCoord:
     async def index_references(self) -> IndexReferences:
         """Return the index files in use. The lease is checked: a replaced coordinator must not answer,
         because the files that its successor has recorded would count as garbage."""
-        async with while_active(self._lease), self._numbering:
+        async with while_active(self._lease), self._builder.numbering:
             builds_below = await self._rootcoord.alloc_ids(1)
             builds = self._state.builds()
         return IndexReferences(
@@ -219,7 +190,7 @@ class IndexCoord:
         return await self._changes.changed_since(since)
 
     async def register_indexnode(self, node_id: NodeID, address: str) -> None:
-        self._nodes.heartbeat(node_id, address)
+        self._builder.nodes.heartbeat(node_id, address)
 
     @uncancellable
     async def _begin_change(
@@ -232,161 +203,8 @@ class IndexCoord:
         """
         await change
         self._changes.happened(collection_id)
-        self._examine_soon((collection_id,))
+        self._builder.examine_soon((collection_id,))
         return self._invalidations.begin(collection_id)
-
-    # builds
-
-    def _examine_soon(self, collections: Iterable[CollectionID]) -> None:
-        self._due |= dict.fromkeys(collections)
-        self._wake.set()
-
-    def _take_up_unfinished(self) -> None:
-        """Start the builds that wait for an index node: there is one more."""
-        self._examine_soon(self._state.unfinished_collections())
-
-    async def _follow_segments(self) -> None:
-        seen = 0
-        while True:
-            try:
-                now = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
-                concerned = await self._datacoord.changed_since(seen) if now != seen else ()
-            except ElanusError as error:
-                _log.info("datacoord not reached", error=error.message)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-                continue
-            seen = now
-            # Woken without a change, too: nodes may have fallen silent.
-            self._examine_soon(self._state.indexed_collections() if concerned is None else concerned)
-
-    async def _reconcile_loop(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._reconcile()
-            except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds nothing is built
-                _log.exception("index reconciliation failed; trying again")
-                await asyncio.sleep(_RETRY_PAUSE_S)
-                self._wake.set()
-
-    async def _reconcile(self) -> None:
-        self._nodes.forget_silent()
-        due, self._due = list(self._due), {}
-        for number, collection_id in enumerate(due):
-            try:
-                await self._examine(collection_id)
-            except BaseException:
-                self._due |= dict.fromkeys([*due[number + 1 :], collection_id])
-                raise
-        await self._remove(self._state.leftovers())
-
-    async def _examine(self, collection_id: CollectionID) -> None:
-        if not self._state.indexes(collection_id):
-            return
-        try:
-            recovery = await self._datacoord.recovery_info(collection_id)
-        except CollectionNotFound:
-            return
-        await self._remove(
-            self._state.builds_of_dropped(collection_id, {m.segment_id for m in recovery.flushed})
-        )
-        for index in self._state.indexes(collection_id):
-            for manifest in recovery.flushed:
-                await self._ensure_build(index, manifest)
-
-    async def _remove(self, builds: Iterable[Build]) -> None:
-        """Remove builds, files first: after an interruption the build is still recorded and removed again."""
-        for build in builds:
-            running = self._running.get(build.build_id)
-            if running is not None:
-                running.cancel()
-                continue
-            if build.file is not None:
-                await self._offload(self._store.delete, build.file.path)
-            await self._state.remove_build(build)
-
-    async def _ensure_build(self, index: Index, manifest: SegmentManifest) -> None:
-        build = self._state.build(index.index_id, manifest.segment_id)
-        if build is None:
-            build = await self._new_build(index, manifest)
-        pending = build.state in UNFINISHED
-        if pending and build.build_id not in self._running and self._nodes:
-            task = asyncio.create_task(
-                self._run_build(index, build, manifest), name=f"build {build.build_id}"
-            )
-            self._running[build.build_id] = task
-            task.add_done_callback(lambda ended: self._build_ended(build, ended))
-
-    async def _new_build(self, index: Index, manifest: SegmentManifest) -> Build:
-        small = manifest.rows < self._policy.rows_min
-        async with self._numbering:
-            build = Build(
-                BuildID(await self._rootcoord.alloc_ids(1)),
-                index.index_id,
-                index.collection_id,
-                manifest.segment_id,
-                manifest.rows,
-                version=0,
-                state=BuildState.FINISHED if small else BuildState.UNISSUED,
-            )
-            await self._state.put_build(build)
-        self._changes.happened(build.collection_id)
-        return build
-
-    def _build_ended(self, build: Build, task: asyncio.Task[None]) -> None:
-        """Examine the collection again, unless the build has come to its end: then nothing is missing."""
-        self._running.pop(build.build_id, None)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("index build not recorded; trying again", build=build.build_id, error=str(error))
-            asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self._examine_soon, (build.collection_id,))
-            return
-        recorded = self._state.build(build.index_id, build.segment_id)
-        if task.cancelled() or (recorded is not None and recorded.state in UNFINISHED):
-            self._examine_soon((build.collection_id,))
-        else:
-            self._wake.set()  # it may be left over from an index that was dropped meanwhile
-
-    async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
-        """Run a build to its end, or until its index node is lost: it is then simply missing again.
-
-        A failure may be transient (a full disk, a JVM that was killed): it counts only when it is repeated.
-        """
-        pause_s = _RETRY_PAUSE_S
-        for attempts_left in reversed(range(_ATTEMPTS_MAX)):
-            build = replace(build, version=build.version + 1, state=BuildState.IN_PROGRESS)
-            async with self._nodes.one() as node:
-                if node is None:
-                    return
-                await self._state.put_build(build)
-                try:
-                    file = await self._nodes.build(node, await self._request(index, build, manifest))
-                except (Unavailable, DeadlineExceeded) as error:
-                    _log.info("index build interrupted", build=build.build_id, error=error.message)
-                    return
-                except Cancelled as error:
-                    await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
-                    return
-                except ElanusError as error:
-                    _log.error("index build failed", build=build.build_id, error=error.message)
-                    failure = error.message
-                else:
-                    await self._end_build(replace(build, state=BuildState.FINISHED, file=file))
-                    return
-            if attempts_left:
-                await asyncio.sleep(pause_s)
-                pause_s *= _RETRY_FACTOR
-        await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=failure))
-
-    async def _end_build(self, build: Build) -> None:
-        await self._state.put_build(build)
-        self._changes.happened(build.collection_id)
-
-    async def _request(self, index: Index, build: Build, manifest: SegmentManifest) -> BuildIndex:
-        collection = await self._rootcoord.collection_by_id(index.collection_id)
-        field = collection.schema.by_id[index.field_id]
-        return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest)
 
 
 def _conflict(existing: Index, name: str) -> IndexConflict:

@@ -39,7 +39,8 @@ from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
-from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.builds import IndexPolicy
+from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
 from elanus.log.port import Log
 from elanus.meta.election import FencedMeta, elect

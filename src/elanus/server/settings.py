@@ -136,8 +136,8 @@ class DatacoordSettings(Section):
     assignment_expiration_ms: int = Field(default=2000, ge=100, le=60_000)
     """How long a proxy may use a segment allocation."""
     retention_s: float = Field(default=432_000, ge=0)
-    """How long deleted rows are kept for reads of the past. A read pinned to an older moment (time travel,
-    a page of an iterator) is refused; 0 refuses all but reads of the present."""
+    """How long deleted and expired rows are kept for reads of the past. A read pinned to an older moment
+    (time travel, a page of an iterator) is refused; 0 refuses all but reads of the present."""
     log_hold_s: float = Field(default=600, ge=0)
     """How long the log keeps entries that are in binlogs for a query node that has yet to read them and makes
     no progress. After that the node loads the collections of that part of the log again."""

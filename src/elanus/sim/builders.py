@@ -25,7 +25,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord.collecting import GcPorts
 from elanus.datacoord.coord import DataCoord, DataDependencies
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
-from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.builds import IndexPolicy
+from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
 from elanus.meta.session import Session
 from elanus.proxy.fanout.client import FanOut

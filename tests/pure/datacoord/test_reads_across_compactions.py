@@ -31,8 +31,7 @@ async def keys(bench: Bench, read_ts: Timestamp, *later: BinlogFile) -> list[int
     logs = (*vchannel.delta_logs, *(DeltaLog(bench.vchannel, file) for file in later))
     found: list[int] = []
     for manifest in recovery.flushed:
-        # What a query node refuses as too old:
-        assert read_ts >= manifest.folded_until
+        assert read_ts >= manifest.folded_until, "a query node refuses it as too old"
         read = SegmentRead(bench.store.url, SCHEMA, manifest, logs, read_ts, ("pk",))
         for batch in read_segment(read, bench.store):
             found += batch.column("pk").to_pylist()

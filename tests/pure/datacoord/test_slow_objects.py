@@ -377,3 +377,19 @@ async def test_records_are_removed_many_at_a_time(tmp_path: Path) -> None:
     assert meta.transactions - before == 10
     assert await meta.list("datacoord/segment/") == []
     assert list(state.segments()) == state.segments_of(CID) == state.segments_on("v") == []
+
+
+async def test_the_files_of_a_snapshot_that_is_being_written_are_kept(tmp_path: Path) -> None:
+    bench, files, offload = await blocked(tmp_path)
+    doing = await while_blocked(offload, await snapshot(bench, files))
+    (manifest,) = (await bench.coord.recovery_info(CID)).flushed
+    await bench.coord.drop_partition(CID, DEFAULT)
+    collector = bench.coord.role._collector
+    named = {manifest.insert_logs[0].path, *manifest.stats_logs}
+    assert named <= await collector._pinned_files()
+    offload.go_on.set()
+    lease = await doing
+    assert named | {lease.path} <= await collector._pinned_files()
+    await bench.coord.release_snapshot(lease.snapshot_id)
+    assert await collector._pinned_files() == frozenset()
+    await bench.coord.stop()

@@ -19,7 +19,8 @@ from elanus.core.segments import IndexFile, SegmentInfo, SegmentManifest, Segmen
 from elanus.core.timestamps import compose
 from elanus.index.build import load
 from elanus.index.resolve import resolve_index
-from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.builds import IndexPolicy
+from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
 from elanus.meta.memory import MemoryMeta
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file

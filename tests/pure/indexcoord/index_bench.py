@@ -26,7 +26,8 @@ from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentI
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import compose
-from elanus.indexcoord.coord import IndexCoord, IndexPolicy
+from elanus.indexcoord.builds import IndexPolicy
+from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import Build, IndexState
 from elanus.meta.memory import MemoryMeta
 from elanus.storage.objects import open_store

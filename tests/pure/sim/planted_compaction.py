@@ -27,8 +27,9 @@ def delete_during_a_compaction_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def folded_past_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    """Deletes count as folded in up to the present, though some lie in the log alone."""
+    """Deletes count as folded in up to the present, though some lie in the log alone; nobody checks it."""
     patch.setattr("elanus.datacoord.planner.fold_bound", lambda now, retention_s, checkpoint: now)
+    patch.setattr("elanus.datacoord.planner.fold_until", lambda bound, inputs, checkpoint: bound)
 
 
 def segment_compacted_twice(patch: pytest.MonkeyPatch) -> None:

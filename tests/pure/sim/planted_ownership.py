@@ -47,7 +47,7 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int
         former_owner_believed,
         frozenset({"CKPT1", "SEG1", "SEG2", "VIS2"}),
         SEEDS,
-        24,
+        48,
     ),
     ("moved under its old epoch", moved_under_its_old_epoch, frozenset({"OWN1"}), SEEDS, 1),
 )

@@ -1,0 +1,238 @@
+"""Builds of indexes: which are missing, and how each is carried out.
+
+Whenever segments or indexes of a collection have changed, what is flushed is compared with what is built, and
+the missing builds are started. Collections that have not changed are not examined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import BuildState
+from elanus.api.indexnode import BuildIndex, IndexNodeApi
+from elanus.api.rootcoord import RootCoordApi
+from elanus.core.catalog import Index
+from elanus.core.change import Changes
+from elanus.core.clock import Clock
+from elanus.core.errors import Cancelled, CollectionNotFound, DeadlineExceeded, ElanusError, Unavailable
+from elanus.core.ids import BuildID, CollectionID
+from elanus.core.segments import SegmentManifest
+from elanus.indexcoord.nodes import IndexNodes
+from elanus.indexcoord.state import UNFINISHED, Build, IndexState
+from elanus.storage.port import ObjectStore
+
+_FOLLOW_TIMEOUT_S = 5.0
+_RETRY_PAUSE_S = 1.0
+_RETRY_FACTOR = 10.0
+_ATTEMPTS_MAX = 3
+_log = structlog.get_logger("indexcoord")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPolicy:
+    """``rows_min``: segments with fewer rows are searched without an index. ``builds_max``: how many builds
+    an index node has at a time."""
+
+    rows_min: int
+    builds_max: int
+
+
+class Builder:
+    """Finds and runs the missing builds. ``changes`` counts what becomes of builds; ``numbering`` is held
+    from the allocation of a build's id until it is recorded: else its files count as garbage."""
+
+    def __init__(
+        self,
+        state: IndexState,
+        clock: Clock,
+        store: ObjectStore,
+        offload: Callable[..., Awaitable[object]],
+        rootcoord: RootCoordApi,
+        datacoord: DataCoordApi,
+        dial: Callable[[str], IndexNodeApi],
+        policy: IndexPolicy,
+        changes: Changes,
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._offload = offload
+        self._rootcoord = rootcoord
+        self._datacoord = datacoord
+        self._policy = policy
+        self._changes = changes
+        self.numbering = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._due: dict[CollectionID, None] = {}
+        """The collections to examine."""
+        self.nodes = IndexNodes(clock, dial, policy.builds_max, self._take_up_unfinished)
+        self._running: dict[BuildID, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._loops = [
+            asyncio.create_task(self._follow_segments(), name="indexcoord follow"),
+            asyncio.create_task(self._reconcile_loop(), name="indexcoord reconcile"),
+        ]
+
+    async def stop(self) -> None:
+        tasks = [*self._loops, *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def examine_soon(self, collections: Iterable[CollectionID]) -> None:
+        """Compare what is flushed with what is built, in these collections."""
+        self._due |= dict.fromkeys(collections)
+        self._wake.set()
+
+    def _take_up_unfinished(self) -> None:
+        """Start the builds that wait for an index node: there is one more."""
+        self.examine_soon(self._state.unfinished_collections())
+
+    async def _follow_segments(self) -> None:
+        seen = 0
+        while True:
+            try:
+                now = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
+                concerned = await self._datacoord.changed_since(seen) if now != seen else ()
+            except ElanusError as error:
+                _log.info("datacoord not reached", error=error.message)
+                await asyncio.sleep(_RETRY_PAUSE_S)
+                continue
+            seen = now
+            # Woken without a change, too: nodes may have fallen silent.
+            self.examine_soon(self._state.indexed_collections() if concerned is None else concerned)
+
+    async def _reconcile_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._reconcile()
+            except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds nothing is built
+                _log.exception("index reconciliation failed; trying again")
+                await asyncio.sleep(_RETRY_PAUSE_S)
+                self._wake.set()
+
+    async def _reconcile(self) -> None:
+        self.nodes.forget_silent()
+        due, self._due = list(self._due), {}
+        for number, collection_id in enumerate(due):
+            try:
+                await self._examine(collection_id)
+            except BaseException:
+                self._due |= dict.fromkeys([*due[number + 1 :], collection_id])
+                raise
+        await self._remove(self._state.leftovers())
+
+    async def _examine(self, collection_id: CollectionID) -> None:
+        if not self._state.indexes(collection_id):
+            return
+        try:
+            recovery = await self._datacoord.recovery_info(collection_id)
+        except CollectionNotFound:
+            return
+        await self._remove(
+            self._state.builds_of_dropped(collection_id, {m.segment_id for m in recovery.flushed})
+        )
+        for index in self._state.indexes(collection_id):
+            for manifest in recovery.flushed:
+                await self._ensure_build(index, manifest)
+
+    async def _remove(self, builds: Iterable[Build]) -> None:
+        """Remove builds, files first: after an interruption the build is still recorded and removed again."""
+        for build in builds:
+            running = self._running.get(build.build_id)
+            if running is not None:
+                running.cancel()
+                continue
+            if build.file is not None:
+                await self._offload(self._store.delete, build.file.path)
+            await self._state.remove_build(build)
+
+    async def _ensure_build(self, index: Index, manifest: SegmentManifest) -> None:
+        build = self._state.build(index.index_id, manifest.segment_id)
+        if build is None:
+            build = await self._new_build(index, manifest)
+        pending = build.state in UNFINISHED
+        if pending and build.build_id not in self._running and self.nodes:
+            task = asyncio.create_task(
+                self._run_build(index, build, manifest), name=f"build {build.build_id}"
+            )
+            self._running[build.build_id] = task
+            task.add_done_callback(lambda ended: self._build_ended(build, ended))
+
+    async def _new_build(self, index: Index, manifest: SegmentManifest) -> Build:
+        small = manifest.rows < self._policy.rows_min
+        async with self.numbering:
+            build = Build(
+                BuildID(await self._rootcoord.alloc_ids(1)),
+                index.index_id,
+                index.collection_id,
+                manifest.segment_id,
+                manifest.rows,
+                version=0,
+                state=BuildState.FINISHED if small else BuildState.UNISSUED,
+            )
+            await self._state.put_build(build)
+        self._changes.happened(build.collection_id)
+        return build
+
+    def _build_ended(self, build: Build, task: asyncio.Task[None]) -> None:
+        """Examine the collection again, unless the build has come to its end: then nothing is missing."""
+        self._running.pop(build.build_id, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("index build not recorded; trying again", build=build.build_id, error=str(error))
+            asyncio.get_running_loop().call_later(_RETRY_PAUSE_S, self.examine_soon, (build.collection_id,))
+            return
+        recorded = self._state.build(build.index_id, build.segment_id)
+        if task.cancelled() or (recorded is not None and recorded.state in UNFINISHED):
+            self.examine_soon((build.collection_id,))
+        else:
+            self._wake.set()  # it may be left over from an index that was dropped meanwhile
+
+    async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
+        """Run a build to its end, or until its index node is lost: it is then simply missing again.
+
+        A failure may be transient (a full disk, a JVM that was killed): it counts only when it is repeated.
+        """
+        pause_s = _RETRY_PAUSE_S
+        for attempts_left in reversed(range(_ATTEMPTS_MAX)):
+            build = replace(build, version=build.version + 1, state=BuildState.IN_PROGRESS)
+            async with self.nodes.one() as node:
+                if node is None:
+                    return
+                await self._state.put_build(build)
+                try:
+                    file = await self.nodes.build(node, await self._request(index, build, manifest))
+                except (Unavailable, DeadlineExceeded) as error:
+                    _log.info("index build interrupted", build=build.build_id, error=error.message)
+                    return
+                except Cancelled as error:
+                    await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
+                    return
+                except ElanusError as error:
+                    _log.error("index build failed", build=build.build_id, error=error.message)
+                    failure = error.message
+                else:
+                    await self._end_build(replace(build, state=BuildState.FINISHED, file=file))
+                    return
+            if attempts_left:
+                await asyncio.sleep(pause_s)
+                pause_s *= _RETRY_FACTOR
+        await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=failure))
+
+    async def _end_build(self, build: Build) -> None:
+        await self._state.put_build(build)
+        self._changes.happened(build.collection_id)
+
+    async def _request(self, index: Index, build: Build, manifest: SegmentManifest) -> BuildIndex:
+        collection = await self._rootcoord.collection_by_id(index.collection_id)
+        field = collection.schema.by_id[index.field_id]
+        return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest)
