@@ -54,6 +54,7 @@ class _Common(msgspec.Struct, frozen=True):
     output_fields: tuple[str, ...]
     read_ts: Timestamp
     ignore_growing: bool
+    answer_bytes_max: int | None = None
 
 
 class _Search(msgspec.Struct, tag="search", frozen=True):
@@ -122,6 +123,7 @@ def _common(read: NodeSearch | NodeQuery) -> _Common:
         read.output_fields,
         read.read_ts,
         read.ignore_growing,
+        read.answer_bytes_max,
     )
 
 
@@ -147,6 +149,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             output_fields=common.output_fields,
             read_ts=common.read_ts,
             ignore_growing=common.ignore_growing,
+            answer_bytes_max=common.answer_bytes_max,
         )
     query = NodeQuery(
         collection_id=common.collection_id,
@@ -157,6 +160,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         limit=read.limit,
         read_ts=common.read_ts,
         ignore_growing=common.ignore_growing,
+        answer_bytes_max=common.answer_bytes_max,
     )
     return NodeCount(query) if read.counts else query
 
