@@ -285,7 +285,7 @@ class NodeSearch:
 
     ``k`` already covers the offset. ``partition_ids`` empty: all loaded ones. ``params`` are the raw
     search parameters of the client; ``metric_type`` "" means the index's. ``output_fields`` are stored
-    columns wanted with the hits.
+    columns wanted with the hits. ``answer_bytes_max``: see `NodeQuery`.
     """
 
     collection_id: CollectionID
@@ -299,6 +299,7 @@ class NodeSearch:
     output_fields: tuple[str, ...]
     read_ts: Timestamp
     ignore_growing: bool = False
+    answer_bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +322,7 @@ class NodeQuery:
 
     ``limit`` None: all of them. Rows come in primary-key order, unique by primary key (the newest one of
     a duplicate wins). ``offset + limit`` is what each node has to return; the proxy cuts the offset off.
+    ``answer_bytes_max``: a node refuses to fetch output vectors that take more.
     """
 
     collection_id: CollectionID
@@ -331,6 +333,7 @@ class NodeQuery:
     limit: int | None
     read_ts: Timestamp
     ignore_growing: bool = False
+    answer_bytes_max: int | None = None
 
 
 class QueryNodeReads(Protocol):

@@ -61,6 +61,7 @@ class _Common(msgspec.Struct, frozen=True):
     output_fields: tuple[str, ...]
     read_ts: Timestamp
     ignore_growing: bool
+    answer_bytes_max: int | None = None
 
 
 class _Search(msgspec.Struct, tag="search", frozen=True):
@@ -135,6 +136,7 @@ def _common(read: NodeSearch | NodeQuery) -> _Common:
         read.output_fields,
         read.read_ts,
         read.ignore_growing,
+        read.answer_bytes_max,
     )
 
 
@@ -162,6 +164,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             output_fields=common.output_fields,
             read_ts=common.read_ts,
             ignore_growing=common.ignore_growing,
+            answer_bytes_max=common.answer_bytes_max,
         )
     query = NodeQuery(
         collection_id=common.collection_id,
@@ -172,6 +175,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         limit=read.limit,
         read_ts=common.read_ts,
         ignore_growing=common.ignore_growing,
+        answer_bytes_max=common.answer_bytes_max,
     )
     return NodeCount(query) if read.counts else query
 

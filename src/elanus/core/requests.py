@@ -5,6 +5,9 @@ The texts are the reference's, which clients and conformance suites match. Limit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from elanus.core.errors import FieldNotFound, InvalidParameter, InvalidTopK
 from elanus.core.limits import (
     NQ_MAX,
@@ -17,6 +20,7 @@ from elanus.core.limits import (
 from elanus.core.schema import CollectionSchema, FieldSchema
 
 _DEFAULT_SHARDS = 1
+MB = 1024 * 1024
 
 
 def check_search_window(limit: int, offset: int) -> None:
@@ -65,6 +69,50 @@ def check_query_count(count: int) -> None:
             f"nq [{count}] is invalid, nq (number of search vector per search request) should be in range "
             f"[1, {NQ_MAX}], but got {count}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """The limits of a proxy on single requests, as its settings have them.
+
+    ``search_hits_max``: vectors times (limit + offset) of one search. ``answer_bytes_max``: the output fields
+    of one search or query. ``delete_step_keys_max``: keys that a delete by filter reads and deletes in one
+    step.
+    """
+
+    search_hits_max: int = 4_000_000
+    answer_bytes_max: int = 256 * MB
+    delete_step_keys_max: int = 1_000_000
+
+
+def check_hits(queries: int, k: int, hits_max: int) -> None:
+    """Check how many hits a search may have in all. Raises `InvalidParameter`."""
+    if queries * k > hits_max:
+        raise InvalidParameter(
+            f"nq * (topk + offset) [{queries} * {k} = {queries * k}] is invalid, one search may have at most "
+            f"{hits_max} hits: send fewer vectors in one request, ask for fewer hits, "
+            "or raise proxy.search_hits_max"
+        )
+
+
+def check_answer_size(rows: int, size_bytes: int, bytes_max: int) -> None:
+    """Check the size of an answer's output fields. Raises `InvalidParameter`."""
+    if size_bytes > bytes_max:
+        raise InvalidParameter(
+            f"the output fields of {rows} rows take {size_bytes / MB:.1f} MB or more, and one answer may "
+            f"have at most {bytes_max / MB:g} MB: ask for fewer rows or fewer output fields (limit, "
+            "output_fields), or raise proxy.answer_max_mb"
+        )
+
+
+def check_vectors_size(rows: int, fields: Iterable[FieldSchema], bytes_max: int | None) -> None:
+    """Check the size of the vectors among the output fields, before they are fetched; None: no limit.
+
+    Raises `InvalidParameter`.
+    """
+    if bytes_max is not None:
+        row_bytes = sum(field.row_bytes_estimate for field in fields if field.kind.vector is not None)
+        check_answer_size(rows, rows * row_bytes, bytes_max)
 
 
 def search_field(schema: CollectionSchema, name: str) -> FieldSchema:

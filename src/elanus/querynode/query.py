@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.reduce import comparable_keys, primary_keys
+from elanus.core.requests import check_vectors_size
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.querynode.block import Block
 from elanus.querynode.first_keys import rows_of_smallest_keys
@@ -29,12 +30,15 @@ def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
     """Return the output columns of the matching rows, always including the primary key.
 
     The system field Timestamp may be requested as well: merging the answers of several nodes needs it to find
-    the newest row of a key. Raises `PartitionNotLoaded`, `Unavailable`.
+    the newest row of a key. Raises `PartitionNotLoaded`, `Unavailable`, and `InvalidParameter` if the output
+    is too large.
     """
     schema = snapshot.schema
     key = schema.primary_field.name
     found = _found(snapshot, request)
     names = dict.fromkeys((key, *request.output_fields))
+    fields = [schema.field(name) for name in names if name != TIMESTAMP_FIELD]
+    check_vectors_size(len(found), fields, request.answer_bytes_max)
     return {name: _column(found, name, schema) for name in names}
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
+from elanus.core.requests import check_vectors_size
 from elanus.core.schema import FieldSchema
 from elanus.index import Hits, IndexSpec, SearchParams, resolve_search
 from elanus.querynode.block import Block
@@ -36,14 +37,14 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
     found = _Search(request, spec, params, threads).over(blocks)
     schema = snapshot.schema
+    fields = [schema.field(name) for name in request.output_fields]
+    check_vectors_size(len(found.scores), fields, request.answer_bytes_max)
     return NodeHits(
         metric_type=str(spec.metric_type),
         offsets=found.offsets,
         ids=found.ids(schema.primary_field),
         scores=found.scores,
-        fields={
-            name: found.rows.column(name, schema.field(name).arrow_type) for name in request.output_fields
-        },
+        fields={field.name: found.rows.column(field.name, field.arrow_type) for field in fields},
     )
 
 

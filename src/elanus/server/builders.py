@@ -28,6 +28,7 @@ from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
 from elanus.core.offload import Pools
+from elanus.core.requests import RequestLimits
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.collecting import GcPorts, GcSchedule
@@ -323,6 +324,9 @@ class Builders:
             read_timeout_s=settings.read_timeout_s,
             call_timeout_s=settings.read_timeout_s,
             allocation_rows_min=needs.settings.datacoord.allocation_rows_min,
+            limits=RequestLimits(
+                settings.search_hits_max, settings.answer_max_mb * _MB, settings.delete_step_keys_max
+            ),
         )
         return Proxy(
             session,

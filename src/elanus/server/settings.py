@@ -83,6 +83,15 @@ class ProxySettings(Section):
     """How far a read with Bounded consistency may lie behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """How long a search or query without a deadline of its own waits for its timestamp to be served."""
+    search_hits_max: int = Field(default=4_000_000, ge=1)
+    """Hits that one search may ask for: its vectors times the sum of limit and offset. A hit takes about 40
+    bytes of memory while it is answered, its output fields not counted."""
+    answer_max_mb: int = Field(default=256, ge=1, le=2000)
+    """The output fields of one search or query together. A larger answer is refused, and its vectors are not
+    even fetched."""
+    delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
+    """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
+    steps (docs/consistency.md)."""
     tls_cert: str = ""
     """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
     must connect with TLS; they need none of their own (docs/production.md)."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from elanus.sim.coop_threads import Turns
 T = TypeVar("T")
 
 READ_TIMEOUT_S = 8.0
+_KEYS_MAX = 100_000
 _NO_LIMITS = PressureLimits(1 << 62, 1 << 62, disk_reserve_bytes=0, delayed_writers_max=1)
 
 
@@ -111,7 +113,10 @@ class ClientVerbs:
         keys: pa.Array = cached.plans.filter(text, {}).primary_keys()
         if keys is None:
             reads = self._proxy.reads
-            keys = await self._turns.run_thread(lambda: matching_keys(reads, cached, text, {}, ""))
+            found = partial(matching_keys, reads, cached, text, {}, "", _KEYS_MAX)
+            keys = pa.concat_arrays(
+                [pa.array([], pa.int64()), *await self._turns.run_thread(lambda: list(found()))]
+            )
         if len(keys) == 0:
             return cached, self._proxy.stamp(), []
         shards = keys_by_shard(keys, cached.view.vchannels)

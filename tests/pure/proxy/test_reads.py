@@ -28,6 +28,7 @@ from elanus.core.errors import (
     TimestampTooOld,
 )
 from elanus.core.ids import CollectionID
+from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import Query, Search
@@ -108,7 +109,12 @@ class ReadVerbs(Searching, Querying):
 
 class Bench:
     def __init__(
-        self, nodes: Nodes | None = None, now: Timestamp = NOW, reads_max: int = 4, retention_s: float = 60.0
+        self,
+        nodes: Nodes | None = None,
+        now: Timestamp = NOW,
+        reads_max: int = 4,
+        retention_s: float = 60.0,
+        limits: RequestLimits | None = None,
     ) -> None:
         self.nodes = nodes or Nodes()
         self.queue = DqQueue(reads_max)
@@ -127,7 +133,9 @@ class Bench:
             timeout_s=7.0,
             now_s=time.monotonic,
         )
-        proxy: Any = SimpleNamespace(reads=self.reads, measures=self.measures)
+        proxy: Any = SimpleNamespace(
+            reads=self.reads, measures=self.measures, limits=limits or RequestLimits()
+        )
         self.verbs = ReadVerbs(lambda: proxy, None, tuple)  # type: ignore[arg-type]
 
 
@@ -240,7 +248,7 @@ def test_without_a_level_the_collections_own_decides() -> None:
 
 def test_a_delete_by_filter_sees_every_write_before_it() -> None:
     bench = Bench(Nodes(compose(99_999)))
-    keys = matching_keys(bench.reads, cached(level=L.EVENTUALLY), "price > 3", {}, "p1")
+    (keys,) = matching_keys(bench.reads, cached(level=L.EVENTUALLY), "price > 3", {}, "p1", 100)
     assert keys.to_pylist() == [1, 2, 3, 4]
     assert bench.nodes.waited == [(NOW, 7.0)]
     assert (bench.nodes.asked[0].partition_ids, bench.nodes.asked[0].output_fields) == ((OTHER,), ("pk",))
@@ -312,6 +320,30 @@ def test_an_invalid_search_is_refused_before_it_reaches_the_nodes(
     with pytest.raises(error):
         bench.verbs.search(replace(request_, collection=cached(of)))
     assert bench.nodes.asked == []
+
+
+def test_a_search_that_asks_for_too_many_hits_in_all_is_refused_before_it_reaches_the_nodes() -> None:
+    bench = Bench(limits=RequestLimits(search_hits_max=60))
+    three = np.zeros((3, 2), np.float32)
+    bench.verbs.search(search(queries=three, limit=15, offset=5))
+    with pytest.raises(InvalidParameter, match=r"3 \* 21 = 63.*at most 60 hits.*proxy\.search_hits_max"):
+        bench.verbs.search(search(queries=three, limit=15, offset=6))
+    assert len(bench.nodes.asked) == 1
+
+
+def test_an_answer_whose_output_is_too_large_is_refused() -> None:
+    texts = pa.array(["x" * 1024] * 2048)
+    bench = Bench(Nodes(hits=replace(a_query_each(2048), fields={"price": texts})))
+    bench.nodes.rows = {"pk": pa.array(range(2048)), "price": texts}
+    for answer_bytes_max, fits in ((3 << 20, True), (2 << 20, False)):
+        bench.verbs._proxy.limits = RequestLimits(answer_bytes_max=answer_bytes_max)
+        for ask in (lambda: bench.verbs.search(search()), lambda: bench.verbs.query(query())):
+            if fits:
+                ask()
+                continue
+            with pytest.raises(InvalidParameter, match=r"2048 rows take 2.0 MB.*2 MB.*proxy\.answer_max_mb"):
+                ask()
+    assert {request.answer_bytes_max for request in bench.nodes.asked} == {2 << 20, 3 << 20}
 
 
 def test_a_search_of_what_is_not_loaded_says_so_even_without_an_index() -> None:

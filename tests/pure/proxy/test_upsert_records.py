@@ -1,7 +1,7 @@
 """An upsert into a collection with automatic keys, over log files that fail in the middle of it.
 
-Each row's ``price`` is the key that it replaces. After any failure, the keys that are deleted must be the
-prices of the rows that are there.
+Each row's ``price`` is the key that it replaces. After any failure, the deleted keys must be the prices of
+the rows that are there.
 """
 
 from __future__ import annotations

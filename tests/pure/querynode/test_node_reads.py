@@ -253,3 +253,18 @@ async def test_query_by_keys_also_applies_the_filter(world: World) -> None:
     assert world.node.count(request) == 2
     none = replace(request, primary_keys=pa.array([], pa.int64()))
     assert world.node.query(none)["id"].to_pylist() == []
+
+
+@scenario()
+async def test_output_vectors_that_take_too_much_are_not_fetched(world: World) -> None:
+    await written(world, *((n, n) for n in range(10)), seal=True)
+    row_bytes = world.schema.field("vector").row_bytes_estimate
+    fits, large = world.node_query(answer_bytes_max=10 * row_bytes), world.node_query(answer_bytes_max=9)
+    assert len(world.node.query(fits)["vector"]) == 10
+    with pytest.raises(InvalidParameter, match=r"10 rows take .* proxy\.answer_max_mb"):
+        world.node.query(large)
+    assert len(world.node.query(replace(large, output_fields=("value",)))["value"]) == 10
+    search = world.node_search(3, 5, output_fields=("vector",), answer_bytes_max=5 * row_bytes)
+    assert len(world.node.search(search).fields["vector"]) == 5
+    with pytest.raises(InvalidParameter, match="5 rows take"):
+        world.node.search(replace(search, answer_bytes_max=5 * row_bytes - 1))

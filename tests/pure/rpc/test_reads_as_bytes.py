@@ -51,6 +51,7 @@ def search() -> NodeSearch:
         output_fields=("name",),
         read_ts=Timestamp(2**60),
         ignore_growing=True,
+        answer_bytes_max=1 << 30,
     )
 
 
@@ -64,6 +65,7 @@ def test_a_search_arrives_as_it_was() -> None:
     for name in ("collection_id", "partition_ids", "field_id", "k", "metric_type", "params", "output_fields"):
         assert getattr(got, name) == getattr(sent, name)
     assert (got.read_ts, got.ignore_growing) == (sent.read_ts, True)
+    assert got.answer_bytes_max == 1 << 30
 
 
 def test_binary_vectors_keep_their_type() -> None:
@@ -85,6 +87,7 @@ def test_a_query_and_a_count_arrive_as_they_were(keys: pa.Array | None, limit: i
     assert isinstance(got, NodeQuery)
     assert got.filter.matches_all
     assert (got.limit, got.read_ts, got.ignore_growing) == (limit, 5, False)
+    assert got.answer_bytes_max is None
     assert got.primary_keys is None if keys is None else got.primary_keys.equals(keys)
     counted = decode_read(encode_read(NodeCount(query)), compiled)  # type: ignore[arg-type]
     assert isinstance(counted, NodeCount)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from elanus.core.errors import DeadlineExceeded, ElanusError, NoSession, NotRead
 from elanus.core.ids import CollectionID
 from elanus.core.lease import Lease
 from elanus.core.offload import Offload
+from elanus.core.requests import RequestLimits
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
@@ -58,6 +59,7 @@ class ProxyPolicy:
     read_timeout_s: float
     call_timeout_s: float
     allocation_rows_min: int
+    limits: RequestLimits = field(default_factory=RequestLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Proxy:
         """A fresh timestamp, for gRPC threads."""
         self._stamps = stamps
         self.measures = measures
+        self.limits = policy.limits
         self._nodes = nodes
         self._policy = policy
         self._loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ or in a helper thread, never on the event loop. A write is acknowledged when all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -155,15 +155,15 @@ class LogWriter:
         entries = await self._encoded(messages, size_bytes)
         await turn.mine()
         await self._lease.confirm()
-        appends = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
+        appends = [asyncio.ensure_future(_failure_of(self._log.append(p, e))) for p, e in entries.items()]
         await asyncio.sleep(0)  # each append has now taken its place in the log's queue
         turn.done()
-        outcomes = await asyncio.gather(*appends, return_exceptions=True)
-        failed = {p: o for p, o in zip(entries, outcomes, strict=True) if isinstance(o, BaseException)}
+        failures = await asyncio.gather(*appends)
+        failed = {p: error for p, error in zip(entries, failures, strict=True) if error is not None}
         if len(failed) < len(entries):
             await self._lease.confirm()  # otherwise the stored entries may be late, and count as not stored
         if failed:
-            raise _failure(failed, frozenset(entries) - failed.keys())
+            raise _failure_of_all(failed, frozenset(entries) - failed.keys())
 
     async def _encoded(self, messages: Sequence[WriteMessage], size_bytes: int) -> dict[str, list[NewEntry]]:
         if size_bytes >= _OFFLOAD_BYTES:
@@ -176,7 +176,16 @@ class LogWriter:
         return entries
 
 
-def _failure(failed: Mapping[str, BaseException], stored: frozenset[str]) -> BaseException:
+async def _failure_of(append: Awaitable[object]) -> Exception | None:
+    """Return the error instead of raising it: a write waits for its other appends too."""
+    try:
+        await append
+    except Exception as error:  # noqa: BLE001 - raised by the write
+        return error
+    return None
+
+
+def _failure_of_all(failed: Mapping[str, Exception], stored: frozenset[str]) -> Exception:
     """Return the error of a write that failed on one or more pchannels."""
     for error in failed.values():
         if not stored or not isinstance(error, ElanusError):

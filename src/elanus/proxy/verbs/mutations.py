@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -57,6 +58,12 @@ class Mutations(Verbs):
         return keys, ts
 
     def delete(self, request: Delete) -> MutationResult:
+        """Delete the keys that a filter names, or else the keys of the rows that it matches now.
+
+        Named keys are deleted at one timestamp. Matching rows are deleted in steps of bounded size, each at a
+        timestamp of its own, in the order of their keys. After a failure the steps before it remain done, and
+        the same delete may be repeated. The result has the keys that were deleted last.
+        """
         cached = request.collection
         partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
         if not request.filter.strip():
@@ -71,10 +78,26 @@ class Mutations(Verbs):
                 "name the rows, or drop the partition or collection"
             )
         keys = chosen.primary_keys()
-        if keys is None:
-            keys = matching_keys(
-                self._proxy.reads, cached, request.filter, request.filter_values, request.partition
-            )
+        if keys is not None:
+            return self._delete_keys(request, partition_id, keys)
+        count, result = 0, None
+        for keys in matching_keys(
+            self._proxy.reads,
+            cached,
+            request.filter,
+            request.filter_values,
+            request.partition,
+            self._proxy.limits.delete_step_keys_max,
+        ):
+            result = self._delete_keys(request, partition_id, keys)
+            count += result.delete_count
+        if result is None:
+            return MutationResult(pa.array([], pa.int64()), 0, 0, 0, self._proxy.stamp())
+        return replace(result, delete_count=count)
+
+    def _delete_keys(self, request: Delete, partition_id: PartitionID, keys: pa.Array) -> MutationResult:
+        """Delete keys at one timestamp."""
+        cached = request.collection
         if len(keys) == 0:
             return MutationResult(keys, 0, 0, 0, self._proxy.stamp())
         delete = KeyDelete(cached.collection_id, partition_id, keys_by_shard(keys, cached.view.vchannels))

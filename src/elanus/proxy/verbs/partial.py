@@ -30,15 +30,15 @@ def partial_mutation(
     vchannels = cached.view.vchannels
     has_stored = np.array([pchannel_of(v) in error.pchannels for v in vchannels])
     stored = has_stored[shard_of_keys(keys, len(vchannels))]
-    rows = "keys" if verb == "deleted" else "rows"
+    numbers = f", namely numbers {_ranges(np.flatnonzero(stored).tolist())} of the request, counted from 0"
+    rows, which = ("keys", "") if verb == "deleted" else ("rows", numbers)
     remedy = (
         "repeating the whole request does no harm"
         if may_repeat
         else f"send only the other rows again, because rows that are {verb} twice are there twice"
     )
     return PartialMutation(
-        f"{int(stored.sum())} of {len(keys)} {rows} were {verb}, namely numbers "
-        f"{_ranges(np.flatnonzero(stored).tolist())} of the request, counted from 0; the others failed: "
+        f"{int(stored.sum())} of {len(keys)} {rows} were {verb}{which}; the others failed: "
         f"{error.message}: {remedy}",
         keys,
         stored,

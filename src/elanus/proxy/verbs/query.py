@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import InvalidParameter
-from elanus.core.requests import check_query_window
+from elanus.core.requests import check_answer_size, check_query_window
 from elanus.core.schema import CollectionSchema
 from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.outputs import COUNT, asks_for_count
+
+_LAST_KEY = "elanus_last_key"
+"""The name of a value in filters of this module."""
 
 
 class Querying(Verbs):
@@ -48,35 +51,56 @@ class Querying(Verbs):
                 limit=None if request.limit is None else request.offset + request.limit,
                 read_ts=reads.read_timestamp(cached, request.consistency, patience),
                 ignore_growing=request.ignore_growing,
+                answer_bytes_max=self._proxy.limits.answer_bytes_max,
             )
             if counting:
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
                 return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
             rows = reads.nodes.query(wanted, patience)
         fields = {name: column.slice(request.offset) for name, column in rows.items()}
+        size_bytes = sum(column.nbytes for column in fields.values())
+        key_count = len(fields[schema.primary_field.name])
+        check_answer_size(key_count, size_bytes, self._proxy.limits.answer_bytes_max)
         return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts)
 
 
 def matching_keys(
-    reads: ReadPath, cached: CachedCollection, text: str, values: Mapping[str, object], partition: str
-) -> pa.Array:
-    """Return the primary keys of the rows that a filter matches now; sees every acknowledged write."""
+    reads: ReadPath,
+    cached: CachedCollection,
+    text: str,
+    values: Mapping[str, object],
+    partition: str,
+    keys_max: int,
+) -> Iterator[pa.Array]:
+    """Yield the primary keys of the rows that a filter matches now; sees every acknowledged write.
+
+    They come in ascending order, at most ``keys_max`` at a time, all as of the moment of the first read.
+    """
     key = cached.view.schema.primary_field.name
+    partitions = read_partitions(cached, (partition,) if partition else ())
     consistency = ReadConsistency(ConsistencyLevel.STRONG)
-    with reads.begin() as patience:
-        rows = reads.nodes.query(
-            NodeQuery(
+    bound = cached.plans.filter(text, values)
+    while True:
+        with reads.begin() as patience:
+            read_ts = reads.read_timestamp(cached, consistency, patience)
+            wanted = NodeQuery(
                 collection_id=cached.collection_id,
-                partition_ids=read_partitions(cached, (partition,) if partition else ()),
-                filter=cached.plans.filter(text, values),
+                partition_ids=partitions,
+                filter=bound,
                 primary_keys=None,
                 output_fields=(key,),
-                limit=None,
-                read_ts=reads.read_timestamp(cached, consistency, patience),
-            ),
-            patience,
+                limit=keys_max,
+                read_ts=read_ts,
+            )
+            keys = reads.nodes.query(wanted, patience)[key]
+        if len(keys):
+            yield keys
+        if len(keys) < keys_max:
+            return
+        consistency = ReadConsistency(guarantee_ts=read_ts, pinned=True)
+        bound = cached.plans.filter(
+            f"({text}) and {key} > {{{_LAST_KEY}}}", {**values, _LAST_KEY: keys[-1].as_py()}
         )
-    return rows[key]
 
 
 def _key_array(schema: CollectionSchema, ids: object) -> pa.Array:

@@ -13,7 +13,14 @@ from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
 from elanus.core.reduce import PrimaryKeys
-from elanus.core.requests import check_query_count, check_round_decimal, check_search_window, search_field
+from elanus.core.requests import (
+    check_answer_size,
+    check_hits,
+    check_query_count,
+    check_round_decimal,
+    check_search_window,
+    search_field,
+)
 from elanus.core.schema import FieldSchema
 from elanus.proxy.api import Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
@@ -32,6 +39,7 @@ class Searching(Verbs):
             check_search_window(request.limit, request.offset)
             check_round_decimal(request.round_decimal)
             check_query_count(len(request.queries))
+            check_hits(len(request.queries), request.offset + request.limit, proxy.limits.search_hits_max)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             partitions = read_partitions(cached, request.partitions)
             bound = plan_filter(cached, request.filter, request.filter_values)
@@ -49,6 +57,7 @@ class Searching(Verbs):
                 output_fields=outputs.columns,
                 read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
+                answer_bytes_max=proxy.limits.answer_bytes_max,
             )
             if request.page is None:
                 hits, page_end = reads.nodes.search(wanted, patience), None
@@ -59,6 +68,8 @@ class Searching(Verbs):
                     request.params,
                     lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
                 )
+        size_bytes = sum(column.nbytes for column in hits.fields.values())
+        check_answer_size(len(hits.scores), size_bytes, proxy.limits.answer_bytes_max)
         proxy.measures.searched(len(request.queries))
         offsets, ids, scores, fields = _without_first(hits, request.offset)
         if request.round_decimal >= 0:
