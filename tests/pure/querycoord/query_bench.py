@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fakes import CID, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
-from elanus.api.datacoord import RecoveryInfo
+from elanus.api.datacoord import LogHold, RecoveryInfo
 from elanus.api.querynode import (
     LoadCollection,
     LoadSegment,
@@ -144,6 +144,13 @@ def _serving(request: LoadSegment) -> SegmentServing:
     )
 
 
+class HeldData(FakeData):
+    """Notes from where on the log is needed."""
+
+    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
+        self.calls.note("hold_log", holds)
+
+
 class Bench:
     """``meta`` and the peers outlive the role; `start` makes a new instance of it."""
 
@@ -151,7 +158,7 @@ class Bench:
         self.collections = collections or (collection(),)
         self.meta = MemoryMeta()
         self.root = FakeRoot(*self.collections)
-        self.data = FakeData()
+        self.data = HeldData()
         self.index = FakeIndexCoord()
         self.node = FakeNode()
         self.proxy = FakeProxy()
