@@ -14,7 +14,6 @@ from typing import Any
 from elanus.api.datacoord import (
     AllocationRequest,
     FlushOutcome,
-    LogHold,
     RecoveryInfo,
     SegmentAllocation,
     VchannelRecovery,
@@ -263,9 +262,6 @@ class FakeData:
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         self.calls.note("segments", collection_id)
         return tuple(i for i in self.infos.values() if collection_id in (0, i.collection_id))
-
-    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
-        self.calls.note("hold_log", holds)
 
     async def recovery_info(
         self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()

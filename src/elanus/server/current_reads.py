@@ -34,7 +34,7 @@ class CurrentReads:
     def forget(self, collection_id: CollectionID) -> None:
         """Nothing to do: nothing is cached outside the node."""
 
-    def service_time(self, collection_id: CollectionID) -> Timestamp:
+    def service_time(self, collection_id: CollectionID, patience: Patience) -> Timestamp:
         return self._node().service_time(collection_id)
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:

@@ -25,7 +25,7 @@ class ReadsInTurns(CurrentReads):
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
         pause_s = _FIRST_LOOK_S
-        while self.service_time(collection_id) < ts:
+        while self.service_time(collection_id, patience) < ts:
             if not patience.left_s():
                 raise DeadlineExceeded(f"timestamp {ts} was not reached in {patience.timeout_s:g} s; retry")
             self._turns.sleep(pause_s)

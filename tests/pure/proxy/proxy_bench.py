@@ -54,7 +54,7 @@ class ServesAll:
     def forget(self, _collection_id: int) -> None:
         """Nothing is known beyond what the test says."""
 
-    def service_time(self, _collection_id: int) -> Timestamp:
+    def service_time(self, _collection_id: int, _patience: Patience) -> Timestamp:
         return MAX_TIMESTAMP
 
     def wait_service_time(self, _collection_id: int, _ts: Timestamp, _patience: Patience) -> None: ...

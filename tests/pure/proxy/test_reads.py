@@ -60,7 +60,7 @@ class Nodes:
     def forget(self, _collection_id: int) -> None:
         """Nothing is known beyond what the test says."""
 
-    def service_time(self, _collection_id: int) -> Timestamp:
+    def service_time(self, _collection_id: int, _patience: Patience) -> Timestamp:
         if self.served < 0:
             raise CollectionNotLoaded("not loaded")
         return self.served

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fakes import CID, DEFAULT, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
-from elanus.api.datacoord import RecoveryInfo
+from elanus.api.datacoord import LogHold, RecoveryInfo
 from elanus.api.querynode import (
     DamagedFile,
     LoadCollection,
@@ -169,6 +169,13 @@ def _serving(request: LoadSegment) -> SegmentServing:
     )
 
 
+class HeldData(FakeData):
+    """Notes from where on the log is needed."""
+
+    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
+        self.calls.note("hold_log", holds)
+
+
 class Bench:
     """``meta`` and the peers outlive the role; `start` makes a new instance of it."""
 
@@ -176,7 +183,7 @@ class Bench:
         self.collections = collections or (collection(),)
         self.meta = MemoryMeta()
         self.root = FakeRoot(*self.collections)
-        self.data = FakeData()
+        self.data = HeldData()
         self.index = Indexes()
         self.node = FakeNode()
         self.proxy = FakeProxy()

@@ -18,6 +18,7 @@ from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import DeadlineExceeded
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose, minus_ms
+from elanus.proxy.fanout import served
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.own_writes import OwnWrites
@@ -66,20 +67,20 @@ async def behind(cluster: Cluster) -> Timestamp:
 
 @scenario
 async def test_an_eventual_read_waits_for_no_node_that_lags(cluster: Cluster) -> None:
-    served = await behind(cluster)
+    lagging = await behind(cluster)
     ts, rows, patience = await asyncio.to_thread(read, cluster, ConsistencyLevel.EVENTUALLY)
-    assert (ts, rows, patience.waited_s) == (served, 1, 0)
+    assert (ts, rows, patience.waited_s) == (lagging, 1, 0)
     await cluster.insert([(2, 2)])
-    assert await asyncio.to_thread(read, cluster, ConsistencyLevel.EVENTUALLY) == (served, 1, ANY)
+    assert await asyncio.to_thread(read, cluster, ConsistencyLevel.EVENTUALLY) == (lagging, 1, ANY)
 
 
 @scenario
 async def test_a_bounded_read_waits_for_its_bound_and_no_longer(cluster: Cluster) -> None:
-    served = await behind(cluster)
+    lagging = await behind(cluster)
     bound = minus_ms(NOW, 1000 * BEHIND_S // 2)
     reading = asyncio.create_task(asyncio.to_thread(read, cluster, ConsistencyLevel.BOUNDED))
     await waiting(cluster.nodes[A])
-    assert cluster.tick_ts == served < bound
+    assert cluster.tick_ts == lagging < bound
     cluster.now = bound
     await cluster.tick()
     ts, rows, patience = await reading
@@ -107,12 +108,17 @@ async def test_a_weak_read_within_its_bound_is_as_of_what_all_nodes_serve(cluste
 
 @scenario
 async def test_the_nodes_are_asked_once_for_many_weak_reads(cluster: Cluster) -> None:
-    began = await cluster.channels.end(cluster.channel)
-    for _ in range(10):
-        assert await asyncio.to_thread(cluster.proxy.service_time, COLLECTION) == cluster.tick_ts
+    began, patience = await cluster.channels.end(cluster.channel), Patience(5.0)
+    with patch.object(served, "_FRESH_S", 60.0):
+        for _ in range(10):
+            known = await asyncio.to_thread(cluster.proxy.service_time, COLLECTION, patience)
+            assert known == cluster.tick_ts
     assert await cluster.channels.end(cluster.channel) == began + 1
-    await asyncio.to_thread(cluster.proxy.wait_service_time, COLLECTION, NOW, Patience(0.0))
-    assert await cluster.channels.end(cluster.channel) == began + 1, "the nodes wait for it themselves"
+    with patch.object(served, "_FRESH_S", -1.0):
+        await asyncio.to_thread(cluster.proxy.service_time, COLLECTION, patience)
+        assert await cluster.channels.end(cluster.channel) == began + 2, "what is known is old"
+        await asyncio.to_thread(cluster.proxy.wait_service_time, COLLECTION, NOW, patience)
+    assert await cluster.channels.end(cluster.channel) == began + 2, "the nodes wait for it themselves"
 
 
 @scenario
@@ -130,7 +136,7 @@ async def test_nothing_is_known_to_be_served_before_the_first_tick(cluster: Clus
     node._turn = none_yet  # type: ignore[method-assign]
     patience = Patience(5.0)
     await asyncio.to_thread(cluster.proxy.wait_service_time, COLLECTION, Timestamp(1), patience)
-    assert cluster.proxy.service_time(COLLECTION) == cluster.tick_ts
+    assert cluster.proxy.service_time(COLLECTION, patience) == cluster.tick_ts
     assert patience.waited_s > 0
     node._turn = turn  # type: ignore[method-assign]
 
@@ -146,12 +152,11 @@ async def test_a_tick_that_never_comes_is_waited_for_as_long_as_the_client_does(
 
 @scenario
 async def test_nodes_that_do_not_say_what_they_serve_are_a_deadline_exceeded(cluster: Cluster) -> None:
-    cluster.proxy._timeout_s = 0.05
     with (
         patch.object(ChannelServing, "_begin"),
         pytest.raises(DeadlineExceeded, match="did not report up to which timestamp they serve"),
     ):
-        await asyncio.to_thread(cluster.proxy.service_time, COLLECTION)
+        await asyncio.to_thread(cluster.proxy.service_time, COLLECTION, Patience(0.05))
 
 
 @scenario
@@ -205,4 +210,4 @@ async def test_a_coordinator_that_does_not_answer_is_a_deadline_exceeded(cluster
     cluster.query_channels = silent  # type: ignore[method-assign]
     cluster.proxy._timeout_s = 0.05
     with pytest.raises(DeadlineExceeded, match="no coordinator answered"):
-        await asyncio.to_thread(cluster.proxy.service_time, COLLECTION)
+        await asyncio.to_thread(cluster.proxy.service_time, COLLECTION, Patience(5.0))

@@ -305,4 +305,4 @@ async def test_a_search_over_nodes_finds_what_one_would(cluster: Cluster) -> Non
 async def test_a_weak_read_of_a_proxy_that_knows_nothing_yet_sees_what_is_ticked(cluster: Cluster) -> None:
     await cluster.insert([(1, 1)])
     tick = await cluster.tick()
-    assert await asyncio.to_thread(cluster.proxy.service_time, COLLECTION) == tick
+    assert await asyncio.to_thread(cluster.proxy.service_time, COLLECTION, Patience(5.0)) == tick

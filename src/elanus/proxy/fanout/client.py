@@ -199,7 +199,7 @@ class FanOut:
 
     # reads, from any thread
 
-    def service_time(self, collection_id: CollectionID) -> Timestamp:
+    def service_time(self, collection_id: CollectionID, patience: Patience) -> Timestamp:
         """Return the newest timestamp that all replicas serve; of those that answer, if some do not.
 
         Raises `CollectionNotLoaded`, and `Unavailable` or `DeadlineExceeded` if no replica answers.
@@ -209,9 +209,9 @@ class FanOut:
         if known is not None:
             return known
         try:
-            return self._probe(collection_id)
+            return self._probe(collection_id, patience)
         except ChannelLost:
-            return self._probe(collection_id)
+            return self._probe(collection_id, patience)
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
         """Wait until the nodes serve anything, if the read would take whatever that is.
@@ -219,7 +219,7 @@ class FanOut:
         The nodes wait for any other timestamp themselves. Raises as `service_time` does.
         """
         self._replicas_of(collection_id)
-        while ts <= WIRE_EVENTUALLY and self.service_time(collection_id) == NO_TIMESTAMP:
+        while ts <= WIRE_EVENTUALLY and self.service_time(collection_id, patience) == NO_TIMESTAMP:
             if not patience.left_s():
                 raise DeadlineExceeded(
                     f"collection {collection_id} got no time tick within {patience.timeout_s:g} s; retry"
@@ -227,9 +227,8 @@ class FanOut:
             with patience.waiting():
                 self._waits.sleep(_TICK_LOOK_S)
 
-    def _probe(self, collection_id: CollectionID) -> Timestamp:
+    def _probe(self, collection_id: CollectionID, patience: Patience) -> Timestamp:
         """Ask the nodes of all replicas for their service time. Raises as `service_time` does."""
-        patience = Patience(self._timeout_s, self._waits.now_s)
         data = encode_read(NodeProbe(collection_id))
         failures: list[Unavailable] = []
         with contextlib.ExitStack() as asking:

@@ -47,7 +47,7 @@ class ReadNodes(Protocol):
         """Discard what is known about where the collection is served."""
         ...
 
-    def service_time(self, collection_id: CollectionID) -> Timestamp:
+    def service_time(self, collection_id: CollectionID, patience: Patience) -> Timestamp:
         """Return the newest timestamp known to be served; 0: none yet."""
         ...
 
@@ -130,7 +130,7 @@ class ReadPath:
         is_fixed = is_pinned or (fresh and guarantee >= now)
         # No node serves the present already, so a strong read need not ask up to where they serve.
         asks = is_pinned or not is_fixed
-        served = self.nodes.service_time(cached.collection_id) if asks else NO_TIMESTAMP
+        served = self.nodes.service_time(cached.collection_id, patience) if asks else NO_TIMESTAMP
         if served >= guarantee:
             return guarantee if is_fixed else served
         if fresh and guarantee > now:
@@ -141,7 +141,7 @@ class ReadPath:
         if is_fixed:
             return guarantee
         # The wait may have been for a load; a weak guarantee then gets what is served by now.
-        return max(guarantee, min(self.nodes.service_time(cached.collection_id), now))
+        return max(guarantee, min(self.nodes.service_time(cached.collection_id, patience), now))
 
 
 def check_same_collection(cached: CachedCollection, expected: CollectionID | None) -> None:
