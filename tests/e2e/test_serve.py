@@ -224,6 +224,36 @@ def test_writes_are_refused_before_memory_runs_out(new_server: NewServer) -> Non
     assert count(server.restart().client()) == acknowledged - 100
 
 
+@pytest.mark.jvm
+def test_partitions_that_fill_memory_together_are_flushed_and_writes_go_on(new_server: NewServer) -> None:
+    """No segment is full or old, and more is written than the limit allows in memory."""
+    hard_mb = 8
+    limits = {"backpressure.growing_soft_mb": 2, "backpressure.growing_hard_mb": hard_mb}
+    server = new_server(limits).start()
+    server.wait_for_spark()
+    client = server.client()
+    dim, written = 256, 0
+    create(client, dim=dim)
+    partitions = [f"p{n}" for n in range(8)]
+    for partition in partitions:
+        client.create_partition("rows", partition)
+
+    def insert(partition: str) -> bool:
+        try:
+            client.insert("rows", rows(written, 100, dim), partition_name=partition)
+        except MilvusException as error:
+            if "memory quota exceeded" not in error.message:
+                raise
+            return False
+        return True
+
+    while written * dim * 4 < 2 * hard_mb * 2**20:
+        partition = partitions[written // 100 % len(partitions)]
+        until(lambda: insert(partition), 20 * SLACK, "the write is admitted")  # noqa: B023
+        written += 100
+    assert count(client) == written
+
+
 def test_writes_are_refused_before_the_disk_is_full(new_server: NewServer) -> None:
     disk = os.statvfs(os.path.dirname(os.path.abspath(__file__)))
     more_than_there_is_mb = disk.f_blocks * disk.f_frsize // 2**20 + 10_000_000
