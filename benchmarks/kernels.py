@@ -7,6 +7,9 @@ shows whether it holds.
 
 *Filters.* A filter is evaluated once per version of a segment and kept as a mask. One comparison and one
 combined expression over a million rows show what a miss of that cache costs.
+
+*Deletes.* Which of ten thousand segments a few deletes may concern is decided at every tick that has deletes.
+Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
 """
 
 from __future__ import annotations
@@ -19,16 +22,25 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.metrics import median
-from elanus.core.ids import FieldID
+from elanus.core.ids import ALL_PARTITIONS, FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.expr import compile_filter
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
+from elanus.querynode.block import Block
+from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_ranges import KeyRanges
+from elanus.querynode.keys import SortedKeys, match
 
 REPEATS = 7
 WIRE_ROWS, WIRE_DIMENSION = 1000, 768
 WIRE_LIMIT_MS = 5.0
 FILTER_ROWS = 1_000_000
+SEGMENTS = 10_000
+DECISION_LIMIT_MS = 10.0
+DELETED_ROWS = 700_000
+DELETED_KEYS = 100_000
+DELETE_LIMIT_MS = 30.0
 #: Filter and the longest that it may take, ms.
 FILTERS = (
     ("price < 10", 20.0),
@@ -69,6 +81,8 @@ def kernels(filter_rows: int = FILTER_ROWS) -> Iterator[Kernel]:
             limit_ms,
             lambda bound=bound: bound.evaluate(columns, filter_rows),  # type: ignore[misc]
         )
+    yield _decision_kernel()
+    yield _delete_kernel()
 
 
 def median_ms(kernel: Kernel) -> float:
@@ -106,6 +120,29 @@ def _wire_kernel() -> Kernel:
         return decode_rows(schema, [received], WIRE_ROWS, with_auto_key=True)
 
     return Kernel(name, WIRE_ROWS, WIRE_LIMIT_MS, decode)
+
+
+def _decision_kernel() -> Kernel:
+    ranges = KeyRanges()
+    for number in range(SEGMENTS):
+        ranges.add(_block(np.array([number, SEGMENTS + number])), ALL_PARTITIONS)
+    batch = DeleteBatch.of(pa.array([SEGMENTS - 1]), np.array([9]), ALL_PARTITIONS)
+    name = f"one delete among {SEGMENTS:,} segments: which it may concern"
+    return Kernel(name, SEGMENTS, DECISION_LIMIT_MS, lambda: ranges.visits(batch).blocks)
+
+
+def _delete_kernel() -> Kernel:
+    random = np.random.default_rng(2)
+    keys = SortedKeys(pa.array(random.integers(0, 1 << 60, DELETED_ROWS)))
+    deleted = pa.array(keys.codes[random.permutation(DELETED_ROWS)[:DELETED_KEYS]])
+    batch = DeleteBatch.of(deleted, np.full(DELETED_KEYS, 9), ALL_PARTITIONS)
+    name = f"{DELETED_KEYS:,} deletes among {DELETED_ROWS:,} rows"
+    return Kernel(name, DELETED_KEYS, DELETE_LIMIT_MS, lambda: match(keys, batch.keys)[0])
+
+
+def _block(keys: np.ndarray) -> Block:
+    schema = CollectionSchema("keys", (FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),))
+    return Block(schema, {"id": pa.array(keys)}, {}, np.ones(len(keys), dtype=np.int64))
 
 
 def _schema() -> CollectionSchema:
