@@ -10,6 +10,9 @@ combined expression over a million rows show what a miss of that cache costs.
 
 *Pages.* A query with a limit, such as a page of an iterator, costs what it returns, however many rows match.
 Here each repetition asks with a bound of its own, as the pages of an iterator do.
+
+*Deletes.* Which of ten thousand segments a few deletes may concern is decided at every tick that has deletes.
+Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
 """
 
 from __future__ import annotations
@@ -24,13 +27,16 @@ import pyarrow as pa
 
 from benchmarks.metrics import median
 from elanus.api.querynode import NodeQuery
-from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.querynode.block import Block
+from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_ranges import KeyRanges
+from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.query import query
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 
@@ -38,6 +44,11 @@ REPEATS = 7
 WIRE_ROWS, WIRE_DIMENSION = 1000, 768
 WIRE_LIMIT_MS = 5.0
 FILTER_ROWS = 1_000_000
+SEGMENTS = 10_000
+DECISION_LIMIT_MS = 10.0
+DELETED_ROWS = 700_000
+DELETED_KEYS = 100_000
+DELETE_LIMIT_MS = 30.0
 #: Filter and the longest that it may take, ms.
 FILTERS = (
     ("price < 10", 20.0),
@@ -81,6 +92,8 @@ def kernels(filter_rows: int = FILTER_ROWS) -> Iterator[Kernel]:
             lambda bound=bound: bound.evaluate(columns, filter_rows),  # type: ignore[misc]
         )
     yield _page_kernel(schema, columns, filter_rows)
+    yield _decision_kernel()
+    yield _delete_kernel()
 
 
 def median_ms(kernel: Kernel) -> float:
@@ -138,6 +151,29 @@ def _page_kernel(schema: CollectionSchema, columns: dict[str, pa.Array], rows: i
         return query(snapshot, request)["id"]
 
     return Kernel(f"page of {PAGE_ROWS:,} of {PAGE_SEGMENTS} × {rows:,} rows", PAGE_ROWS, PAGE_LIMIT_MS, page)
+
+
+def _decision_kernel() -> Kernel:
+    ranges = KeyRanges()
+    for number in range(SEGMENTS):
+        ranges.add(_block(np.array([number, SEGMENTS + number])), ALL_PARTITIONS)
+    batch = DeleteBatch.of(pa.array([SEGMENTS - 1]), np.array([9]), ALL_PARTITIONS)
+    name = f"one delete among {SEGMENTS:,} segments: which it may concern"
+    return Kernel(name, SEGMENTS, DECISION_LIMIT_MS, lambda: ranges.visits(batch).blocks)
+
+
+def _delete_kernel() -> Kernel:
+    random = np.random.default_rng(2)
+    keys = SortedKeys(pa.array(random.integers(0, 1 << 60, DELETED_ROWS)))
+    deleted = pa.array(keys.codes[random.permutation(DELETED_ROWS)[:DELETED_KEYS]])
+    batch = DeleteBatch.of(deleted, np.full(DELETED_KEYS, 9), ALL_PARTITIONS)
+    name = f"{DELETED_KEYS:,} deletes among {DELETED_ROWS:,} rows"
+    return Kernel(name, DELETED_KEYS, DELETE_LIMIT_MS, lambda: match(keys, batch.keys)[0])
+
+
+def _block(keys: np.ndarray) -> Block:
+    schema = CollectionSchema("keys", (FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),))
+    return Block(schema, {"id": pa.array(keys)}, {}, np.ones(len(keys), dtype=np.int64))
 
 
 def _schema() -> CollectionSchema:

@@ -345,3 +345,16 @@ async def test_a_release_while_deletes_are_applied_ends_them(world: World) -> No
     for _ in range(10):
         await breathe()
     assert world.keys() == [3]
+
+
+@scenario()
+async def test_a_tick_makes_no_new_views_of_sealed_segments(world: World) -> None:
+    for number in range(3):
+        await sealed(world, number)
+    before = world.snapshot
+    await world.insert([(9, 9)])
+    await world.tick()
+    assert world.snapshot is not before
+    assert all(new is old for new, old in zip(world.snapshot.segments[:3], before.segments[:3], strict=True))
+    await world.announce(offline=[before.segments[0].segment_id])
+    assert [s.segment_id for s in world.snapshot.segments[:2]] == [s.segment_id for s in before.segments[1:3]]

@@ -37,6 +37,7 @@ from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.queues import DmQueue, Turn
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.writes import LogWriter
+from elanus.querynode.delete_applier import DeleteApplier
 from elanus.querynode.deletes import DeleteBuffer
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.service_clock import ServiceClock
@@ -144,6 +145,18 @@ def _no_deletes(store: Any, file: Any) -> Any:
 
 def deletes_reach_growing_rows_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoadedCollection, "_delete", lambda self, vchannel, deletes: [])
+
+
+def tick_does_not_wait_for_deletes(patch: pytest.MonkeyPatch) -> None:
+    """A vchannel's tick moves on while its deletes are still being applied in threads."""
+    apply, applying = DeleteApplier.apply, set()
+
+    async def later(self: DeleteApplier, visits: Any) -> None:
+        task = asyncio.create_task(apply(self, visits))
+        applying.add(task)
+        task.add_done_callback(applying.discard)
+
+    patch.setattr(DeleteApplier, "apply", later)
 
 
 def delete_concerns_its_own_upsert(patch: pytest.MonkeyPatch) -> None:
@@ -387,6 +400,7 @@ BUGS = (
     Bug("deletes forgotten on handoff", deletes_forgotten_on_handoff, frozenset({"DEL1", "VIS2", "VIS4"})),
     Bug("delta logs not read", delta_logs_not_read, frozenset({"DEL1", "VIS2"})),
     Bug("deletes reach growing rows only", deletes_reach_growing_rows_only, frozenset({"DEL1", "VIS2"})),
+    Bug("tick does not wait for deletes", tick_does_not_wait_for_deletes, frozenset({"DEL1", "VIS2"})),
     Bug("delete concerns its own upsert", delete_concerns_its_own_upsert, frozenset({"DEL2", "VIS1"})),
     Bug("allocations kept on flush", allocations_kept, frozenset({"SEG3", "LIVE1", "SEG1", "VIS1", "VIS4"})),
     Bug(

@@ -11,6 +11,7 @@ from elanus.api.query_channel import SealedSegmentsChangeInfo, decode_message
 from elanus.core.errors import ElanusError
 from elanus.proxy.fanout.pending import Gathering
 from elanus.querycoord import handoff
+from elanus.querynode.key_ranges import Visits
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.serving import ChannelServing
 from elanus.sim import plan
@@ -76,9 +77,8 @@ def deletes_only_where_rows_are_led(patch: pytest.MonkeyPatch) -> None:
     """The deletes of a vchannel do not reach segments on nodes that do not lead it."""
     delete = LoadedCollection._delete
 
-    def led(self: LoadedCollection, vchannel: str, deletes: Any) -> None:
-        if vchannel in self.leads:
-            delete(self, vchannel, deletes)
+    def led(self: LoadedCollection, vchannel: str, deletes: Any) -> list[Visits]:
+        return delete(self, vchannel, deletes) if vchannel in self.leads else []
 
     patch.setattr(LoadedCollection, "_delete", led)
 
