@@ -52,7 +52,8 @@ class Disk:
         """Create missing directories, and make each new name durable in its parent."""
         if directory.is_dir():
             return
-        self.make_directories(directory.parent)
+        if not directory.parent.exists():
+            self.make_directories(directory.parent)
         directory.mkdir(exist_ok=True)
         self.sync_directory(directory.parent)
 

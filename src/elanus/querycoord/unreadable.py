@@ -1,8 +1,8 @@
 """Segments of a replica whose files a query node could not read.
 
 They hold up nothing else: the replica is brought to its target without them, and they are tried again after
-growing pauses, or as soon as their files change. What a version then lacks is part of the version, so that
-reads of that data are refused instead of answered with less (`elanus.api.query_channel.MissingSegment`).
+growing pauses, or as soon as their files change. A version says which segments it lacks, so that reads of
+that data are refused instead of answered with less (`elanus.api.query_channel.MissingSegment`).
 """
 
 from __future__ import annotations

@@ -209,7 +209,8 @@ def make_directories(directory: Path) -> None:
     """Create missing directories and make each new name durable in its parent."""
     if directory.is_dir():
         return
-    make_directories(directory.parent)
+    if not directory.parent.exists():
+        make_directories(directory.parent)
     with contextlib.suppress(FileExistsError):
         directory.mkdir()
     fsync(directory.parent)
