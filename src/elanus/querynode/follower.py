@@ -1,7 +1,8 @@
 """Following one vchannel: from a checkpoint in its log to growing segments and deletes, pack by pack.
 
-A follower begins with the binlogs of segments that are not finished, then reads the log from the checkpoint.
-At each tick it takes in one pack: rows go to their growing segments, and deletes apply to the growing rows
+A follower begins with the binlogs of segments that are not finished, then follows the log from the
+checkpoint. The process reads each pchannel once (`elanus.log.dispatcher`), and the follower gets the packs
+that hold messages of its vchannel: rows go to their growing segments, and deletes apply to the growing rows
 older than they are. The effects of a pack beyond that (deletes for sealed segments, dropped partitions) are
 passed on as a `PackEffect`.
 
@@ -11,7 +12,6 @@ alive a buffer much larger than the rows themselves.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,24 +20,22 @@ import pyarrow as pa
 import structlog
 
 from elanus.api.querynode import WatchVchannel
-from elanus.core.channels import pchannel_of
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, Message, MsgKind, UpsertMessage
-from elanus.core.packs import Pack
 from elanus.core.quarantine import Quarantined, checked
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
 from elanus.log.codec import decode
-from elanus.log.msgstream import TickReader
-from elanus.log.port import Log, LogClosed, LogEntry, Position
+from elanus.log.dispatcher import Dispatcher
+from elanus.log.msgstream import EntryPack
+from elanus.log.port import LogClosed, LogEntry
+from elanus.log.shared_reader import Subscription
+from elanus.log.tick_line import Watcher
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import DeleteBatch, deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.rpc.tracing import untraced
 
-_READ_BYTES_MAX = 4 * 1024 * 1024
-"""How much of the log is read at once: what a follower that catches up processes before it yields."""
 _log = structlog.get_logger("querynode")
 
 
@@ -53,9 +51,10 @@ class PackEffect:
 
 
 class Follower:
-    """Follows one vchannel.
+    """Follows one vchannel: an `elanus.log.shared_reader.PackListener`.
 
-    ``absorb``: called with the effects of each batch of packs, in the same step that takes them in.
+    ``absorb``: called with the effects of each batch of packs, in the same step that takes them in; and at
+    ticks as long as it returns True.
     """
 
     def __init__(
@@ -64,11 +63,10 @@ class Follower:
         schema: CollectionSchema,
         specs: Mapping[FieldID, IndexSpec],
         coverage: Coverage,
-        absorb: Callable[[Follower, Sequence[PackEffect]], None],
+        absorb: Callable[[Follower, Sequence[PackEffect]], bool],
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
-        self.tick = request.checkpoint.ts
         self.growing: dict[SegmentID, GrowingSegment] = {}
         self.excluded = set(request.excluded)
         self.failure: str | None = None
@@ -77,41 +75,56 @@ class Follower:
         self._schema = schema
         self._specs = specs
         self._absorb = absorb
-        self._reader: TickReader | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._taken = request.checkpoint.ts
+        self._subscription: Subscription | None = None
 
     @property
     def started(self) -> bool:
-        return self._reader is not None
+        return self._subscription is not None
+
+    @property
+    def tick(self) -> Timestamp:
+        """Everything up to this tick has been taken in and absorbed. May be read by any thread."""
+        return self._checkpoint.ts if self._subscription is None else self._subscription.ts
+
+    @property
+    def taken(self) -> Timestamp:
+        """As `tick`, or the end of a pack that has been taken in and whose tick is about to follow."""
+        return max(self._taken, self.tick)
 
     @property
     def late_messages(self) -> int:
-        return 0 if self._reader is None else self._reader.late_messages
+        return 0 if self._subscription is None else self._subscription.late_messages
 
     @property
     def growing_bytes(self) -> int:
         return sum(segment.batch_bytes for segment in self.growing.values())
 
-    def start(self, log: Log, recovered: Sequence[GrowingSegment]) -> None:
+    def start(self, dispatcher: Dispatcher, recovered: Sequence[GrowingSegment]) -> None:
         """Begin to follow; ``recovered``: the segments of the request's binlogs."""
         self.growing = {s.segment_id: s for s in recovered if self._wants(s.segment_id, s.partition_id)}
-        reader = log.open_reader(pchannel_of(self.vchannel), Position(self._checkpoint.position))
-        self._reader = TickReader(reader, self._checkpoint, [self.vchannel])
-        self._task = untraced(self._follow(self._reader), f"follow {self.vchannel}")
-        self._task.add_done_callback(self._ended)
+        self._subscription = dispatcher.follow(self.vchannel, self._checkpoint, self)
+        self._subscription.watch(self._ticked)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call ``watcher`` after the next tick of the vchannel. May be called by any thread."""
+        if self._subscription is not None:
+            self._subscription.watch(watcher)
 
     def retire(self) -> None:
-        """Stop reading; may be called from within `absorb`."""
-        if self._task is not None:
-            self._task.cancel()
-        if self._reader is not None:
-            self._reader.close()
+        """Take in nothing any more; may be called from within `absorb`."""
+        if self._subscription is not None:
+            self._subscription.close()
 
-    async def stop(self) -> None:
-        """As `retire`, and wait until nothing runs any more."""
-        self.retire()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+    def take(self, packs: Sequence[EntryPack]) -> None:
+        self._absorb(self, [self._take_in(pack) for pack in packs])
+
+    def failed(self, error: Exception) -> None:
+        if isinstance(error, LogClosed):
+            return  # the process is ending
+        _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
+        self.failure = f"{type(error).__name__}: {error}"
+        self._absorb(self, ())
 
     def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
         """Permanently release segments that are served in another form; return those that were held."""
@@ -129,23 +142,10 @@ class Follower:
     def _wants(self, segment_id: SegmentID, partition_id: PartitionID) -> bool:
         return segment_id not in self.excluded and self.coverage.takes(partition_id)
 
-    async def _follow(self, reader: TickReader) -> None:
-        while True:
-            try:
-                packs = await reader.next_packs(_READ_BYTES_MAX)
-            except LogClosed:
-                return  # the process is ending
-            self._absorb(self, [self._take_in(pack) for pack in packs])
-            await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
+    def _ticked(self) -> bool:
+        return self._absorb(self, ())
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
-            self.failure = f"{type(error).__name__}: {error}"
-            self._absorb(self, ())
-
-    def _take_in(self, pack: Pack[LogEntry]) -> PackEffect:
+    def _take_in(self, pack: EntryPack) -> PackEffect:
         arrivals: dict[GrowingSegment, list[NewRows]] = {}
         deleting: list[DeleteMessage | UpsertMessage] = []
         dropped: set[PartitionID] = set()
@@ -171,7 +171,7 @@ class Follower:
         for segment in self.growing.values():
             segment.delete(deletes)
         released = self.restrict(self.coverage.without(dropped)) if dropped else []
-        self.tick = pack.end_ts
+        self._taken = pack.end_ts
         return PackEffect(pack.end_ts, deletes, frozenset(dropped), tuple(released), drops_collection)
 
     def _decoded(self, entry: LogEntry) -> Message | None:

@@ -2,7 +2,8 @@
 
 All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
 replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
-released) is one assignment, and no read sees half of it.
+released) is one assignment, and no read sees half of it. A tick alone changes nothing here: the service time
+is looked up in the tick lines of the vchannels when it is asked for.
 
 Imported rows have no growing copy, and are served some time after the commit from which they count. Reads in
 between may have been answered without them. The version says from which timestamp on reads see them, the same
@@ -12,6 +13,7 @@ on all nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from elanus.api.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
 from elanus.core.errors import ElanusError, IndexConflict, NotReady, PartitionNotLoaded, SegmentNotFound
@@ -53,15 +55,24 @@ class LoadedCollection:
         self.serving: dict[SegmentID, SealedSegment] = {}
         self.staged: dict[SegmentID, SealedSegment] = {}
         self._visible_from: dict[SegmentID, Timestamp] = {}
-        self.clock = ServiceClock()
+        self._served: tuple[Timestamp, tuple[FollowedVchannel, ...]] = (NO_TIMESTAMP, ())
+        """The vchannels whose lowest tick is the service time, and the service time if there are none."""
+        self.clock = ServiceClock(self._service_time, self._watch_ticks)
         self.closed: ElanusError | None = None
         self._on_drop = on_drop
         self._on_release = on_release
         self._version = 0
         self._partitions = self._wanted_partitions()
-        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+        self._published = self._take_snapshot(NO_TIMESTAMP)
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, and deletes kept for segments loaded later."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current state, at the current service time. May be taken by any thread."""
+        service_ts = NO_TIMESTAMP if self.closed is not None else self.clock.time
+        published = self._published  # after the time was read: it has everything up to it
+        return published if published.service_ts == service_ts else replace(published, service_ts=service_ts)
 
     def check_open(self) -> None:
         """Raise the error that the collection was closed with, if it was."""
@@ -133,11 +144,15 @@ class LoadedCollection:
 
     # packs
 
-    def absorb(self, follower: Follower, effects: Sequence[PackEffect]) -> None:
-        """Apply the effects of packs that a follower has taken in."""
+    def absorb(self, follower: Follower, effects: Sequence[PackEffect]) -> bool:
+        """Apply the effects of packs that a follower has taken in.
+
+        Returns whether to call this at the next tick, even if nothing is taken in: until the vchannel has
+        caught up and no follower waits to take over.
+        """
         channel = self.channels[follower.vchannel]
         if self.closed is not None or follower not in channel.followers():
-            return
+            return False
         if channel.follower is follower:
             for effect in effects:
                 channel.deletes.keep(effect.tick, effect.deletes)
@@ -146,11 +161,12 @@ class LoadedCollection:
                 self._let_go(effect.released)
             if any(effect.drops_collection for effect in effects):
                 self._on_drop(self.collection_id)
-                return
+                return False
         self.settle(channel)
         if channel.failure is not None:
             channel.gone()
         self.publish()
+        return channel.failure is None and not (channel.joined and channel.successor is None)
 
     def settle(self, channel: FollowedVchannel) -> None:
         """Let a successor take over if it can."""
@@ -283,14 +299,21 @@ class LoadedCollection:
 
     def publish(self) -> None:
         """Publish the current state to reads."""
+        before = self.clock.time
         for channel in self.channels.values():
-            channel.join(self.clock.time)
-        self.snapshot = self._take_snapshot(self._service_time())
+            channel.join(before)
+        # before a first version nothing is served
+        channels = self.channels.values() if self._version else ()
+        counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
+        served = min((channel.tick for channel in counting), default=before)
+        assert served >= before, f"service time would go back from {before} to {served}"
+        self._published = self._take_snapshot(served)
+        self._served = (served, counting)
         self.growing_bytes = sum(
             channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
             for channel in self.channels.values()
         )
-        self.clock.advance(self.snapshot.service_ts)
+        self.clock.rewatch()
 
     def close(self, error: ElanusError) -> None:
         """Stop serving and release everything. Everyone who waits gets the error."""
@@ -303,14 +326,17 @@ class LoadedCollection:
                 self._let_go(follower.growing.values())
                 follower.growing.clear()
             channel.gone()
-        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+        self._published = self._take_snapshot(NO_TIMESTAMP)
 
     def _service_time(self) -> Timestamp:
         """Return the lowest tick of the vchannels whose rows are served here or whose deletes are needed."""
-        if self._version == 0:
-            return NO_TIMESTAMP
-        counting = [c.tick for c in self.channels.values() if c.joined or c.vchannel in self.leads]
-        return min(counting, default=self.clock.time)
+        served, counting = self._served
+        return min((channel.tick for channel in counting), default=served)
+
+    def _watch_ticks(self, watcher: Callable[[], bool]) -> None:
+        """Have ``watcher`` called when the service time may have moved. May be called by any thread."""
+        for channel in self._served[1]:
+            channel.watch(watcher)
 
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
         self._visible_from = {s: ts for s, ts in self._visible_from.items() if s in self.serving}

@@ -32,7 +32,8 @@ from elanus.core.errors import CollectionNotLoaded, Internal, NotReady, NotSuppo
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.offload import Offload
 from elanus.core.timestamps import Timestamp
-from elanus.log.port import Log
+from elanus.log.dispatcher import Dispatcher
+from elanus.log.shared_reader import LogSource
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower
@@ -47,6 +48,7 @@ from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
 from elanus.querynode.status import node_status
+from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
@@ -74,7 +76,7 @@ class QueryNode:
     def __init__(
         self,
         node_id: NodeID,
-        log: Log,
+        log: LogSource,
         store: ObjectStore,
         offload: Offload,
         *,
@@ -88,7 +90,7 @@ class QueryNode:
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
-        self._log = log
+        self._dispatcher = Dispatcher(log, spawn=untraced)
         self._store = store
         self._delta_logs = DeltaLogs(store, fetches_max)
         self._offload = offload
@@ -121,6 +123,7 @@ class QueryNode:
         for collection_id in tuple(self._collections):
             await self.release_collection(collection_id)
         await self._flights.settle()
+        await self._dispatcher.close()
         if self._returning_memory is not None:
             self._returning_memory.cancel()  # it would sleep first, and all memory is freed soon
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -148,7 +151,7 @@ class QueryNode:
 
     async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
         for follower in self._loaded(collection_id).unwatch(vchannel):
-            await follower.stop()
+            follower.retire()
 
     async def _watch(
         self, collection: LoadedCollection, channel: FollowedVchannel, request: WatchVchannel
@@ -177,7 +180,7 @@ class QueryNode:
         except BaseException:
             channel.withdraw(follower)
             raise
-        follower.start(self._log, recovered)
+        follower.start(self._dispatcher, recovered)
         collection.settle(channel)
         collection.publish()
         await channel.taken_over(follower)
@@ -256,7 +259,6 @@ class QueryNode:
         collection.close(_not_loaded(collection_id))
         for channel in collection.channels.values():
             for follower in channel.followers():
-                await follower.stop()
                 channel.withdraw(follower)
 
     async def status(self) -> QueryNodeStatus:

@@ -36,8 +36,8 @@ from elanus.proxy.role.queues import DmQueue, Turn
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.writes import LogWriter
 from elanus.querynode.deletes import DeleteBuffer
+from elanus.querynode.follower import Follower
 from elanus.querynode.loaded_collection import LoadedCollection
-from elanus.querynode.service_clock import ServiceClock
 from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
 from elanus.sim.run import run_seed
@@ -260,12 +260,13 @@ def merged_blocks_lose_deletes(patch: pytest.MonkeyPatch) -> None:
 
 def service_time_ahead(patch: pytest.MonkeyPatch) -> None:
     """A query node says that it has come half a second further than it has."""
-    advance = ServiceClock.advance
+    tick = Follower.tick.fget
+    assert tick is not None
 
-    def ahead(self: ServiceClock, ts: Timestamp) -> None:
-        advance(self, Timestamp(ts + (500 << LOGICAL_BITS)))
+    def ahead(self: Follower) -> Timestamp:
+        return Timestamp(tick(self) + (500 << LOGICAL_BITS))
 
-    patch.setattr(ServiceClock, "advance", ahead)
+    patch.setattr(Follower, "tick", property(ahead))
 
 
 def timestamp_given_twice(patch: pytest.MonkeyPatch) -> None:
