@@ -132,8 +132,7 @@ class Flusher:
                 raise
             return  # its collection was dropped meanwhile, or another node owns it now
         if self._owned.owns(vchannel, epoch):
-            self._owned[vchannel].committed(range_.end)
-            self._owned.moved.set()
+            self._owned.committed(vchannel, range_.end)
 
     def _is_still_ours(self, vchannel: str, epoch: int) -> bool:
         return self._owned.is_live(vchannel) and self._owned.owns(vchannel, epoch)
