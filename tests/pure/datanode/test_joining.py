@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import Any
 
 from fakes import settle
 from node_bench import V0, V1, Bench, assignment
@@ -13,6 +16,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_name, pchannel_of, vchannel_name
 from elanus.core.errors import CommitRefused
 from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.messages import TimeTick
 from elanus.core.timestamps import compose
 from elanus.log.port import CorruptLog, LogEntry, LogReader, Position
 
@@ -176,3 +180,40 @@ async def test_readers_do_not_grow_with_vchannels() -> None:
     assert bench.node.readers.dispatcher.readers == 4
     await bench.stop()
     assert bench.node.readers.dispatcher.readers == 0
+
+
+async def tick_all(bench: Bench) -> int:
+    ts = bench.stamp()
+    for number in range(16):
+        await bench.write(TimeTick(ts, 1), pchannel=pchannel_name(number))
+    return ts
+
+
+async def calls_per_tick(vchannels: int) -> int:
+    """Python functions called from the arrival of a tick on each pchannel until it has been reported."""
+    names = [vchannel_name(pchannel_name(n % 16), CollectionID(400 + n), 0) for n in range(vchannels)]
+    bench = Bench(*names)
+    await bench.start()
+    await tick_all(bench)
+    await asyncio.sleep(0.2)
+    assert {r.vchannel for r in bench.coord.reports} == set(names)
+    await bench.insert(1, 1, names[0])
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        ts = await tick_all(bench)
+        await asyncio.sleep(0.1)
+    finally:
+        sys.setprofile(None)
+    assert [(r.vchannel, r.ts) for r in bench.coord.reports[-1:]] == [(names[0], ts)]
+    await bench.stop()
+    return calls
+
+
+async def test_a_tick_costs_the_same_for_1000_vchannels_as_for_16() -> None:
+    assert await calls_per_tick(16) == await calls_per_tick(1000)

@@ -1,0 +1,119 @@
+"""A tick without messages costs a query node the same, however many collections it has loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from node_rows import schema_of
+from node_world import NODE, inline
+
+from elanus.api.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange, WatchVchannel
+from elanus.core.channels import pchannel_name, vchannel_name
+from elanus.core.errors import DeadlineExceeded
+from elanus.core.ids import CollectionID, IndexID
+from elanus.core.messages import TimeTick
+from elanus.core.packs import ORIGIN
+from elanus.core.schema import DataType
+from elanus.core.timestamps import Timestamp
+from elanus.log.codec import encode
+from elanus.log.memory import MemoryLog
+from elanus.querynode.node import QueryNode
+from elanus.storage.local import LocalStore
+
+PCHANNELS = [pchannel_name(number) for number in range(16)]
+
+
+class Loaded:
+    """A query node that serves ``collections`` of two shards each, all of them empty."""
+
+    def __init__(self, directory: Path, collections: int) -> None:
+        self.log = MemoryLog()
+        self.node = QueryNode(
+            NODE, self.log, LocalStore(directory / "store"), inline, scratch=directory / "scratch"
+        )
+        self.ids = [CollectionID(100 + number) for number in range(collections)]
+
+    async def start(self) -> None:
+        await self.node.start()
+        for collection_id in self.ids:
+            vchannels = tuple(
+                vchannel_name(PCHANNELS[(2 * collection_id + shard) % 16], collection_id, shard)
+                for shard in range(2)
+            )
+            vector = FieldIndexSpec(_field_id(), IndexID(1), {"index_type": "FLAT", "metric_type": "L2"})
+            await self.node.load_collection(
+                LoadCollection(collection_id, schema_of(DataType.INT64), (), (vector,), vchannels, True)
+            )
+            for vchannel in vchannels:
+                await self.node.watch_vchannel(WatchVchannel(collection_id, vchannel, ORIGIN, (), (), ()))
+            await self.node.announce(SealedSegmentsChange(collection_id, 1, (), ()))
+
+    async def tick(self, ts: int) -> None:
+        for pchannel in PCHANNELS:
+            await self.log.append(pchannel, [encode(TimeTick(Timestamp(ts), 1))])
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    def served(self) -> set[int]:
+        return {self.node.service_time(collection_id) for collection_id in self.ids}
+
+
+def _field_id() -> Any:
+    return schema_of(DataType.INT64).vector_fields[0].field_id
+
+
+async def calls_of(work: Callable[[], Any]) -> int:
+    """How many Python functions are called until the work is done."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        await work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+async def test_a_tick_costs_the_same_for_1000_vchannels_as_for_16(tmp_path: Path) -> None:
+    calls = []
+    for collections in (8, 500):
+        loaded = Loaded(tmp_path, collections)
+        await loaded.start()
+        await loaded.tick(1000)
+        assert loaded.served() == {1000}
+        calls.append(await calls_of(lambda loaded=loaded: loaded.tick(2000)))  # type: ignore[misc]
+        assert loaded.served() == {2000}
+        assert loaded.node._dispatcher.readers == 16
+        await loaded.node.stop()
+    assert calls[0] == calls[1]
+
+
+async def test_a_read_that_waits_is_woken_when_each_of_its_vchannels_has_ticked(tmp_path: Path) -> None:
+    loaded = Loaded(tmp_path, 2)
+    await loaded.start()
+    await loaded.tick(1000)
+    clock = loaded.node._loaded(loaded.ids[0]).clock
+    reading = asyncio.create_task(clock.reached(Timestamp(2000), 60))
+    await asyncio.sleep(0)
+    own = [PCHANNELS[(2 * loaded.ids[0] + shard) % 16] for shard in range(2)]
+    await loaded.log.append(own[0], [encode(TimeTick(Timestamp(2000), 1))])
+    await loaded.tick(1500)
+    assert not reading.done()
+    assert loaded.served() == {1500}
+    await loaded.log.append(own[1], [encode(TimeTick(Timestamp(2500), 1))])
+    await asyncio.wait_for(reading, 1)
+    assert loaded.node.service_time(loaded.ids[0]) == 2000
+    assert loaded.node._loaded(loaded.ids[0]).snapshot.service_ts == 2000
+    with pytest.raises(DeadlineExceeded):
+        await clock.reached(Timestamp(3000), 1)
+    await loaded.node.stop()
