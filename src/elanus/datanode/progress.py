@@ -59,7 +59,7 @@ class ChannelProgress:
         """Where to begin to follow."""
         self._subscription: Subscription | None = None
         self._read_before_bytes = 0
-        """What earlier subscriptions have passed."""
+        """Bytes that earlier subscriptions have passed."""
         self._held_from_bytes = 0
 
     @property

@@ -35,7 +35,7 @@ class LogSource(Protocol):
 
 
 class PackListener(Protocol):
-    """What follows a vchannel. Called on the dispatcher's loop, in steps that nothing interrupts."""
+    """The follower of a vchannel. Called on the dispatcher's loop, in steps that nothing interrupts."""
 
     def take(self, packs: Sequence[EntryPack]) -> None:
         """Take the next packs that hold messages of the vchannel, at least one.

@@ -1,7 +1,7 @@
 """The tick line of a pchannel: how far it has been read, for all vchannels that are followed together.
 
 A tick concerns every vchannel of its pchannel. So it is noted once, here, and a vchannel without messages
-costs nothing at a tick: whoever wants to know how far the vchannel has been read asks its line.
+costs nothing at a tick: its line says how far it has been read.
 
 Reads that wait for a timestamp watch the line. Each watcher is called at the next tick, and again at the one
 after it as long as it asks for that, so a tick costs as much as there is to wake.
