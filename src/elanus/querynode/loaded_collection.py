@@ -37,7 +37,8 @@ class LoadedCollection:
     """A loaded collection.
 
     ``on_drop``: called when the collection's drop is read in its log. ``on_release``: called with the blocks
-    that a change released; reads may still hold them.
+    that a change released; reads may still hold them. ``on_growth``: called with the change of
+    ``growing_bytes``.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class LoadedCollection:
         request: LoadCollection,
         on_drop: Callable[[CollectionID], None],
         on_release: Callable[[Blocks], None],
+        on_growth: Callable[[int], None],
     ) -> None:
         self.collection_id: CollectionID = request.collection_id
         self.schema = request.schema
@@ -61,6 +63,7 @@ class LoadedCollection:
         self.closed: ElanusError | None = None
         self._on_drop = on_drop
         self._on_release = on_release
+        self._on_growth = on_growth
         self._version = 0
         self._partitions = self._wanted_partitions()
         self._published = self._take_snapshot(NO_TIMESTAMP)
@@ -175,6 +178,13 @@ class LoadedCollection:
             self._let_go(done_with.growing.values())
             done_with.growing.clear()
             done_with.retire()
+
+    def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
+        """See `QueryNodeApi.forget_deletes`."""
+        channel = self.channels.get(vchannel)
+        if channel is not None:
+            channel.deletes.forget(before)
+            self._weigh()
 
     def _delete(self, vchannel: str, deletes: tuple[DeleteBatch, ...]) -> None:
         if deletes:
@@ -309,11 +319,19 @@ class LoadedCollection:
         assert served >= before, f"service time would go back from {before} to {served}"
         self._published = self._take_snapshot(served)
         self._served = (served, counting)
-        self.growing_bytes = sum(
+        self._weigh()
+        self.clock.rewatch()
+
+    def _weigh(self) -> None:
+        """Update ``growing_bytes``."""
+        weight_bytes = sum(
             channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
             for channel in self.channels.values()
         )
-        self.clock.rewatch()
+        if self.closed is not None:
+            weight_bytes = 0
+        self._on_growth(weight_bytes - self.growing_bytes)
+        self.growing_bytes = weight_bytes
 
     def close(self, error: ElanusError) -> None:
         """Stop serving and release everything. Everyone who waits gets the error."""
@@ -327,6 +345,7 @@ class LoadedCollection:
                 follower.growing.clear()
             channel.gone()
         self._published = self._take_snapshot(NO_TIMESTAMP)
+        self._weigh()
 
     def _service_time(self) -> Timestamp:
         """Return the lowest tick of the vchannels whose rows are served here or whose deletes are needed."""

@@ -101,6 +101,7 @@ class QueryNode:
         self._proxies = proxies
         self._offload_reads = offload_reads or offload
         self._collections: dict[CollectionID, LoadedCollection] = {}
+        self._growing_bytes = 0
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
         self._held = PinnedSegments()
@@ -135,7 +136,9 @@ class QueryNode:
         if collection is not None:
             collection.want(request)
             return
-        self._collections[request.collection_id] = LoadedCollection(request, self._dropped, self._let_go)
+        self._collections[request.collection_id] = LoadedCollection(
+            request, self._dropped, self._let_go, self._grew
+        )
 
     async def watch_vchannel(self, request: WatchVchannel) -> None:
         collection = self._loaded(request.collection_id)
@@ -220,9 +223,7 @@ class QueryNode:
         self._loaded(change.collection_id).announce(change)
 
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
-        channel = self._loaded(collection_id).channels.get(vchannel)
-        if channel is not None:
-            channel.deletes.forget(before)
+        self._loaded(collection_id).forget_deletes(vchannel, before)
 
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
         self._loaded(collection_id).set_partitions(partition_ids)
@@ -264,7 +265,7 @@ class QueryNode:
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
         refused = {c: serving.refused for c, serving in self._serving.items() if serving.refused}
-        status = node_status(self._node_id, self._collections, followed)
+        status = node_status(self._node_id, self._collections, followed, self._growing_bytes)
         return replace(
             status,
             refused=refused,
@@ -277,8 +278,8 @@ class QueryNode:
 
     @property
     def growing_bytes(self) -> int:
-        """Bytes that grow with the log. May be read from any thread."""
-        return sum(collection.growing_bytes for collection in tuple(self._collections.values()))
+        """Bytes that grow with the log. May be read from any thread, at each write."""
+        return self._growing_bytes
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         return self._loaded(collection_id).clock.time
@@ -311,6 +312,9 @@ class QueryNode:
     def _dropped(self, collection_id: CollectionID) -> None:
         """Release a collection whose drop was read in the log, by one of the followers that must stop."""
         self._spawn(self.release_collection(collection_id))
+
+    def _grew(self, change_bytes: int) -> None:
+        self._growing_bytes += change_bytes
 
     def _let_go(self, blocks: Blocks) -> None:
         when_gone(blocks, self._return_memory_soon)

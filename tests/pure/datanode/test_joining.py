@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
-from types import FrameType
-from typing import Any
 
+from counting import calls_of
 from fakes import settle
 from node_bench import V0, V1, Bench, assignment
 
@@ -198,19 +196,14 @@ async def calls_per_tick(vchannels: int) -> int:
     await asyncio.sleep(0.2)
     assert {r.vchannel for r in bench.coord.reports} == set(names)
     await bench.insert(1, 1, names[0])
-    calls = 0
+    stamps: list[int] = []
 
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        ts = await tick_all(bench)
+    async def reported() -> None:
+        stamps.append(await tick_all(bench))
         await asyncio.sleep(0.1)
-    finally:
-        sys.setprofile(None)
-    assert [(r.vchannel, r.ts) for r in bench.coord.reports[-1:]] == [(names[0], ts)]
+
+    calls = await calls_of(reported)
+    assert [(r.vchannel, r.ts) for r in bench.coord.reports[-1:]] == [(names[0], stamps[0])]
     await bench.stop()
     return calls
 

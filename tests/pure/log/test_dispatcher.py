@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
+from counting import calls_of
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -363,16 +361,12 @@ async def calls_per_tick(log: Log, vchannels: int) -> int:
     followed = [follow(dispatcher, name) for name in names]
     await log.append(PCHANNEL, [tick(1)])
     await breathe()
-    calls = 0
 
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
+    async def second() -> None:
+        await log.append(PCHANNEL, [tick(2)])
+        await breathe()
 
-    sys.setprofile(count)
-    await log.append(PCHANNEL, [tick(2)])
-    await breathe()
-    sys.setprofile(None)
+    calls = await calls_of(second)
     assert {seen.subscription.ts for seen in followed if seen.subscription} == {2}
     await dispatcher.close()
     return calls

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
+from counting import calls_of
 from node_rows import schema_of
-from node_world import NODE, inline
+from node_world import COLLECTION, NODE, VCHANNEL, World, inline, scenario
 
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange, WatchVchannel
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -68,22 +66,6 @@ def _field_id() -> Any:
     return schema_of(DataType.INT64).vector_fields[0].field_id
 
 
-async def calls_of(work: Callable[[], Any]) -> int:
-    """How many Python functions are called until the work is done."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        await work()
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
 async def test_a_tick_costs_the_same_for_1000_vchannels_as_for_16(tmp_path: Path) -> None:
     calls = []
     for collections in (8, 500):
@@ -117,3 +99,37 @@ async def test_a_read_that_waits_is_woken_when_each_of_its_vchannels_has_ticked(
     with pytest.raises(DeadlineExceeded):
         await clock.reached(Timestamp(3000), 1)
     await loaded.node.stop()
+
+
+async def test_growing_bytes_are_known_without_looking_at_every_collection(tmp_path: Path) -> None:
+    calls = []
+    for collections in (1, 100):
+        loaded = Loaded(tmp_path, collections)
+        await loaded.start()
+
+        async def look(loaded: Loaded = loaded) -> None:
+            assert loaded.node.growing_bytes == 0
+
+        calls.append(await calls_of(look))
+        await loaded.node.stop()
+    assert calls[0] == calls[1]
+
+
+@scenario()
+async def test_growing_bytes_follow_rows_deletes_and_releases(world: World) -> None:
+    def held() -> int:
+        return sum(c.growing_bytes for c in world.node._collections.values())
+
+    await world.insert([(1, 1), (2, 2)])
+    await world.tick()
+    rows_bytes = world.node.growing_bytes
+    assert rows_bytes == held() > 0
+    await world.delete([1])
+    await world.tick()
+    with_deletes_bytes = world.node.growing_bytes
+    assert with_deletes_bytes == held() > rows_bytes
+    await world.node.forget_deletes(COLLECTION, VCHANNEL, Timestamp(world.tick_ts))
+    assert world.node.growing_bytes == rows_bytes, "also when no message follows"
+    assert (await world.node.status()).growing_bytes == rows_bytes
+    await world.node.release_collection(COLLECTION)
+    assert world.node.growing_bytes == 0
