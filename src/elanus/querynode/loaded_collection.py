@@ -309,14 +309,14 @@ class LoadedCollection:
 
     def publish(self) -> None:
         """Publish the current state to reads."""
-        before = self.clock.time
+        before = self._service_time()
         for channel in self.channels.values():
             channel.join(before)
         # before a first version nothing is served
         channels = self.channels.values() if self._version else ()
         counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
         served = min((channel.tick for channel in counting), default=before)
-        assert served >= before, f"service time would go back from {before} to {served}"
+        assert served >= before, f"TT3: service time would go back from {before} to {served}"
         self._published = self._take_snapshot(served)
         self._served = (served, counting)
         self._weigh()

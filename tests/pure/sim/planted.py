@@ -36,8 +36,8 @@ from elanus.proxy.role.queues import DmQueue, Turn
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.writes import LogWriter
 from elanus.querynode.deletes import DeleteBuffer
-from elanus.querynode.follower import Follower
 from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.service_clock import ServiceClock
 from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
 from elanus.sim.run import run_seed
@@ -260,13 +260,12 @@ def merged_blocks_lose_deletes(patch: pytest.MonkeyPatch) -> None:
 
 def service_time_ahead(patch: pytest.MonkeyPatch) -> None:
     """A query node says that it has come half a second further than it has."""
-    tick = Follower.tick.fget
-    assert tick is not None
+    init = ServiceClock.__init__
 
-    def ahead(self: Follower) -> Timestamp:
-        return Timestamp(tick(self) + (500 << LOGICAL_BITS))
+    def ahead(self: ServiceClock, now: Any, watch: Any) -> None:
+        init(self, lambda: Timestamp(now() + (500 << LOGICAL_BITS)), watch)
 
-    patch.setattr(Follower, "tick", property(ahead))
+    patch.setattr(ServiceClock, "__init__", ahead)
 
 
 def timestamp_given_twice(patch: pytest.MonkeyPatch) -> None:
