@@ -143,7 +143,12 @@ class Follower:
         return segment_id not in self.excluded and self.coverage.takes(partition_id)
 
     def _ticked(self) -> bool:
-        return self._absorb(self, ())
+        try:
+            return self._absorb(self, ())
+        except Exception as error:  # noqa: BLE001 - it concerns this vchannel, not the others of the reader
+            self.retire()
+            self.failed(error)
+            return False
 
     def _take_in(self, pack: EntryPack) -> PackEffect:
         arrivals: dict[GrowingSegment, list[NewRows]] = {}

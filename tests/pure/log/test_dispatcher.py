@@ -151,10 +151,10 @@ async def test_one_that_begins_earlier_catches_up_and_joins() -> None:
 async def test_one_that_begins_ahead_joins_at_once_and_gets_nothing_earlier() -> None:
     log = CountedLog()
     log.held[0] = asyncio.Event()
-    await log.append(PCHANNEL, [message(1), message(1, B), message(4, B), tick(2)])
+    await log.append(PCHANNEL, [message(1), message(1, B), message(4, B), message(9, B), tick(2)])
     end = log.end(PCHANNEL)
     dispatcher = Dispatcher(log)
-    a = follow(dispatcher, A)
+    a, early = follow(dispatcher, A), follow(dispatcher, B)
     b = follow(dispatcher, B, Checkpoint(Timestamp(4), end, Timestamp(2), 0))
     assert b.subscription is not None
     assert (b.subscription.ts, b.subscription.seek.ts, b.subscription.stop) == (4, 4, end)
@@ -164,7 +164,11 @@ async def test_one_that_begins_ahead_joins_at_once_and_gets_nothing_earlier() ->
     await log.append(PCHANNEL, [message(3, B), message(5, B), tick(6)])
     await breathe()
     assert (a.stamps, b.stamps) == ([1], [5])
-    assert b.subscription.seek == Checkpoint(Timestamp(6), log.end(PCHANNEL), Timestamp(6), 0)
+    await log.append(PCHANNEL, [tick(10)])
+    await breathe()
+    assert early.stamps == [1, 3, 4, 5, 9]
+    assert b.subscription.seek == Checkpoint(Timestamp(10), log.end(PCHANNEL), Timestamp(10), 0)
+    assert b.stamps == [5], "one at 9 is before the position where it begins"
     assert len(log.opened) == 1
     await dispatcher.close()
 

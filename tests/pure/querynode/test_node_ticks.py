@@ -21,6 +21,8 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import encode
 from elanus.log.memory import MemoryLog
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.follower import Follower
 from elanus.querynode.node import QueryNode
 from elanus.storage.local import LocalStore
 
@@ -98,6 +100,28 @@ async def test_a_read_that_waits_is_woken_when_each_of_its_vchannels_has_ticked(
     assert loaded.node._loaded(loaded.ids[0]).snapshot.service_ts == 2000
     with pytest.raises(DeadlineExceeded):
         await clock.reached(Timestamp(3000), 1)
+    await loaded.node.stop()
+
+
+async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_path: Path) -> None:
+    loaded = Loaded(tmp_path, 2)
+    await loaded.start()
+    await loaded.tick(1000)
+    first, second = (loaded.node._loaded(collection_id) for collection_id in loaded.ids)
+    request = WatchVchannel(first.collection_id, f"{PCHANNELS[8]}_999v0", ORIGIN, (), (), ())
+
+    def broken(follower: Follower, effects: object) -> bool:
+        if follower.failure is None:
+            raise RuntimeError("a bug")
+        return False
+
+    follower = Follower(request, first.schema, first.specs, Coverage.nothing(), broken)
+    follower.start(loaded.node._dispatcher, [])
+    await loaded.tick(2000)
+    assert follower.failure is not None
+    await loaded.tick(3000)
+    assert (loaded.served(), second.channels.popitem()[1].failure) == ({3000}, None)
+    assert follower.tick < 3000
     await loaded.node.stop()
 
 
