@@ -98,6 +98,20 @@ class PackAssembler(Generic[T]):
         """The timestamp up to which all messages have been in packs."""
         return self._through
 
+    @property
+    def in_force(self) -> tuple[Timestamp, int]:
+        """The tick and the epoch in force: the same for all assemblers that are at the same position."""
+        return self._tick, self._epoch
+
+    def take_over(self, other: PackAssembler[T]) -> None:
+        """Hold what ``other`` holds too, a message that both hold once.
+
+        Both are at the same position, with the same tick and epoch in force.
+        """
+        assert other.in_force == self.in_force, f"assemblers differ: {other.in_force}, {self.in_force}"
+        waiting = {w.position: w for w in (*self._waiting, *other._waiting)}
+        self._waiting = [waiting[position] for position in sorted(waiting)]
+
     def feed(self, header: Stamped, position: int, next_position: int, item: T) -> Pack[T] | None:
         """Take the next entry of the pchannel; ``item`` is what a pack will hold for it."""
         if header.kind is MsgKind.TIME_TICK:

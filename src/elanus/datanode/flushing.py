@@ -226,8 +226,7 @@ class Flusher:
 
     def _committed(self, vchannel: str, epoch: int, checkpoint: Checkpoint) -> None:
         if self._owned.owns(vchannel, epoch):
-            self._owned[vchannel].committed(checkpoint)
-            self._owned.moved.set()
+            self._owned.committed(vchannel, checkpoint)
 
     async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call until it is answered. Datacoord recognizes a repeated one. Raises `CommitRefused`."""

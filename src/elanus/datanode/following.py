@@ -1,130 +1,99 @@
-"""Following the log: one reader for each pchannel, which reads headers only.
+"""Following the log: each pchannel is read once, headers only, for all its vchannels.
 
-A reader begins at the oldest checkpoint of the pchannel's vchannels, assembles packs, and moves the progress
-of each vchannel. At a drop it has datacoord commit the end of the vchannel.
+A vchannel begins at its checkpoint (`elanus.log.dispatcher`). At a drop the node has datacoord commit the end
+of the vchannel. A pchannel that is damaged is tried again later, from where it had been read to: what a
+vchannel has counted beyond its checkpoint is kept, so an order that arrives meanwhile finds it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Iterable, Sequence
 
 import structlog
 
 from elanus.api.datacoord import DataCoordApi
-from elanus.core.catalog import Checkpoint
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, ElanusError
-from elanus.core.messages import MsgKind
-from elanus.core.packs import Pack, PackAssembler
 from elanus.datanode.orders import Orders
 from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import RETRY_PAUSE_S
 from elanus.datanode.progress import ChannelProgress
-from elanus.log.port import CorruptLog, LogEntry, LogReader, Position
+from elanus.log.dispatcher import Dispatcher
+from elanus.log.msgstream import EntryPack
+from elanus.log.port import CorruptLog
+from elanus.log.shared_reader import LogSource
 
 _DROP_TRIES_MAX = 10
 _DAMAGED_PAUSE_S = 10.0
 _log = structlog.get_logger("datanode")
 
 
-class LogSource(Protocol):
-    """The reading half of a log."""
-
-    def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
-
-
 class LogReaders:
     """The readers of a data node. Belongs to one event loop."""
 
     def __init__(self, log: LogSource, datacoord: DataCoordApi, owned: OwnedChannels, orders: Orders) -> None:
-        self._log = log
+        self.dispatcher = Dispatcher(log, headers_only=True, ticked=owned.moved.set)
         self._datacoord = datacoord
         self._owned = owned
         self._orders = orders
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._damaged: dict[str, list[ChannelProgress]] = {}
+        """By pchannel: the vchannels that are to be followed again."""
         self._failure: asyncio.Future[None] | None = None
 
     def failure(self) -> asyncio.Future[None]:
-        """A future that gets the error of the first reader to fail from now on."""
+        """A future that gets the error of the first vchannel that cannot be followed from now on."""
         self._failure = asyncio.get_running_loop().create_future()
         return self._failure
 
-    def pchannels(self) -> Sequence[str]:
-        """The pchannels that are being read."""
-        return tuple(self._tasks)
-
-    def restart(self, pchannel: str) -> None:
-        """Read the pchannel from the oldest checkpoint of its vchannels on."""
-        self.stop(pchannel)
-        self._owned.rewind(pchannel)
-        task = asyncio.create_task(self._follow(pchannel), name=f"follow {pchannel}")
-        self._tasks[pchannel] = task
-        task.add_done_callback(self._ended)
-
-    def stop(self, pchannel: str) -> None:
-        task = self._tasks.pop(pchannel, None)
-        if task is not None:
-            task.cancel()
+    def follow(self, channels: Iterable[ChannelProgress]) -> None:
+        """Follow vchannels from where they have been read to. Others are not affected."""
+        for channel in sorted(channels, key=lambda c: c.seek.position):  # the first of them serves the others
+            channel.follow(self.dispatcher.follow(channel.vchannel, channel.seek, _Listener(self, channel)))
 
     def stop_all(self) -> Sequence[asyncio.Task[None]]:
-        """Cancel all readers; returns their tasks, which may not have ended."""
-        tasks = tuple(self._tasks.values())
-        self._tasks.clear()
-        for task in tasks:
+        """Stop all reading; returns cancelled tasks, which may not have ended."""
+        for task in self._tasks:
             task.cancel()
-        return tasks
+        self._damaged.clear()
+        return (*self._tasks, *self.dispatcher.stop())
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or self._failure is None or self._failure.done():
-            return
-        error = task.exception()
-        if error is not None:
-            self._failure.set_exception(error)
+    def take(self, channel: ChannelProgress, packs: Sequence[EntryPack]) -> None:
+        had_ended = channel.ended
+        for pack in packs:
+            channel.take(pack)
+        self._owned.taken(channel)
+        if channel.ended and not had_ended:  # a drop may be announced twice
+            self._spawn(self._drop(channel))
 
-    async def _follow(self, pchannel: str) -> None:
+    def failed(self, channel: ChannelProgress, error: Exception) -> None:
         """Damage stops only the vchannels of this pchannel, and is checked again later."""
-        while self._owned.rewind(pchannel):
-            try:
-                await self._read(pchannel)
-            except CorruptLog as error:
-                _log.error("log damaged", pchannel=pchannel, error=str(error), next_try_s=_DAMAGED_PAUSE_S)
-                await asyncio.sleep(_DAMAGED_PAUSE_S)
+        if not isinstance(error, CorruptLog):
+            self._fail(error)
+            return
+        pchannel = pchannel_of(channel.vchannel)
+        if pchannel not in self._damaged:
+            _log.error("log damaged", pchannel=pchannel, error=str(error), next_try_s=_DAMAGED_PAUSE_S)
+            self._damaged[pchannel] = []
+            self._spawn(self._follow_again(pchannel))
+        self._damaged[pchannel].append(channel)
 
-    async def _read(self, pchannel: str) -> None:
-        checkpoints = [c.checkpoint for c in self._owned.on(pchannel)]
-        first = min(checkpoints, key=lambda c: c.position)
-        start = Checkpoint(min(c.ts for c in checkpoints), first.position, first.tick, first.epoch)
-        packs: PackAssembler[LogEntry] = PackAssembler(start)
-        reader = self._log.open_reader(pchannel, Position(start.position), headers_only=True)
+    async def _follow_again(self, pchannel: str) -> None:
+        await asyncio.sleep(_DAMAGED_PAUSE_S)
+        self.follow(c for c in self._damaged.pop(pchannel) if self._owned.get(c.vchannel) is c)
+
+    async def _drop(self, channel: ChannelProgress) -> None:
         try:
-            while True:
-                for entry in await reader.read():
-                    pack = packs.feed(entry.header, entry.position, entry.next, entry)
-                    if pack is not None:
-                        await self._take(pchannel, pack)
-        finally:
-            reader.close()
-
-    async def _take(self, pchannel: str, pack: Pack[LogEntry]) -> None:
-        dropped: dict[str, ChannelProgress] = {}  # a drop may be announced twice
-        for entry in pack.entries:
-            channel = self._owned.get(entry.header.vchannel)
-            if channel is None:
-                continue
-            channel.take(entry.header, entry.payload_bytes)
-            if entry.header.kind is MsgKind.DROP_COLLECTION:
-                dropped[channel.vchannel] = channel
-        pack_bytes = sum(entry.payload_bytes for entry in pack.entries)
-        for channel in self._owned.on(pchannel):
-            channel.reach(pack.seek, pack.next_position, pack_bytes)
-        self._owned.moved.set()
-        for vchannel, channel in dropped.items():
-            channel.ended = True
-            await self._commit_drop(vchannel, channel.epoch)
-            # Only now: if this reader is cancelled before, its successor reads the drop again.
-            self._owned.remove(vchannel)
-            self._orders.discard(vchannel)
+            await self._commit_drop(channel.vchannel, channel.epoch)
+        except CommitRefused:
+            if self._owned.owns(channel.vchannel, channel.epoch):
+                raise
+            return  # another node owns it now
+        # Only now: if this task is cancelled before, the drop is read again.
+        if self._owned.get(channel.vchannel) is channel:
+            self._owned.remove(channel.vchannel)
+            self._orders.discard(channel.vchannel)
 
     async def _commit_drop(self, vchannel: str, epoch: int) -> None:
         """Raises the error of the last of ten attempts: the node then registers again."""
@@ -139,3 +108,32 @@ class LogReaders:
             else:
                 return
         await self._datacoord.channel_dropped(epoch, vchannel)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+
+class _Listener:
+    """Takes the packs of one vchannel: an `elanus.log.shared_reader.PackListener`."""
+
+    def __init__(self, readers: LogReaders, channel: ChannelProgress) -> None:
+        self._readers = readers
+        self._channel = channel
+
+    def take(self, packs: Sequence[EntryPack]) -> None:
+        self._readers.take(self._channel, packs)
+
+    def failed(self, error: Exception) -> None:
+        self._readers.failed(self._channel, error)

@@ -19,18 +19,18 @@ import structlog
 
 from elanus.api.datacoord import ChannelAssignment, DataCoordApi
 from elanus.api.datanode import CompactionOrder, FlushReason
-from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced, NotReady
 from elanus.core.faults import Fault
 from elanus.core.ids import NodeID, SegmentID
 from elanus.datanode.compactions import CompactionRunner, Compactions
 from elanus.datanode.flushing import Flusher
-from elanus.datanode.following import LogReaders, LogSource
+from elanus.datanode.following import LogReaders
 from elanus.datanode.orders import Order, Orders
 from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import RETRY_PAUSE_S, DataNodePolicy
 from elanus.datanode.range_jobs import FlushRunner, RangeJobs
 from elanus.datanode.reporting import Reporter
+from elanus.log.shared_reader import LogSource
 
 _log = structlog.get_logger("datanode")
 
@@ -73,9 +73,6 @@ class DataNode:
             if self.owned.release(vchannel, owned_under):
                 self.orders.discard(vchannel)
                 self._ranges.forget(vchannel)
-                pchannel = pchannel_of(vchannel)
-                if not self.owned.on(pchannel):
-                    self.readers.stop(pchannel)
 
     async def flush_segments(
         self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason
@@ -107,8 +104,7 @@ class DataNode:
             self._forget()
 
     def _own(self, assignments: tuple[ChannelAssignment, ...]) -> None:
-        for pchannel in self.owned.assign(assignments):
-            self.readers.restart(pchannel)
+        self.readers.follow(self.owned.assign(assignments))
 
     def _forget(self) -> None:
         self.readers.stop_all()

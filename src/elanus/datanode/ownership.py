@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from elanus.api.datacoord import ChannelAssignment
-from elanus.core.channels import pchannel_of
+from elanus.core.catalog import Checkpoint
 from elanus.datanode.progress import ChannelProgress
 
 
@@ -23,6 +23,9 @@ class OwnedChannels:
         """For vchannels that others own now: the epoch under which this node owned them."""
         self.moved = asyncio.Event()
         """Set when a tick or a checkpoint has moved; the reporter clears it."""
+        self.pending: dict[str, ChannelProgress] = {}
+        """The vchannels with writes beyond their checkpoints."""
+        self._new: dict[str, None] = {}
 
     def __iter__(self) -> Iterator[ChannelProgress]:
         return iter(self._channels.values())
@@ -43,37 +46,53 @@ class OwnedChannels:
         channel = self._channels.get(vchannel)
         return channel is not None and not channel.ended
 
-    def on(self, pchannel: str) -> Sequence[ChannelProgress]:
-        """The owned vchannels of a pchannel."""
-        return [c for c in self._channels.values() if pchannel_of(c.vchannel) == pchannel]
-
-    def assign(self, assignments: Sequence[ChannelAssignment]) -> Sequence[str]:
-        """Apply the new assignments. Returns the pchannels to read from their checkpoints on."""
+    def assign(self, assignments: Sequence[ChannelAssignment]) -> Sequence[ChannelProgress]:
+        """Apply the new assignments. Returns the vchannels to follow from their checkpoints on."""
         new = [a for a in assignments if a.epoch > self._newest_epoch(a.vchannel)]
-        self._channels |= {a.vchannel: ChannelProgress(a) for a in new}
-        return tuple(dict.fromkeys(pchannel_of(a.vchannel) for a in new))
+        for assignment in new:
+            self.remove(assignment.vchannel)
+            self._channels[assignment.vchannel] = ChannelProgress(assignment)
+            self._new[assignment.vchannel] = None
+        return [self._channels[a.vchannel] for a in new]
+
+    def take_new(self) -> Sequence[str]:
+        """The vchannels that have been assigned since the last call."""
+        new, self._new = tuple(self._new), {}
+        return new
+
+    def taken(self, channel: ChannelProgress) -> None:
+        """The vchannel has taken a pack."""
+        if channel.has_pending() and self._channels.get(channel.vchannel) is channel:
+            self.pending[channel.vchannel] = channel
+
+    def committed(self, vchannel: str, checkpoint: Checkpoint) -> None:
+        """Everything of the vchannel up to the checkpoint is in binlogs now."""
+        channel = self._channels[vchannel]
+        channel.committed(checkpoint)
+        if not channel.has_pending():
+            self.pending.pop(vchannel, None)
+        self.moved.set()
 
     def release(self, vchannel: str, owned_under: int) -> bool:
         """Another node owns the vchannel now. Returns whether this node owned it, under that epoch."""
         self._released[vchannel] = max(owned_under, self._released.get(vchannel, 0))
         is_owned = self.owns(vchannel, owned_under)
         if is_owned:
-            del self._channels[vchannel]
+            self.remove(vchannel)
         return is_owned
 
     def remove(self, vchannel: str) -> None:
-        """Forget a vchannel whose collection was dropped."""
-        self._channels.pop(vchannel, None)
-
-    def rewind(self, pchannel: str) -> bool:
-        """Forget what has been read beyond the checkpoints. Returns whether there is anything to follow."""
-        channels = self.on(pchannel)
-        for channel in channels:
-            self._channels[channel.vchannel] = ChannelProgress(channel.assignment)
-        return bool(channels)
+        """Forget a vchannel and follow it no more."""
+        channel = self._channels.pop(vchannel, None)
+        self.pending.pop(vchannel, None)
+        if channel is not None:
+            channel.leave()
 
     def clear(self) -> None:
+        """Forget all vchannels. Their readers are stopped elsewhere."""
         self._channels.clear()
+        self.pending.clear()
+        self._new.clear()
         self._released.clear()
 
     def _newest_epoch(self, vchannel: str) -> int:

@@ -11,7 +11,8 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.log.port import EntryHeader
+from elanus.log.msgstream import EntryPack
+from elanus.log.shared_reader import Subscription
 
 _ROWS = (MsgKind.INSERT, MsgKind.UPSERT)
 _WRITES = (*_ROWS, MsgKind.DELETE)
@@ -49,17 +50,17 @@ class ChannelProgress:
 
     def __init__(self, assignment: ChannelAssignment) -> None:
         self.assignment = assignment
-        self._arriving: _Span | None = None
         self._spans: deque[tuple[Checkpoint, int, _Span]] = deque()
         """The part that each tick completed: its seek point, the position after it, and the writes."""
         self._rows: Counter[SegmentID] = Counter()
         self._bytes = 0
-        self.held_bytes = 0
-        """How many bytes of its pchannel's log, of all vchannels, have been read since the last commit: at
-        most what its checkpoint keeps from being trimmed."""
         self.ended = False
-        self.seek = assignment.checkpoint
-        self.stop = assignment.checkpoint.position
+        self._resume = assignment.checkpoint
+        """Where to begin to follow."""
+        self._subscription: Subscription | None = None
+        self._read_before_bytes = 0
+        """Bytes that earlier subscriptions have passed."""
+        self._held_from_bytes = 0
 
     @property
     def vchannel(self) -> str:
@@ -74,6 +75,32 @@ class ChannelProgress:
     def checkpoint(self) -> Checkpoint:
         return self.assignment.checkpoint
 
+    @property
+    def seek(self) -> Checkpoint:
+        """How far it has been read: everything up to its ``ts`` has been taken."""
+        return self._kept(self._resume if self._subscription is None else self._subscription.seek)
+
+    @property
+    def stop(self) -> int:
+        """A position after the last tick."""
+        return self._resume.position if self._subscription is None else self._subscription.stop
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of its pchannel's log, of all vchannels, have been read since the last commit: at
+        most what its checkpoint keeps from being trimmed."""
+        return self._read_bytes() - self._held_from_bytes
+
+    def follow(self, subscription: Subscription) -> None:
+        """Be followed by this subscription, which begins at ``seek``, from now on."""
+        self._resume, self._read_before_bytes = self.seek, self._read_bytes()
+        self._subscription = subscription
+
+    def leave(self) -> None:
+        """Be followed no more."""
+        if self._subscription is not None:
+            self._subscription.close()
+
     def has_pending(self) -> bool:
         return bool(self._spans)
 
@@ -83,47 +110,39 @@ class ChannelProgress:
             return 0
         return physical_ms(self.seek.ts) - physical_ms(self._spans[0][2].first_ts)
 
-    def take(self, header: EntryHeader, size_bytes: int) -> None:
-        """Take a message of a pack, in order of time; `reach` brings the tick that ends the pack."""
-        if header.kind not in _WRITES or header.ts <= self.checkpoint.ts:
-            return
-        if self._arriving is None:
-            self._arriving = _Span(header.ts)
-        self._arriving.size_bytes += size_bytes
-        if header.kind in _ROWS:
-            self._arriving.rows[header.segment_id] += header.rows
-
-    def reach(self, seek: Checkpoint, stop: int, pack_bytes: int) -> None:
-        """Take a tick: everything up to ``seek.ts`` has been taken. ``stop`` is the position after it.
-
-        ``pack_bytes``: the size of everything in its pack, including other vchannels.
-        """
-        self.seek, self.stop = seek, stop
-        self.held_bytes += pack_bytes
-        if self._arriving is not None:
-            self._spans.append((seek, stop, self._arriving))
-            self._bytes += self._arriving.size_bytes
-            self._rows += self._arriving.rows
-            self._arriving = None
+    def take(self, pack: EntryPack) -> None:
+        """Take a pack that holds messages of this vchannel."""
+        span: _Span | None = None
+        for entry in pack.entries:
+            header = entry.header
+            self.ended |= header.kind is MsgKind.DROP_COLLECTION
+            if header.kind not in _WRITES:
+                continue
+            span = span or _Span(header.ts)
+            span.size_bytes += entry.payload_bytes
+            if header.kind in _ROWS:
+                span.rows[header.segment_id] += header.rows
+        if span is not None:
+            self._spans.append((pack.seek, pack.next_position, span))
+            self._bytes += span.size_bytes
+            self._rows += span.rows
 
     def next_range(self, size_max_bytes: int) -> Range:
         """Everything that has been read, or as much of it as fits in about ``size_max_bytes`` of log."""
         whole = Range(self.checkpoint, self.seek, self.stop, bool(self._spans), is_whole=True)
-        if self.seek.ts < self.checkpoint.ts:  # read again, and not yet back at the checkpoint
-            return replace(whole, end=self.checkpoint, has_rows=False)
         if self._bytes <= size_max_bytes:
             return whole
         size_bytes = 0
         for seek, stop, span in self._spans:
             size_bytes += span.size_bytes
             if size_bytes >= size_max_bytes and seek.ts < self.seek.ts:
-                return replace(whole, end=seek, stop=stop, is_whole=False)
+                return replace(whole, end=self._kept(seek), stop=stop, is_whole=False)
         return whole
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """Everything up to the checkpoint is in binlogs now."""
         self.assignment = replace(self.assignment, checkpoint=checkpoint)
-        self.held_bytes = 0
+        self._held_from_bytes = self._read_bytes()
         while self._spans and self._spans[0][0].ts <= checkpoint.ts:
             _, _, span = self._spans.popleft()
             self._bytes -= span.size_bytes
@@ -136,3 +155,17 @@ class ChannelProgress:
 
     def _segment_rows(self) -> Mapping[SegmentID, int]:
         return dict(self._rows)
+
+    def _kept(self, seek: Checkpoint) -> Checkpoint:
+        """The seek point, at a position that the log keeps for this vchannel.
+
+        A message of another vchannel that waits for its tick may hold the seek point back, to before the
+        checkpoint if that vchannel is followed since later. Nothing there is of this one.
+        """
+        if seek.position >= self.checkpoint.position:
+            return seek
+        return replace(self.checkpoint, ts=seek.ts)
+
+    def _read_bytes(self) -> int:
+        passed = 0 if self._subscription is None else self._subscription.read_bytes
+        return self._read_before_bytes + passed

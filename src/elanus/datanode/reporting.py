@@ -1,4 +1,8 @@
-"""Reporting to datacoord how far each vchannel has been read (Milvus's ``DataNodeTtMsg``)."""
+"""Reporting to datacoord how far each vchannel has been read (Milvus's ``DataNodeTtMsg``).
+
+A report looks at the vchannels with writes beyond their checkpoints, and at those whose last report is old:
+not at every vchannel.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,8 @@ class Reporter:
         self._owned = owned
         self._policy = policy
         self._reported: dict[str, tuple[int, float]] = {}
-        """The last tick reported of each vchannel, and when: on the loop's clock, in milliseconds."""
+        """The last tick reported of each vchannel, and when it was last looked at: on the loop's clock, in
+        milliseconds. In that order, the oldest first."""
 
     async def run(self) -> None:
         """Report until cancelled. Raises `ElanusError` when datacoord refuses.
@@ -40,7 +45,7 @@ class Reporter:
         while True:
             has_moved = await self._movement()
             now_ms = loop.time() * 1000
-            due = [channel for channel in self._owned if self._is_due(channel, now_ms)] if has_moved else []
+            due = self._due(now_ms) if has_moved else []
             if due or now_ms - last_ms >= self._policy.idle_report_ms:
                 last_ms = now_ms
                 try:
@@ -49,7 +54,8 @@ class Reporter:
                     _log.info("ticks not reported; trying again", error=error.message)
                     self._owned.moved.set()
                 else:
-                    self._reported |= {c.vchannel: (c.seek.ts, now_ms) for c in due}
+                    for channel in due:
+                        self._note(channel, now_ms)
             await asyncio.sleep(self._policy.report_ms / 1000)
 
     async def _movement(self) -> bool:
@@ -62,13 +68,32 @@ class Reporter:
         self._owned.moved.clear()
         return True
 
-    def _is_due(self, channel: ChannelProgress, now_ms: float) -> bool:
-        if channel.ended:
-            return False
-        last = self._reported.get(channel.vchannel)
-        if last is None:
-            return True
-        tick, reported_ms = last
-        if channel.seek.ts == tick:
-            return False
-        return channel.has_pending() or now_ms - reported_ms >= self._policy.idle_report_ms
+    def _due(self, now_ms: float) -> list[ChannelProgress]:
+        """The vchannels that have moved since their last report, of those whose turn it is."""
+        turn = dict.fromkeys((*self._owned.take_new(), *self._owned.pending, *self._idle(now_ms)))
+        due: list[ChannelProgress] = []
+        for channel in map(self._owned.get, turn):
+            if channel is None or channel.ended:
+                continue
+            last = self._reported.get(channel.vchannel)
+            if last is None or last[0] != channel.seek.ts:
+                due.append(channel)
+            elif not channel.has_pending():
+                self._note(channel, now_ms)  # its turn comes again later
+        return due
+
+    def _idle(self, now_ms: float) -> list[str]:
+        """The vchannels that were last looked at long ago. Forgets those that are not owned any more."""
+        old: list[str] = []
+        for vchannel, (_, looked_ms) in self._reported.items():
+            if now_ms - looked_ms < self._policy.idle_report_ms:
+                break
+            old.append(vchannel)
+        for vchannel in old:
+            if not self._owned.is_live(vchannel):
+                del self._reported[vchannel]
+        return old
+
+    def _note(self, channel: ChannelProgress, now_ms: float) -> None:
+        self._reported.pop(channel.vchannel, None)
+        self._reported[channel.vchannel] = (channel.seek.ts, now_ms)

@@ -12,6 +12,7 @@ import asyncio
 from elanus.core.errors import Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.log.tick_line import Watcher
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import DeleteBuffer
 from elanus.querynode.follower import Follower
@@ -43,6 +44,12 @@ class FollowedVchannel:
     @property
     def failure(self) -> str | None:
         return None if self.follower is None else self.follower.failure
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call ``watcher`` after the next tick. May be called by any thread."""
+        follower = self.follower
+        if follower is not None:
+            follower.watch(watcher)
 
     def followers(self) -> list[Follower]:
         return [f for f in (self.follower, self.successor) if f is not None]
@@ -87,7 +94,10 @@ class FollowedVchannel:
         self._settled = asyncio.Event()
 
     def settle(self) -> Follower | None:
-        """Let the successor take over if it can; return the follower that is no longer needed."""
+        """Let the successor take over if it can; return the follower that is no longer needed.
+
+        Both must have applied the same packs, and be applying none: only one of them reaches sealed segments.
+        """
         successor, predecessor = self.successor, self.follower
         if successor is None or not successor.started:
             return None
@@ -96,7 +106,7 @@ class FollowedVchannel:
         elif successor.failure is not None or predecessor.failure is not None:
             self.withdraw(successor)
             return successor
-        elif successor.tick != predecessor.tick:
+        elif successor.is_busy or predecessor.is_busy or successor.tick != predecessor.tick:
             return None
         self.follower = successor
         self.withdraw(successor)

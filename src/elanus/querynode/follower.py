@@ -1,9 +1,10 @@
 """Following one vchannel: from a checkpoint in its log to growing segments and deletes, pack by pack.
 
-A follower begins with the binlogs of segments that are not finished, then reads the log from the checkpoint.
-At each tick it takes in one pack: rows go to their growing segments. Everything else (deletes, dropped
-partitions) is passed on as a `PackEffect`, and nothing further is taken in until that has been applied: then
-the follower's tick moves.
+A follower begins with the binlogs of segments that are not finished, then follows the log from the
+checkpoint. The process reads each pchannel once (`elanus.log.dispatcher`), and the follower takes the packs
+that hold messages of its vchannel: rows go to their growing segments at once. Everything else (deletes,
+dropped partitions) is a `PackEffect`. Effects are applied one after the other, and while any is not yet, the
+follower's tick stays before it, however far the pchannel has been read.
 
 It belongs to the loop thread. Rows are not copied out of the log's memory unless keeping them would keep
 alive a buffer much larger than the rows themselves.
@@ -12,31 +13,32 @@ alive a buffer much larger than the rows themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import structlog
 
 from elanus.api.querynode import WatchVchannel
-from elanus.core.channels import pchannel_of
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, Message, MsgKind, UpsertMessage
-from elanus.core.packs import Pack
 from elanus.core.quarantine import Quarantined, checked
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
 from elanus.log.codec import decode
-from elanus.log.msgstream import TickReader
-from elanus.log.port import Log, LogClosed, LogEntry, Position
+from elanus.log.dispatcher import Dispatcher
+from elanus.log.msgstream import EntryPack
+from elanus.log.port import LogClosed, LogEntry
+from elanus.log.shared_reader import Subscription
+from elanus.log.tick_line import Watcher
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.rpc.tracing import untraced
 
-_READ_BYTES_MAX = 4 * 1024 * 1024
-"""How much of the log is read at once: what a follower that catches up processes before it yields."""
 _log = structlog.get_logger("querynode")
 
 
@@ -55,12 +57,28 @@ class PackEffect:
     drops_collection: bool
 
 
-class Follower:
-    """Follows one vchannel.
+class FollowerUses(Protocol):
+    """What a follower calls, on the loop thread."""
 
-    ``absorb``: applies the effect of each batch of packs, and sets ``tick``. ``failed``: called when reading
-    has ended in an error.
-    """
+    async def absorb(self, follower: Follower, effect: PackEffect) -> None:
+        """Apply an effect and show it to reads. The follower's tick moves past it afterwards."""
+        ...
+
+    def absorbed(self, follower: Follower) -> None:
+        """The tick has moved past an effect."""
+        ...
+
+    def ticked(self, follower: Follower) -> bool:
+        """Called at each tick as long as it returns True, beginning with the first."""
+        ...
+
+    def failed(self, follower: Follower) -> None:
+        """Nothing more follows."""
+        ...
+
+
+class Follower:
+    """Follows one vchannel: an `elanus.log.shared_reader.PackListener`."""
 
     def __init__(
         self,
@@ -68,15 +86,10 @@ class Follower:
         schema: CollectionSchema,
         specs: Mapping[FieldID, IndexSpec],
         coverage: Coverage,
-        absorb: Callable[[Follower, PackEffect], Awaitable[None]],
-        failed: Callable[[Follower], None],
+        uses: FollowerUses,
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
-        self.tick = request.checkpoint.ts
-        """Everything up to this timestamp has been taken in and applied."""
-        self.position = request.checkpoint.position
-        """The log before it is not needed any more."""
         self.growing: dict[SegmentID, GrowingSegment] = {}
         self.excluded = set(request.excluded)
         self.failure: str | None = None
@@ -84,43 +97,108 @@ class Follower:
         self._checkpoint = request.checkpoint
         self._schema = schema
         self._specs = specs
-        self._absorb = absorb
-        self._failed = failed
-        self._reader: TickReader | None = None
+        self._uses = uses
+        self._subscription: Subscription | None = None
+        self._effects: deque[PackEffect] = deque()
+        """Taken and not yet applied; the first one is being applied."""
+        self._held: tuple[Timestamp, int] | None = None
+        """The tick and position before the first of them."""
         self._task: asyncio.Task[None] | None = None
 
     @property
     def started(self) -> bool:
-        return self._reader is not None
+        return self._subscription is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether packs have been taken whose effects are not applied yet."""
+        return self._held is not None
+
+    @property
+    def tick(self) -> Timestamp:
+        """Everything up to this timestamp has been taken in and applied. May be read by any thread."""
+        # In this order: a pack is held before the line moves past it.
+        read = self._checkpoint.ts if self._subscription is None else self._subscription.ts
+        held = self._held
+        return read if held is None else min(read, held[0])
+
+    @property
+    def position(self) -> int:
+        """The log before it is not needed any more."""
+        if self._held is not None:
+            return self._held[1]
+        seek = self._checkpoint if self._subscription is None else self._subscription.seek
+        return seek.position
 
     @property
     def late_messages(self) -> int:
-        return 0 if self._reader is None else self._reader.late_messages
+        return 0 if self._subscription is None else self._subscription.late_messages
 
     @property
     def growing_bytes(self) -> int:
         return sum(segment.batch_bytes for segment in self.growing.values())
 
-    def start(self, log: Log, recovered: Sequence[GrowingSegment]) -> None:
+    def start(self, dispatcher: Dispatcher, recovered: Sequence[GrowingSegment]) -> None:
         """Begin to follow; ``recovered``: the segments of the request's binlogs."""
         self.growing = {s.segment_id: s for s in recovered if self._wants(s.segment_id, s.partition_id)}
-        reader = log.open_reader(pchannel_of(self.vchannel), Position(self._checkpoint.position))
-        self._reader = TickReader(reader, self._checkpoint, [self.vchannel])
-        self._task = untraced(self._follow(self._reader), f"follow {self.vchannel}")
-        self._task.add_done_callback(self._ended)
+        self._subscription = dispatcher.follow(self.vchannel, self._checkpoint, self)
+        self._subscription.watch(self._ticked)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call ``watcher`` after the next tick of the vchannel. May be called by any thread."""
+        if self._subscription is not None:
+            self._subscription.watch(watcher)
 
     def retire(self) -> None:
-        """Stop reading; may be called from within `absorb`."""
+        """Take in nothing any more; may be called from within `absorb`."""
+        if self._subscription is not None:
+            self._subscription.close()
         if self._task is not None:
             self._task.cancel()
-        if self._reader is not None:
-            self._reader.close()
 
     async def stop(self) -> None:
         """As `retire`, and wait until nothing runs any more."""
         self.retire()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def take(self, packs: Sequence[EntryPack]) -> None:
+        effect = self._take_in(packs)
+        if self._held is None:
+            self._held = self.tick, self.position
+        self._effects.append(effect)
+        if self._task is None or self._task.done():
+            self._task = untraced(self._apply(), f"apply {self.vchannel}")
+
+    def failed(self, error: Exception) -> None:
+        if isinstance(error, LogClosed):
+            return  # the process is ending
+        _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
+        self.failure = f"{type(error).__name__}: {error}"
+        self._uses.failed(self)
+
+    async def _apply(self) -> None:
+        try:
+            while self._effects:
+                effect = self._effects[0]
+                await self._uses.absorb(self, effect)
+                self._effects.popleft()
+                self._held = (effect.tick, effect.position) if self._effects else None
+                self._uses.absorbed(self)
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task: the error ends the following
+            self._give_up(error)
+
+    def _ticked(self) -> bool:
+        try:
+            return self._uses.ticked(self)
+        except Exception as error:  # noqa: BLE001 - it concerns this vchannel, not the others of the reader
+            self._give_up(error)
+            return False
+
+    def _give_up(self, error: Exception) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+        self.failed(error)
 
     def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
         """Permanently release segments that are served in another form; return those that were held."""
@@ -138,23 +216,7 @@ class Follower:
     def _wants(self, segment_id: SegmentID, partition_id: PartitionID) -> bool:
         return segment_id not in self.excluded and self.coverage.takes(partition_id)
 
-    async def _follow(self, reader: TickReader) -> None:
-        while True:
-            try:
-                packs = await reader.next_packs(_READ_BYTES_MAX)
-            except LogClosed:
-                return  # the process is ending
-            await self._absorb(self, self._take_in(packs))
-            await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
-            self.failure = f"{type(error).__name__}: {error}"
-            self._failed(self)
-
-    def _take_in(self, packs: Sequence[Pack[LogEntry]]) -> PackEffect:
+    def _take_in(self, packs: Sequence[EntryPack]) -> PackEffect:
         """Add the rows of packs to their growing segments; return what else the packs do.
 
         Rows may come before the deletes of earlier packs: a delete only concerns rows older than itself.

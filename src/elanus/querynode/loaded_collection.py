@@ -2,7 +2,8 @@
 
 All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
 replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
-released) is one assignment, and no read sees half of it.
+released) is one assignment, and no read sees half of it. A tick alone changes nothing here: the service time
+is looked up in the tick lines of the vchannels when it is asked for.
 
 Deletes are the exception: many of them take long, and are applied in threads. No read sees them before they
 have been applied to every segment, because only then does the vchannel's tick move past them.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from elanus.api.query_channel import MissingSegment
 from elanus.api.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
@@ -46,7 +48,8 @@ class LoadedCollection:
     """A loaded collection.
 
     ``applier``: applies deletes. ``on_drop``: called when the collection's drop is read in its log.
-    ``on_release``: called with the blocks that a change released; reads may still hold them.
+    ``on_release``: called with the blocks that a change released; reads may still hold them. ``on_growth``:
+    called with the change of ``growing_bytes``.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class LoadedCollection:
         applier: DeleteApplier,
         on_drop: Callable[[CollectionID], None],
         on_release: Callable[[Blocks], None],
+        on_growth: Callable[[int], None],
     ) -> None:
         self.collection_id: CollectionID = request.collection_id
         self.schema = request.schema
@@ -67,13 +71,16 @@ class LoadedCollection:
         self._held = HeldSegments()
         self._views = SealedViews()
         self._missing: Mapping[SegmentID, MissingSegment] = {}
-        self.clock = ServiceClock()
+        self._served: tuple[Timestamp, tuple[FollowedVchannel, ...]] = (NO_TIMESTAMP, ())
+        """The vchannels whose lowest tick is the service time, and the service time if there are none."""
+        self.clock = ServiceClock(self._service_time, self._watch_ticks)
         self.closed: ElanusError | None = None
         self._on_drop = on_drop
         self._on_release = on_release
+        self._on_growth = on_growth
         self._version = 0
         self._partitions = self._wanted_partitions()
-        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+        self._published = self._take_snapshot(NO_TIMESTAMP)
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, and deletes kept for segments loaded later."""
 
@@ -86,6 +93,13 @@ class LoadedCollection:
     def staged(self) -> Mapping[SegmentID, SealedSegment]:
         """The sealed segments that are loaded for a version to come."""
         return self._held.staged
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current state, at the current service time. May be taken by any thread."""
+        service_ts = NO_TIMESTAMP if self.closed is not None else self.clock.time
+        published = self._published  # after the time was read: it has everything up to it
+        return published if published.service_ts == service_ts else replace(published, service_ts=service_ts)
 
     def check_open(self) -> None:
         """Raise the error that the collection was closed with, if it was."""
@@ -150,24 +164,21 @@ class LoadedCollection:
     # packs
 
     async def absorb(self, follower: Follower, effect: PackEffect) -> None:
-        """Apply the effect of packs that a follower has taken in, then let its tick move.
+        """Apply the effect of packs that a follower has taken in, and publish it: its tick moves after this.
 
-        If the follower takes over from another meanwhile, the deletes reach the sealed segments from then on.
+        No follower takes over from another meanwhile (`FollowedVchannel.settle`).
         """
         channel = self.channels[follower.vchannel]
         deletes = await self._applier.sort(effect.deleting, self.schema.primary_field.name)
+        if not self._follows(channel, follower):
+            return
         visits = visits_to(follower.growing.values(), deletes)
-        reaches_sealed = False
-        while self._follows(channel, follower):
-            if channel.follower is follower and not reaches_sealed:
-                reaches_sealed = True
-                channel.deletes.keep(effect.tick, deletes)
-                visits += self._delete(channel.vchannel, deletes)
-            if not visits:
-                self._finish(channel, follower, effect)
-                return
-            await self._applier.apply(visits)
-            visits = []
+        if channel.follower is follower:
+            channel.deletes.keep(effect.tick, deletes)
+            visits += self._delete(channel.vchannel, deletes)
+        await self._applier.apply(visits)
+        if self._follows(channel, follower):
+            self._finish(channel, follower, effect)
 
     def _follows(self, channel: FollowedVchannel, follower: Follower) -> bool:
         return self.closed is None and follower in channel.followers()
@@ -177,20 +188,41 @@ class LoadedCollection:
         return self._held.concerned(vchannel, deletes)
 
     def _finish(self, channel: FollowedVchannel, follower: Follower, effect: PackEffect) -> None:
-        """The effect's deletes have been applied: do the rest of it, and let the tick move past it."""
+        """The effect's deletes have been applied: do the rest of it."""
         if effect.dropped_partitions:
             self._let_go(follower.restrict(follower.coverage))
-        follower.tick, follower.position = effect.tick, effect.position
         if channel.follower is follower:
             self._drop_partitions(channel.vchannel, effect.dropped_partitions)
             if effect.drops_collection:
                 self._on_drop(self.collection_id)
                 return
-        self.settle(channel)
         self.publish()
 
-    def reading_failed(self, follower: Follower) -> None:
-        """A follower's reading has ended in an error."""
+    def absorbed(self, follower: Follower) -> None:
+        """A follower's tick has moved past an effect: wake who waits for that."""
+        channel = self.channels[follower.vchannel]
+        if not self._follows(channel, follower):
+            return
+        if channel.successor is not None or not channel.joined:
+            self.settle(channel)
+            self.publish()
+        self.clock.rewatch()
+
+    def ticked(self, follower: Follower) -> bool:
+        """A follower's tick may have moved without an effect.
+
+        Returns whether to call this at the next tick: until the vchannel has caught up and no follower waits
+        to take over.
+        """
+        channel = self.channels[follower.vchannel]
+        if not self._follows(channel, follower):
+            return False
+        self.settle(channel)
+        self.publish()
+        return channel.failure is None and not (channel.joined and channel.successor is None)
+
+    def failed(self, follower: Follower) -> None:
+        """Nothing more comes from a follower: its reading has ended in an error."""
         channel = self.channels[follower.vchannel]
         if self._follows(channel, follower):
             self.settle(channel)
@@ -205,6 +237,13 @@ class LoadedCollection:
             self._let_go(done_with.growing.values())
             done_with.growing.clear()
             done_with.retire()
+
+    def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
+        """See `QueryNodeApi.forget_deletes`."""
+        channel = self.channels.get(vchannel)
+        if channel is not None:
+            channel.deletes.forget(before)
+            self._weigh()
 
     def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:
         if dropped:
@@ -340,14 +379,29 @@ class LoadedCollection:
 
     def publish(self) -> None:
         """Publish the current state to reads."""
+        before = self._service_time()
         for channel in self.channels.values():
-            channel.join(self.clock.time)
-        self.snapshot = self._take_snapshot(self._service_time())
-        self.growing_bytes = sum(
+            channel.join(before)
+        # before a first version nothing is served
+        channels = self.channels.values() if self._version else ()
+        counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
+        served = min((channel.tick for channel in counting), default=before)
+        assert served >= before, f"TT3: service time would go back from {before} to {served}"
+        self._published = self._take_snapshot(served)
+        self._served = (served, counting)
+        self._weigh()
+        self.clock.rewatch()
+
+    def _weigh(self) -> None:
+        """Update ``growing_bytes``."""
+        weight_bytes = sum(
             channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
             for channel in self.channels.values()
         )
-        self.clock.advance(self.snapshot.service_ts)
+        if self.closed is not None:
+            weight_bytes = 0
+        self._on_growth(weight_bytes - self.growing_bytes)
+        self.growing_bytes = weight_bytes
 
     def close(self, error: ElanusError) -> None:
         """Stop serving and release everything. Everyone who waits gets the error."""
@@ -360,14 +414,18 @@ class LoadedCollection:
                 self._let_go(follower.growing.values())
                 follower.growing.clear()
             channel.gone()
-        self.snapshot = self._take_snapshot(NO_TIMESTAMP)
+        self._published = self._take_snapshot(NO_TIMESTAMP)
+        self._weigh()
 
     def _service_time(self) -> Timestamp:
         """Return the lowest tick of the vchannels whose rows are served here or whose deletes are needed."""
-        if self._version == 0:
-            return NO_TIMESTAMP
-        counting = [c.tick for c in self.channels.values() if c.joined or c.vchannel in self.leads]
-        return min(counting, default=self.clock.time)
+        served, counting = self._served
+        return min((channel.tick for channel in counting), default=served)
+
+    def _watch_ticks(self, watcher: Callable[[], bool]) -> None:
+        """Have ``watcher`` called when the service time may have moved. May be called by any thread."""
+        for channel in self._served[1]:
+            channel.watch(watcher)
 
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
         growing = [

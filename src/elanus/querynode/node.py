@@ -41,7 +41,8 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.offload import Offload
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
-from elanus.log.port import Log
+from elanus.log.dispatcher import Dispatcher
+from elanus.log.shared_reader import LogSource
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
@@ -57,6 +58,7 @@ from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
 from elanus.querynode.status import node_status
+from elanus.rpc.tracing import untraced
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
 _RETURN_MEMORY_DELAY_S = 0.2
@@ -90,7 +92,7 @@ class QueryNode:
     def __init__(
         self,
         node_id: NodeID,
-        log: Log,
+        log: LogSource,
         store: ObjectStore,
         offload: Offload,
         *,
@@ -106,7 +108,7 @@ class QueryNode:
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
-        self._log = log
+        self._dispatcher = Dispatcher(log, spawn=untraced)
         self._store = store
         self._delta_logs = DeltaLogs(store, fetches_max)
         self._offload = offload
@@ -118,6 +120,7 @@ class QueryNode:
         self._offload_reads = offload_reads or offload
         self._applier = DeleteApplier(offload_deletes or offload, delete_limits)
         self._collections: dict[CollectionID, LoadedCollection] = {}
+        self._growing_bytes = 0
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
         self._held = PinnedSegments()
@@ -143,6 +146,7 @@ class QueryNode:
         for collection_id in tuple(self._collections):
             await self.release_collection(collection_id)
         await self._flights.settle()
+        await self._dispatcher.close()
         if self._returning_memory is not None:
             self._returning_memory.cancel()  # it would sleep first, and all memory is freed soon
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -155,7 +159,7 @@ class QueryNode:
             collection.want(request)
             return
         self._collections[request.collection_id] = LoadedCollection(
-            request, self._applier, self._dropped, self._let_go
+            request, self._applier, self._dropped, self._let_go, self._grew
         )
 
     async def watch_vchannel(self, request: WatchVchannel) -> None:
@@ -184,8 +188,7 @@ class QueryNode:
             collection.schema,
             collection.specs,
             collection.covers_for_follower(channel).without(request.leaving),
-            collection.absorb,
-            collection.reading_failed,
+            collection,
         )
         channel.propose(follower)
         try:
@@ -200,7 +203,7 @@ class QueryNode:
                     self._delta_logs,
                 )
             collection.check_open()
-            follower.start(self._log, recovered)
+            follower.start(self._dispatcher, recovered)
         except BaseException:
             channel.withdraw(follower)
             raise
@@ -257,9 +260,7 @@ class QueryNode:
         self._loaded(change.collection_id).announce(change)
 
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
-        channel = self._loaded(collection_id).channels.get(vchannel)
-        if channel is not None:
-            channel.deletes.forget(before)
+        self._loaded(collection_id).forget_deletes(vchannel, before)
 
     async def set_partitions(self, collection_id: CollectionID, partition_ids: Sequence[PartitionID]) -> None:
         self._loaded(collection_id).set_partitions(partition_ids)
@@ -302,7 +303,7 @@ class QueryNode:
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
         refused = {c: serving.refused for c, serving in self._serving.items() if serving.refused}
-        status = node_status(self._node_id, self._collections, followed)
+        status = node_status(self._node_id, self._collections, followed, self._growing_bytes)
         return replace(
             status,
             refused=refused,
@@ -315,8 +316,8 @@ class QueryNode:
 
     @property
     def growing_bytes(self) -> int:
-        """Bytes that grow with the log. May be read from any thread."""
-        return sum(collection.growing_bytes for collection in tuple(self._collections.values()))
+        """Bytes that grow with the log. May be read from any thread, at each write."""
+        return self._growing_bytes
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         return self._loaded(collection_id).clock.time
@@ -349,6 +350,9 @@ class QueryNode:
     def _dropped(self, collection_id: CollectionID) -> None:
         """Release a collection whose drop was read in the log, by one of the followers that must stop."""
         self._spawn(self.release_collection(collection_id))
+
+    def _grew(self, change_bytes: int) -> None:
+        self._growing_bytes += change_bytes
 
     def _let_go(self, blocks: Blocks) -> None:
         when_gone(blocks, self._return_memory_soon)

@@ -1,8 +1,10 @@
 """Where reads wait for a timestamp to be served.
 
 A gRPC thread that must see timestamp T blocks here until the collection's service time has reached T. The
-loop thread wakes exactly those whose timestamp has been reached. A read whose timestamp is already served
-takes no lock. Reads from a query channel wait on the loop itself (`reached`).
+service time follows from the tick lines of the collection's pchannels, so a tick costs a collection nothing.
+The clock watches these lines only while reads wait, and the loop thread wakes exactly those whose timestamp
+has been reached. A read whose timestamp is already served takes no lock. Reads from a query channel wait on
+the loop itself (`reached`).
 """
 
 from __future__ import annotations
@@ -14,16 +16,21 @@ import threading
 from collections.abc import Callable
 
 from elanus.core.errors import DeadlineExceeded, ElanusError
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
+from elanus.core.timestamps import Timestamp, physical_ms
 
 _Entry = tuple[Timestamp, int, Callable[[], None]]
 
 
 class ServiceClock:
-    """The service time of one collection. Advanced by one thread, read and awaited by many."""
+    """The service time of one collection. Moved by one thread, read and awaited by many.
 
-    def __init__(self) -> None:
-        self._time = NO_TIMESTAMP
+    ``now``: returns the service time, which never goes back. ``watch``: has its argument called when the
+    service time may have moved next, and again as long as it returns True.
+    """
+
+    def __init__(self, now: Callable[[], Timestamp], watch: Callable[[Callable[[], bool]], None]) -> None:
+        self._now = now
+        self._watch = watch
         self._closed: ElanusError | None = None
         self._lock = threading.Lock()
         self._waiting: list[_Entry] = []
@@ -31,15 +38,19 @@ class ServiceClock:
 
     @property
     def time(self) -> Timestamp:
-        return self._time
+        return self._now()
 
-    def advance(self, ts: Timestamp) -> None:
-        """Set the time, which must not go back, and wake everyone who waited for it."""
-        assert ts >= self._time, f"service time would go back from {self._time} to {ts}"
+    def moved(self) -> bool:
+        """Wake everyone whose time has come. Returns whether others still wait. For the loop thread."""
         with self._lock:
-            self._time = ts
-            while self._waiting and self._waiting[0][0] <= ts:
+            while self._waiting and self._waiting[0][0] <= self._now():
                 heapq.heappop(self._waiting)[2]()
+            return bool(self._waiting)
+
+    def rewatch(self) -> None:
+        """The service time depends on other lines from now on. For the loop thread."""
+        if self.moved():
+            self._watch(self.moved)
 
     def close(self, error: ElanusError) -> None:
         """Stop the clock: everyone who waits, now or later, gets the error."""
@@ -51,14 +62,14 @@ class ServiceClock:
 
     def has_reached(self, ts: Timestamp) -> bool:
         """Whether the time is at least ``ts``. Always False once the clock is closed."""
-        return self._closed is None and self._time >= ts
+        return self._closed is None and self._now() >= ts
 
     def wait(self, ts: Timestamp, timeout_s: float) -> None:
         """Block until the time is at least ``ts``.
 
         Raises `DeadlineExceeded`, and the error given to `close`.
         """
-        if self._time >= ts and self._closed is None:
+        if self.has_reached(ts):
             return
         come = threading.Event()
         entry = self._enter(ts, come.set)
@@ -81,19 +92,27 @@ class ServiceClock:
     def _enter(self, ts: Timestamp, wake: Callable[[], None]) -> _Entry | None:
         """Add a waiter. Returns None if there is nothing to wait for."""
         with self._lock:
-            if self._closed is not None or self._time >= ts:
+            if self._closed is not None or self._now() >= ts:
                 return None
             entry = (ts, next(self._arrivals), wake)
             heapq.heappush(self._waiting, entry)
-            return entry
+        self._watch(self.moved)
+        if self._now() >= ts:  # it may have moved before it was watched
+            self._withdraw(entry)
+            return None
+        return entry
+
+    def _withdraw(self, entry: _Entry) -> None:
+        with self._lock:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
 
     def _give_up(self, entry: _Entry, has_come: Callable[[], bool], timeout_s: float) -> None:
-        with self._lock:
-            if has_come():
-                return
-            self._waiting.remove(entry)
-            heapq.heapify(self._waiting)
-            now = self._time
+        self._withdraw(entry)
+        if has_come():
+            return
+        now = self._now()
         raise DeadlineExceeded(
             f"the read asks for timestamp {entry[0]} (UTC ms {physical_ms(entry[0])}), and after "
             f"{timeout_s:g} s the collection is served up to {now} (UTC ms {physical_ms(now)}); "

@@ -1,9 +1,9 @@
 """The state that a read works on: one collection at one service time and one version, immutable.
 
-The loop thread publishes a new snapshot after every pack and every change. A read takes the current snapshot
-and keeps it until it ends. A segment that a version dropped is freed with the last snapshot that names it,
-which is when the last read that began under that snapshot ends: Python's reference counts do the
-bookkeeping.
+The loop thread publishes a snapshot after each batch of packs with messages of the collection, and after each
+change. A read takes the last one, as of the current service time, and keeps it until it ends. A segment that
+a version dropped is freed with the last snapshot that names it, which is when the last read that began under
+that snapshot ends: Python's reference counts do the bookkeeping.
 """
 
 from __future__ import annotations

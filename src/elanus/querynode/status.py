@@ -17,6 +17,7 @@ def node_status(
     node_id: NodeID,
     collections: Mapping[CollectionID, LoadedCollection],
     query_channels: Mapping[CollectionID, str],
+    growing_bytes: int,
 ) -> QueryNodeStatus:
     """Return the node's current state. For the loop thread."""
     segments = tuple(segment for c in collections.values() for segment in _segments(c))
@@ -29,7 +30,7 @@ def node_status(
         },
         segments=segments,
         used_bytes=staged + sum(segment.memory_bytes for segment in segments),
-        growing_bytes=sum(c.growing_bytes for c in collections.values()),
+        growing_bytes=growing_bytes,
         versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),

@@ -424,10 +424,14 @@ async def test_a_vchannel_whose_log_cannot_be_opened_can_be_followed_later(world
     await world.node.load_collection(world.load_request())
     with (
         patch.object(world.log, "open_reader", side_effect=TrimmedLog("position 0 is trimmed")),
-        pytest.raises(TrimmedLog),
+        pytest.raises(Unavailable, match="TrimmedLog"),
     ):
         await world.node.watch_vchannel(world.watch_request())
-    assert (await world.node.status()).positions == {}
+    status = await world.node.status()
+    assert "TrimmedLog" in status.failures[VCHANNEL]
+    assert status.positions == {}
+    await world.node.release_collection(COLLECTION)
+    await world.node.load_collection(world.load_request())
     await world.node.watch_vchannel(world.watch_request())
     await world.announce()
     assert world.keys() == [1]

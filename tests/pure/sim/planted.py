@@ -276,12 +276,12 @@ def merged_blocks_lose_deletes(patch: pytest.MonkeyPatch) -> None:
 
 def service_time_ahead(patch: pytest.MonkeyPatch) -> None:
     """A query node says that it has come half a second further than it has."""
-    advance = ServiceClock.advance
+    init = ServiceClock.__init__
 
-    def ahead(self: ServiceClock, ts: Timestamp) -> None:
-        advance(self, Timestamp(ts + (500 << LOGICAL_BITS)))
+    def ahead(self: ServiceClock, now: Any, watch: Any) -> None:
+        init(self, lambda: Timestamp(now() + (500 << LOGICAL_BITS)), watch)
 
-    patch.setattr(ServiceClock, "advance", ahead)
+    patch.setattr(ServiceClock, "__init__", ahead)
 
 
 def timestamp_given_twice(patch: pytest.MonkeyPatch) -> None:
