@@ -90,8 +90,7 @@ class Flusher:
         self._orders.arrived.clear()
         ended = self._batches & done
         self._batches -= ended
-        for batch in ended:
-            batch.result()
+        await asyncio.gather(*ended)  # several may have failed: it raises one error, and reads the others
 
     def _take_due(self) -> dict[str, Order]:
         due = (v for v in self._orders if v not in self._busy and not self._ranges.rest_s(v))

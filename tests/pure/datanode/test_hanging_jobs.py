@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -187,4 +188,26 @@ async def test_a_move_that_is_refused_makes_the_node_register_again() -> None:
     bench.coord.assignments[V0] = replace(known, checkpoint=elsewhere)
     await asyncio.sleep(POLICY.holding_checkpoint_ms / 1000)
     assert bench.coord.epoch == 2
+    await bench.stop()
+
+
+async def test_two_batches_that_are_refused_at_once_make_the_node_register_again() -> None:
+    """Neither error is left unread."""
+    bench, jobs = await started(V0, V1)
+    jobs.hanging = {V0, V1}
+    for vchannel, segment_id in ((V0, S1), (V1, S2)):
+        await bench.insert(segment_id, 10, vchannel)
+        tick = await bench.tick()
+        await bench.flush(vchannel, segment_id)
+        await settle()
+    for vchannel in (V0, V1):
+        known = bench.coord.assignments[vchannel]
+        elsewhere = replace(
+            known.checkpoint, ts=tick, position=bench.log.end(pchannel_of(vchannel)), tick=tick
+        )
+        bench.coord.assignments[vchannel] = replace(known, checkpoint=elsewhere)
+    jobs.released.set()
+    await asyncio.sleep(POLICY.holding_checkpoint_ms / 1000)
+    assert bench.coord.epoch == 2
+    gc.collect()  # an error that nobody read is reported when its task goes
     await bench.stop()
