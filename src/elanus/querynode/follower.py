@@ -57,8 +57,8 @@ class PackEffect:
     drops_collection: bool
 
 
-class FollowerUses(Protocol):
-    """What a follower calls, on the loop thread."""
+class Absorber(Protocol):
+    """The collection of a follower, as the follower sees it: called on the loop thread."""
 
     async def absorb(self, follower: Follower, effect: PackEffect) -> None:
         """Apply an effect and show it to reads. The follower's tick moves past it afterwards."""
@@ -86,7 +86,7 @@ class Follower:
         schema: CollectionSchema,
         specs: Mapping[FieldID, IndexSpec],
         coverage: Coverage,
-        uses: FollowerUses,
+        absorber: Absorber,
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
@@ -97,7 +97,7 @@ class Follower:
         self._checkpoint = request.checkpoint
         self._schema = schema
         self._specs = specs
-        self._uses = uses
+        self._absorber = absorber
         self._subscription: Subscription | None = None
         self._effects: deque[PackEffect] = deque()
         """Taken and not yet applied; the first one is being applied."""
@@ -175,22 +175,22 @@ class Follower:
             return  # the process is ending
         _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
         self.failure = f"{type(error).__name__}: {error}"
-        self._uses.failed(self)
+        self._absorber.failed(self)
 
     async def _apply(self) -> None:
         try:
             while self._effects:
                 effect = self._effects[0]
-                await self._uses.absorb(self, effect)
+                await self._absorber.absorb(self, effect)
                 self._effects.popleft()
                 self._held = (effect.tick, effect.position) if self._effects else None
-                self._uses.absorbed(self)
+                self._absorber.absorbed(self)
         except Exception as error:  # noqa: BLE001 - nobody awaits this task: the error ends the following
             self._give_up(error)
 
     def _ticked(self) -> bool:
         try:
-            return self._uses.ticked(self)
+            return self._absorber.ticked(self)
         except Exception as error:  # noqa: BLE001 - it concerns this vchannel, not the others of the reader
             self._give_up(error)
             return False

@@ -259,7 +259,9 @@ def test_a_scalar_index_is_no_obstacle_to_searching_its_collection(
         ("c_1v0",),
         whole_collection=True,
     )
-    collection = LoadedCollection(load, DeleteApplier(inline, DeleteLimits()), lambda _: None, lambda _: None)
+    collection = LoadedCollection(
+        load, DeleteApplier(inline, DeleteLimits()), lambda _: None, lambda _: None, lambda _: None
+    )
     assert {spec.index_type for spec in collection.specs.values()} == {"FLAT", "TOY_INVERTED"}
     collection.want(load)
 
