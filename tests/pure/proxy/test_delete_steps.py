@@ -30,7 +30,7 @@ class HasKeys(ServesAll):
         self.keys = list(range(100, 100 + count))
         self.failing_at = 1000
 
-    def service_time(self, _collection_id: int) -> Timestamp:
+    def service_time(self, _collection_id: int, _patience: Patience) -> Timestamp:
         return Timestamp(1)
 
     def query(self, request: NodeQuery, patience: Patience) -> dict[str, pa.Array]:

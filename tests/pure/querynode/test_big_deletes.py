@@ -313,7 +313,7 @@ async def test_a_follower_that_takes_over_while_it_applies_deletes_reaches_seale
 
     collection._applier = DeleteApplier(sort_then_wait, EVERYTHING_OFF_THE_LOOP)
     threads.go_on.clear()
-    effect = PackEffect(Timestamp(world.stamp()), (delete,), frozenset(), False)
+    effect = PackEffect(Timestamp(world.stamp()), 0, (delete,), frozenset(), False)
     absorbing = asyncio.create_task(collection.absorb(successor, effect))
     await sorted_keys.wait()
     await predecessor.stop()
