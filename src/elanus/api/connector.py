@@ -16,14 +16,15 @@ from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionSnapshot:
     """A collection as of ``read_ts``: its rows with a timestamp up to that, less the deletes up to that.
 
-    Some files also contain later rows and later deletes; a reader leaves them out. ``delta_logs`` are all
+    Some files also contain later rows and later deletes; a reader leaves them out, and the rows whose
+    timestamp is not later than ``expired_until`` as well (0: rows do not expire). ``delta_logs`` are all
     deletes of each vchannel that any of the segments may need.
     """
 
@@ -32,6 +33,7 @@ class CollectionSnapshot:
     read_ts: Timestamp
     segments: tuple[SegmentManifest, ...]
     delta_logs: Mapping[str, tuple[DeltaLog, ...]]
+    expired_until: Timestamp = NO_TIMESTAMP
 
     @property
     def files(self) -> frozenset[str]:

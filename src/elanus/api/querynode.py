@@ -23,7 +23,7 @@ from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID,
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 
 
@@ -285,7 +285,7 @@ class NodeSearch:
 
     ``k`` already covers the offset. ``partition_ids`` empty: all loaded ones. ``params`` are the raw
     search parameters of the client; ``metric_type`` "" means the index's. ``output_fields`` are stored
-    columns wanted with the hits. ``answer_bytes_max``: see `NodeQuery`.
+    columns wanted with the hits. ``answer_bytes_max`` and ``expired_until``: see `NodeQuery`.
     """
 
     collection_id: CollectionID
@@ -300,6 +300,7 @@ class NodeSearch:
     read_ts: Timestamp
     ignore_growing: bool = False
     answer_bytes_max: int | None = None
+    expired_until: Timestamp = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,8 @@ class NodeQuery:
 
     ``limit`` None: all of them. Rows come in primary-key order, unique by primary key (the newest one of
     a duplicate wins). ``offset + limit`` is what each node has to return; the proxy cuts the offset off.
-    ``answer_bytes_max``: a node refuses to fetch output vectors that take more.
+    ``answer_bytes_max``: a node refuses to fetch output vectors that take more. ``expired_until``: rows whose
+    timestamp is not later have expired at ``read_ts``, and do not match (0: rows do not expire).
     """
 
     collection_id: CollectionID
@@ -334,6 +336,7 @@ class NodeQuery:
     read_ts: Timestamp
     ignore_growing: bool = False
     answer_bytes_max: int | None = None
+    expired_until: Timestamp = NO_TIMESTAMP
 
 
 class QueryNodeReads(Protocol):

@@ -21,7 +21,7 @@ import pyarrow as pa
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
 from elanus.core.errors import Internal
 from elanus.core.ids import CollectionID, FieldID, PartitionID
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 
 Compile = Callable[[str, Mapping[str, object]], BoundFilter]
@@ -54,6 +54,8 @@ class _Vectors(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Common(msgspec.Struct, frozen=True):
+    """Fields that have a default were added later: reads of an older proxy do not have them."""
+
     collection_id: CollectionID
     partition_ids: tuple[PartitionID, ...]
     filter: str
@@ -62,6 +64,7 @@ class _Common(msgspec.Struct, frozen=True):
     read_ts: Timestamp
     ignore_growing: bool
     answer_bytes_max: int | None = None
+    expired_until: Timestamp = NO_TIMESTAMP
 
 
 class _Search(msgspec.Struct, tag="search", frozen=True):
@@ -137,6 +140,7 @@ def _common(read: NodeSearch | NodeQuery) -> _Common:
         read.read_ts,
         read.ignore_growing,
         read.answer_bytes_max,
+        read.expired_until,
     )
 
 
@@ -165,6 +169,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             read_ts=common.read_ts,
             ignore_growing=common.ignore_growing,
             answer_bytes_max=common.answer_bytes_max,
+            expired_until=common.expired_until,
         )
     query = NodeQuery(
         collection_id=common.collection_id,
@@ -176,6 +181,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         read_ts=common.read_ts,
         ignore_growing=common.ignore_growing,
         answer_bytes_max=common.answer_bytes_max,
+        expired_until=common.expired_until,
     )
     return NodeCount(query) if read.counts else query
 

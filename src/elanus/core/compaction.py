@@ -6,8 +6,8 @@ deleted and expired rows, sorted by primary key. One commit replaces the inputs 
 Two rules make this safe for readers. Deletes are *folded* into the new segment only up to a timestamp that no
 read asks for any more (retention) and below which all deletes are in delta logs (the vchannel's checkpoint);
 later deletes stay in delta logs, and readers keep applying them. Rows *expire* by their collection's
-time-to-live; a row is removed when it has been expired for as long as the retention, so no read is pinned to
-a time at which it had not expired.
+time-to-live, and reads do not see them from then on (`elanus.core.time_to_live`). A row is removed when it
+has been expired for as long as the retention, so no read is pinned to a time at which it had not expired.
 
 The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments with enough dead rows are
 rewritten alone, small ones are packed into buckets. There are two differences: the first segment of a bucket
@@ -23,13 +23,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elanus.core.errors import Internal, InvalidParameter
+from elanus.core.errors import Internal
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.time_to_live import time_to_live_s
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus_ms
-
-TTL_PROPERTY = "collection.ttl.seconds"
-_TTL_MAX_S = 100 * 366 * 86_400
 
 
 class CompactionState(StrEnum):
@@ -92,26 +90,6 @@ class CompactionPlan:
     expire_until: Timestamp
     state: CompactionState = CompactionState.PLANNED
     reason: str = ""
-
-
-def time_to_live_s(properties: Mapping[str, str]) -> int | None:
-    """Return the collection's time-to-live; None: its rows do not expire (no such property, or not above 0).
-
-    Raises `InvalidParameter` for a value that is not a whole number of seconds.
-    """
-    text = properties.get(TTL_PROPERTY)
-    if text is None:
-        return None
-    try:
-        seconds = int(text)
-    except ValueError:
-        seconds = _TTL_MAX_S + 1
-    if seconds > _TTL_MAX_S:
-        raise InvalidParameter(
-            f"{TTL_PROPERTY} is {text!r}: give a whole number of seconds, at most {_TTL_MAX_S}; "
-            "0 for rows that do not expire"
-        )
-    return seconds if seconds > 0 else None
 
 
 def expire_until(properties: Mapping[str, str], now: Timestamp, retention_s: float) -> Timestamp:

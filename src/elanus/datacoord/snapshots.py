@@ -13,6 +13,7 @@ it: as long as the record exists and has not expired, garbage collection keeps t
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import structlog
 
@@ -22,6 +23,7 @@ from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.pins import PIN_MS_MAX, Pin, expired
 from elanus.core.segments import SegmentState
+from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
@@ -66,13 +68,15 @@ class Snapshots:
     ) -> SnapshotLease:
         if not 0 < lease_ms <= PIN_MS_MAX:
             raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
+        ttl_s = time_to_live_s((await self._rootcoord.collection_by_id(collection_id)).properties)
         read_ts = await self._rootcoord.alloc_timestamp(1)
         while True:
             await self._synced(collection_id, read_ts)
             snapshot = await self._collect(collection_id, partition_ids, read_ts)
             folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
             if folded <= read_ts:
-                return await self._pin(snapshot, lease_ms)
+                expiring = replace(snapshot, expired_until=expired_until(ttl_s, read_ts))
+                return await self._pin(expiring, lease_ms)
             # Files written meanwhile have deletes up to ``folded`` applied: they are right only from then on.
             read_ts = folded
 

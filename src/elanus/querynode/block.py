@@ -98,8 +98,20 @@ class Block:
             rows, ts = rows[later], ts[later]
         return self._visibility.enter(rows, ts)
 
-    def select(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection:
-        """Return the rows that are visible at ``read_ts`` and that the filter matches."""
+    def has_expired(self, expired_until: Timestamp) -> bool:
+        """Whether no row is later than ``expired_until`` (0: nothing expires)."""
+        return expired_until != NO_TIMESTAMP and self._visibility.last_ts <= expired_until
+
+    def select(
+        self, read_ts: Timestamp, chosen: BoundFilter, expired_until: Timestamp = NO_TIMESTAMP
+    ) -> Selection:
+        """Return the rows that are visible at ``read_ts`` and that the filter matches.
+
+        ``expired_until``: rows up to this timestamp have expired, and are left out (0: none).
+        """
+        return self._visibility.unexpired(self._select(read_ts, chosen), expired_until)
+
+    def _select(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection:
         if chosen.matches_all:
             return self._visibility.at(read_ts)
         known = self._visibility.filtered(read_ts, chosen)
@@ -107,14 +119,22 @@ class Block:
             return known
         return self._visibility.filter_by(read_ts, chosen, self.evaluate(chosen))
 
-    def select_keys(self, read_ts: Timestamp, keys: SortedKeys, chosen: BoundFilter) -> Rows:
+    def select_keys(
+        self,
+        read_ts: Timestamp,
+        keys: SortedKeys,
+        chosen: BoundFilter,
+        expired_until: Timestamp = NO_TIMESTAMP,
+    ) -> Rows:
         """Return the rows with these primary keys that `select` would select: each once, ascending."""
         rows = np.unique(match(self.keys, keys)[0])
         if not len(rows):
             return rows
-        return self.narrow(read_ts, rows, chosen)
+        return self.narrow(read_ts, rows, chosen, expired_until)
 
-    def narrow(self, read_ts: Timestamp, rows: Rows, chosen: BoundFilter) -> Rows:
+    def narrow(
+        self, read_ts: Timestamp, rows: Rows, chosen: BoundFilter, expired_until: Timestamp = NO_TIMESTAMP
+    ) -> Rows:
         """Return those of the rows that `select` would select, in their order.
 
         The filter is evaluated for these rows, unless its result for all rows is known.
@@ -122,7 +142,7 @@ class Block:
         matching = self.matching(chosen)
         if matching is not None:
             rows = rows[matching[rows]]
-        rows = rows[self._visibility.sees(rows, read_ts)]
+        rows = self._visibility.unexpired_rows(rows[self._visibility.sees(rows, read_ts)], expired_until)
         if chosen.matches_all or matching is not None or not len(rows):
             return rows
         wanted = pa.array(rows)

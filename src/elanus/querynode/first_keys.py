@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.reduce import PrimaryKeys, comparable_keys, joined
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, KeyBound
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows, no_rows
@@ -39,9 +39,16 @@ FEW_PAGES = 4
 
 
 def rows_of_smallest_keys(
-    blocks: Sequence[Block], read_ts: Timestamp, chosen: BoundFilter, limit: int
+    blocks: Sequence[Block],
+    read_ts: Timestamp,
+    chosen: BoundFilter,
+    limit: int,
+    expired_until: Timestamp = NO_TIMESTAMP,
 ) -> FoundRows:
-    """Return the newest matching row of each of the ``limit`` smallest keys, in the order of keys."""
+    """Return the newest matching row of each of the ``limit`` smallest keys, in the order of keys.
+
+    ``expired_until``: rows up to this timestamp have expired (0: none).
+    """
     if limit < 1:
         return no_rows()
     bounds, rest = chosen.split_by_key()
@@ -49,7 +56,8 @@ def rows_of_smallest_keys(
     waiting = [(run.next_key, run.number, run) for run in runs if run.has_more]
     heapq.heapify(waiting)
     smallest = _Smallest(limit)
-    wanted = _Wanted(max(CHUNK_MIN_ROWS, 2 * limit // max(1, len(waiting))), FEW_PAGES * limit)
+    chunk_rows = max(CHUNK_MIN_ROWS, 2 * limit // max(1, len(waiting)))
+    wanted = _Wanted(chunk_rows, FEW_PAGES * limit, expired_until)
     while waiting and not smallest.ends_before(waiting[0][0]):
         run = waiting[0][2]
         smallest.add(run, run.read(read_ts, rest, wanted, smallest.last))
@@ -62,10 +70,14 @@ def rows_of_smallest_keys(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """``chunk_rows``: the length of a block's first chunk. ``few_rows``: see `FEW_PAGES`."""
+    """``chunk_rows``: the length of a block's first chunk. ``few_rows``: see `FEW_PAGES`.
+
+    ``after``: only rows later than this are wanted; 0: all.
+    """
 
     chunk_rows: int
     few_rows: int
+    after: Timestamp
 
 
 class _Run:
@@ -100,7 +112,7 @@ class _Run:
         few = self._all_matching(start, rest, wanted.few_rows)
         rows = self.order.rows(start, self._at) if few is None else few
         self._look()
-        return self.block.narrow(read_ts, rows, rest)
+        return self.block.narrow(read_ts, rows, rest, wanted.after)
 
     def _all_matching(self, start: int, rest: BoundFilter, few_rows: int) -> Rows | None:
         """Return all rows from the place ``start`` on that match, if known and few: the last chunk."""

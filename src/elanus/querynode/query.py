@@ -51,10 +51,17 @@ def _column(found: FoundRows, name: str, schema: CollectionSchema) -> pa.Array:
 def count(snapshot: Snapshot, request: NodeQuery) -> int:
     """Count the live rows that match. Each row of a shared primary key counts. Raises as `query` does."""
     keys = _wanted_keys(request)
-    blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
+    blocks = snapshot.blocks(
+        request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
+    )
     if keys is None:
-        return sum(block.select(request.read_ts, request.filter).count for block in blocks)
-    return sum(len(block.select_keys(request.read_ts, keys, request.filter)) for block in blocks)
+        return sum(
+            block.select(request.read_ts, request.filter, request.expired_until).count for block in blocks
+        )
+    return sum(
+        len(block.select_keys(request.read_ts, keys, request.filter, request.expired_until))
+        for block in blocks
+    )
 
 
 def _wanted_keys(request: NodeQuery) -> SortedKeys | None:
@@ -67,9 +74,13 @@ def _wanted_keys(request: NodeQuery) -> SortedKeys | None:
 
 def _found(snapshot: Snapshot, request: NodeQuery) -> FoundRows:
     keys = _wanted_keys(request)
-    blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
+    blocks = snapshot.blocks(
+        request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
+    )
     if keys is None and request.limit is not None:
-        return rows_of_smallest_keys(blocks, request.read_ts, request.filter, request.limit)
+        return rows_of_smallest_keys(
+            blocks, request.read_ts, request.filter, request.limit, request.expired_until
+        )
     found = _matching(blocks, request, keys)
     return _one_per_key(found, snapshot.schema, request.limit) if len(found) else found
 
@@ -79,9 +90,9 @@ def _matching(blocks: Sequence[Block], request: NodeQuery, keys: SortedKeys | No
     rows: list[Rows] = []
     for block in blocks:
         if keys is None:
-            found = block.select(request.read_ts, request.filter).rows(block.rows)
+            found = block.select(request.read_ts, request.filter, request.expired_until).rows(block.rows)
         else:
-            found = block.select_keys(request.read_ts, keys, request.filter)
+            found = block.select_keys(request.read_ts, keys, request.filter, request.expired_until)
         if len(found):
             matching.append(block)
             rows.append(found)

@@ -34,7 +34,9 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     """
     spec = _spec(snapshot, request)
     params = resolve_search(spec, request.params, request.k)
-    blocks = snapshot.blocks(request.read_ts, request.partition_ids, request.ignore_growing)
+    blocks = snapshot.blocks(
+        request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
+    )
     found = _Search(request, spec, params, threads).over(blocks)
     schema = snapshot.schema
     fields = [schema.field(name) for name in request.output_fields]
@@ -142,7 +144,7 @@ class _Search:
         answering: list[Block] = []
         hits: list[Hits] = []
         for block in blocks:
-            selection = block.select(request.read_ts, request.filter)
+            selection = block.select(request.read_ts, request.filter, request.expired_until)
             index = block.vectors[request.field_id].index
             if selection.count and index is not None:
                 answering.append(block)

@@ -56,9 +56,15 @@ class Snapshot:
     missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
 
     def blocks(
-        self, read_ts: Timestamp, partition_ids: tuple[PartitionID, ...], ignore_growing: bool
+        self,
+        read_ts: Timestamp,
+        partition_ids: tuple[PartitionID, ...],
+        ignore_growing: bool,
+        expired_until: Timestamp = NO_TIMESTAMP,
     ) -> list[Block]:
         """Return the blocks that a read at ``read_ts`` covers. No ``partition_ids`` means all partitions.
+
+        Blocks whose rows have all expired, because they are not later than ``expired_until``, are left out.
 
         Raises `PartitionNotLoaded`, `Unavailable` for a timestamp that is not served yet, `SegmentUnreadable`
         if rows of these partitions are in files that cannot be read, and `TimestampTooOld` for a timestamp
@@ -88,6 +94,7 @@ class Snapshot:
             for segment in segments
             if (segment.sealed or not ignore_growing) and segment.visible_from <= read_ts
             for block in segment.blocks
+            if not block.has_expired(expired_until)
         ]
 
     def _segments(self, partition_ids: tuple[PartitionID, ...]) -> Iterator[SnapshotSegment]:

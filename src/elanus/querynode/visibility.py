@@ -4,6 +4,9 @@ Almost every read has a timestamp after everything that happened to a block. For
 are one mask, and the visible rows that a filter matches another; both are computed once and kept until the
 next delete in this block. A read pinned to an earlier timestamp computes its own.
 
+Expired rows change from read to read, so no cached mask has them: each read that may find some removes them
+from what is cached, by one comparison of all timestamps. Reads of a block without any do not compare.
+
 Deletes are applied while reads run in other threads, and reads take no lock: a newly applied delete is
 later than every timestamp that a running read can have (see `elanus.core.visibility`), so it does not matter
 whether the read sees it. Results cached before the delete are replaced, not changed. Two threads that apply
@@ -17,7 +20,7 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.visibility import NEVER_DELETED, Timestamps, enter_deletes, visible
 from elanus.expr import BoundFilter
 from elanus.index import RowMask
@@ -64,14 +67,15 @@ class _Settled:
 class Visibility:
     """The timestamps of a block's rows and of their deletes. Safe for many threads; `enter` takes a lock."""
 
-    __slots__ = ("_entering", "_settled", "deleted_rows", "deleted_ts", "row_ts")
+    __slots__ = ("_entering", "_settled", "deleted_rows", "deleted_ts", "first_ts", "last_ts", "row_ts")
 
     def __init__(self, row_ts: Timestamps, deleted_ts: Timestamps | None = None) -> None:
         self.row_ts = row_ts
         self.deleted_ts = deleted_ts
         self.deleted_rows = 0
         self._entering = threading.Lock()
-        as_of = int(row_ts.max(initial=0))
+        self.first_ts = int(row_ts.min(initial=MAX_TIMESTAMP))
+        self.last_ts = as_of = int(row_ts.max(initial=0))
         if deleted_ts is not None:
             deletes = deleted_ts[deleted_ts != NEVER_DELETED]
             self.deleted_rows = len(deletes)
@@ -106,6 +110,19 @@ class Visibility:
         """Whether each of these rows is visible at ``read_ts``."""
         deleted_ts = self.deleted_ts
         return visible(self.row_ts[rows], None if deleted_ts is None else deleted_ts[rows], read_ts)
+
+    def unexpired(self, selection: Selection, expired_until: Timestamp) -> Selection:
+        """Return the selection without the rows that are not later than ``expired_until``."""
+        if not self._has_expired(expired_until) or not selection.count:
+            return selection
+        return _both(self.row_ts > expired_until, selection)
+
+    def unexpired_rows(self, rows: npt.NDArray[np.int64], expired_until: Timestamp) -> npt.NDArray[np.int64]:
+        """Return those of the rows that are later than ``expired_until``, in their order."""
+        return rows[self.row_ts[rows] > expired_until] if self._has_expired(expired_until) else rows
+
+    def _has_expired(self, expired_until: Timestamp) -> bool:
+        return expired_until != NO_TIMESTAMP and expired_until >= self.first_ts
 
     def filtered(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection | None:
         """Return what `filter_by` cached for this filter, if it is valid for ``read_ts``."""

@@ -1,8 +1,8 @@
 """One segment of a snapshot as Arrow batches: what a task of the connector does. Plain Arrow, no Spark.
 
 Row group by row group: the key, the timestamp and the columns that the filter needs are read first; only
-where rows are left, the other columns. Rows later than the snapshot, and rows that a delete up to it
-concerns, are left out.
+where rows are left, the other columns. Rows later than the snapshot, rows that have expired, and rows
+that a delete up to it concerns, are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.storage.binlog import with_commit_ts
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
@@ -34,7 +34,7 @@ Mask = npt.NDArray[np.bool_]
 class SegmentRead:
     """The input of a task. Pickles. ``columns``: in the order wanted; ``delta_logs``: the vchannel's.
 
-    ``filter``: in the filter language, "" for all rows.
+    ``filter``: in the filter language, "" for all rows. ``expired_until``: that of the snapshot.
     """
 
     store_url: str
@@ -44,6 +44,7 @@ class SegmentRead:
     read_ts: Timestamp
     columns: tuple[str, ...]
     filter: str = ""
+    expired_until: Timestamp = NO_TIMESTAMP
 
 
 def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBatch]:
@@ -71,6 +72,8 @@ def _row_group(
     first = with_commit_ts(parquet.read_row_group(group, columns=sorted(needed)), read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
+    if read.expired_until != NO_TIMESTAMP:
+        mask &= row_ts > read.expired_until
     mask &= ~deletes.concern(first.column(key), row_ts)
     mask &= chosen.evaluate({name: first.column(name) for name in chosen.field_names}, first.num_rows)
     if not mask.any():

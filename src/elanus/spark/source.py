@@ -130,6 +130,7 @@ class ElanusReader(DataSourceReader):
                     read_ts=snapshot.read_ts,
                     columns=tuple(self._schema.fieldNames()),
                     filter=self._options.filter,
+                    expired_until=snapshot.expired_until,
                 )
             )
             for manifest in snapshot.segments

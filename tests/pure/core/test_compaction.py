@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.core.compaction import (
-    TTL_PROPERTY,
     Candidate,
     CompactionThresholds,
     choose,
@@ -20,11 +19,11 @@ from elanus.core.compaction import (
     fold_until,
     is_candidate,
     superseded_deltas,
-    time_to_live_s,
 )
 from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.time_to_live import TTL_PROPERTY, expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp, compose
 
 MAX_ROWS = 100
@@ -202,6 +201,9 @@ def test_time_to_live() -> None:
     for wrong in ("soon", "1.5", "", "99999999999999"):
         with pytest.raises(InvalidParameter, match="whole number of seconds"):
             time_to_live_s({TTL_PROPERTY: wrong})
+    assert expired_until(None, now) == 0
+    assert expired_until(10, now) == compose(90_000)
+    assert expired_until(101, now) == 0, "nothing is that old"
     rows = manifest(file(1, 10, rows=3), file(5, 20, rows=4))
     assert expired_rows(rows, compose(10)) == 3
     assert expired_rows(replace(rows, commit_ts=compose(50)), compose(49)) == 0

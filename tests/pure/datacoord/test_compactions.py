@@ -14,11 +14,12 @@ from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 
 from elanus.api.datacoord import CompactionCommit, SegmentOutput
 from elanus.api.datanode import CompactionOrder
-from elanus.core.compaction import TTL_PROPERTY, CompactionPlan, CompactionState
+from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import CollectionNotFound, CommitRefused, Unavailable
 from elanus.core.ids import CollectionID, SegmentID, TaskID
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
+from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.compaction_facts import CompactionFacts
 from elanus.datacoord.state import Vchannel

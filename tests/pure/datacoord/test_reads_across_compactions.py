@@ -11,10 +11,10 @@ from fakes import CID, DEFAULT, binlog
 
 from elanus.api.datacoord import CompactionCommit
 from elanus.api.imports import ImportedSegment
-from elanus.core.compaction import TTL_PROPERTY
 from elanus.core.ids import SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentState
+from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.pipeline.merge import merge_segments

@@ -15,7 +15,8 @@ from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.segments import SegmentManifest
-from elanus.core.timestamps import Timestamp
+from elanus.core.time_to_live import TTL_PROPERTY
+from elanus.core.timestamps import Timestamp, minus_ms
 from elanus.storage.snapshots import read_snapshot
 
 HOUR_MS = 3_600_000
@@ -62,6 +63,17 @@ async def test_rows_in_the_log_are_brought_into_files_first(tmp_path: Path) -> N
     assert [(m.segment_id, m.rows) for m in snapshot.segments] == [(growing, 10)]
     assert [log.file.path for log in snapshot.delta_logs[bench.vchannel]] == ["delta_log/1"]
     assert (await bench.segment(growing)).state.name == "GROWING", "a snapshot seals nothing"
+    await coord.stop()
+
+
+async def test_a_snapshot_says_which_rows_have_expired(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    await bench.commit(checkpoint=replace(await bench.recovery(), ts=Timestamp(2**60)))
+    assert content(bench, await coord.take_snapshot(CID, (), HOUR_MS)).expired_until == 0
+    bench.root.collections[CID] = replace(bench.root.collections[CID], properties={TTL_PROPERTY: "3"})
+    snapshot = content(bench, await coord.take_snapshot(CID, (), HOUR_MS))
+    assert snapshot.expired_until == minus_ms(snapshot.read_ts, 3000)
     await coord.stop()
 
 

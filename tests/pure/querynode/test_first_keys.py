@@ -69,6 +69,9 @@ def by_examining_all(snapshot: Snapshot, request: NodeQuery) -> dict[str, list[A
     """The oracle: all rows that match, sorted, the newest of each key, the first ``limit``."""
     blocks = snapshot.blocks(request.read_ts, (), ignore_growing=False)
     rows = [block.select(request.read_ts, request.filter).rows(block.rows) for block in blocks]
+    rows = [
+        some[block.row_ts[some] > request.expired_until] for block, some in zip(blocks, rows, strict=True)
+    ]
     found = rows_of_blocks(blocks, rows)
     ids = found.column("id", snapshot.schema.primary_field.arrow_type)
     keys = comparable_keys(primary_keys(ids))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -52,6 +55,7 @@ def search() -> NodeSearch:
         read_ts=Timestamp(2**60),
         ignore_growing=True,
         answer_bytes_max=1 << 30,
+        expired_until=Timestamp(2**59),
     )
 
 
@@ -65,7 +69,7 @@ def test_a_search_arrives_as_it_was() -> None:
     for name in ("collection_id", "partition_ids", "field_id", "k", "metric_type", "params", "output_fields"):
         assert getattr(got, name) == getattr(sent, name)
     assert (got.read_ts, got.ignore_growing) == (sent.read_ts, True)
-    assert got.answer_bytes_max == 1 << 30
+    assert (got.answer_bytes_max, got.expired_until) == (1 << 30, 2**59)
 
 
 def test_binary_vectors_keep_their_type() -> None:
@@ -92,6 +96,18 @@ def test_a_query_and_a_count_arrive_as_they_were(keys: pa.Array | None, limit: i
     counted = decode_read(encode_read(NodeCount(query)), compiled)  # type: ignore[arg-type]
     assert isinstance(counted, NodeCount)
     assert counted.query.limit == limit
+    expiring = replace(query, expired_until=Timestamp(3))
+    for sent in (expiring, NodeCount(expiring)):
+        arrived = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
+        assert (arrived.query if isinstance(arrived, NodeCount) else arrived).expired_until == 3  # type: ignore[union-attr]
+
+
+def test_a_read_of_a_proxy_that_knows_no_expiry_has_none() -> None:
+    read = msgspec.msgpack.decode(encode_read(search()))
+    del read["common"]["expired_until"]
+    got = decode_read(msgspec.msgpack.encode(read), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeSearch)
+    assert got.expired_until == 0
 
 
 def test_a_filter_that_does_not_fit_the_schema_where_it_arrives_is_refused_there() -> None:

@@ -94,6 +94,14 @@ def test_rows_later_than_the_snapshot_are_left_out(read: SegmentRead, store: Loc
     assert keys(replace(read, read_ts=Timestamp(9)), store) == []
 
 
+def test_expired_rows_are_left_out(read: SegmentRead, store: LocalStore) -> None:
+    assert keys(replace(read, expired_until=Timestamp(9)), store) == list(range(20))
+    assert keys(replace(read, expired_until=Timestamp(10)), store) == list(range(10, 20))
+    assert keys(replace(read, expired_until=Timestamp(20)), store) == []
+    imported = replace(read, manifest=replace(read.manifest, commit_ts=Timestamp(25)))
+    assert keys(replace(imported, expired_until=Timestamp(24)), store) == list(range(20))
+
+
 def test_imported_rows_count_from_their_commit(read: SegmentRead, store: LocalStore, tmp_path: Path) -> None:
     imported = replace(read, manifest=replace(read.manifest, commit_ts=Timestamp(25)))
     assert keys(replace(imported, read_ts=Timestamp(24)), store) == []

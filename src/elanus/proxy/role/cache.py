@@ -18,6 +18,8 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import IndexNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.schema import FieldSchema
+from elanus.core.time_to_live import expired_until, time_to_live_s
+from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec, resolve_index
 from elanus.proxy.api import CollectionView
 from elanus.proxy.verbs.plans import Plans
@@ -46,6 +48,14 @@ class CachedCollection:
             return self.partitions[name]
         except KeyError:
             raise PartitionNotFound(f"partition not found[partition={name}]") from None
+
+    def expired_until(self, read_ts: Timestamp) -> Timestamp:
+        """Return the timestamp up to which rows have expired for a read as of ``read_ts``; 0: none have."""
+        return expired_until(self._ttl_s, read_ts)
+
+    @cached_property
+    def _ttl_s(self) -> int | None:
+        return time_to_live_s(self.view.properties)
 
     @cached_property
     def plans(self) -> Plans:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from elanus.api.indexcoord import IndexStatus
 from elanus.api.rootcoord import NewCollection, RootCoordApi
 from elanus.core.catalog import Collection, Database, Partition
-from elanus.core.compaction import time_to_live_s
 from elanus.core.errors import (
     AliasNotFound,
     CollectionNotFound,
@@ -29,6 +28,7 @@ from elanus.core.requests import checked_shards
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
+from elanus.core.time_to_live import time_to_live_s
 from elanus.index import ignored_params, note_ignored, resolve_index
 from elanus.proxy.api import CollectionView, CreateCollection, IndexView
 from elanus.proxy.role.cache import CachedCollection, collection_view

@@ -42,6 +42,7 @@ class Querying(Verbs):
                     "count entities with pagination is not allowed: invalid parameter: "
                     "leave limit and offset out"
                 )
+            read_ts = reads.read_timestamp(cached, request.consistency, patience)
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
                 partition_ids=partitions,
@@ -49,9 +50,10 @@ class Querying(Verbs):
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
                 output_fields=outputs.columns,
                 limit=None if request.limit is None else request.offset + request.limit,
-                read_ts=reads.read_timestamp(cached, request.consistency, patience),
+                read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
                 answer_bytes_max=self._proxy.limits.answer_bytes_max,
+                expired_until=cached.expired_until(read_ts),
             )
             if counting:
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
@@ -91,6 +93,7 @@ def matching_keys(
                 output_fields=(key,),
                 limit=keys_max,
                 read_ts=read_ts,
+                expired_until=cached.expired_until(read_ts),
             )
             keys = reads.nodes.query(wanted, patience)[key]
         if len(keys):

@@ -58,6 +58,7 @@ class Searching(Verbs):
                 read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
                 answer_bytes_max=proxy.limits.answer_bytes_max,
+                expired_until=cached.expired_until(read_ts),
             )
             if request.page is None:
                 hits, page_end = reads.nodes.search(wanted, patience), None

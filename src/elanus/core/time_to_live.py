@@ -1,0 +1,43 @@
+"""Time-to-live: how long rows of a collection live, and which of them have expired.
+
+A row expires when it has been there for the collection's time-to-live. Reads as of a moment do not see the
+rows that had expired by then; compaction removes them later (`elanus.core.compaction`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+
+TTL_PROPERTY = "collection.ttl.seconds"
+_TTL_MAX_S = 100 * 366 * 86_400
+
+
+def time_to_live_s(properties: Mapping[str, str]) -> int | None:
+    """Return the collection's time-to-live; None: its rows do not expire (no such property, or not above 0).
+
+    Raises `InvalidParameter` for a value that is not a whole number of seconds.
+    """
+    text = properties.get(TTL_PROPERTY)
+    if text is None:
+        return None
+    try:
+        seconds = int(text)
+    except ValueError:
+        seconds = _TTL_MAX_S + 1
+    if seconds > _TTL_MAX_S:
+        raise InvalidParameter(
+            f"{TTL_PROPERTY} is {text!r}: give a whole number of seconds, at most {_TTL_MAX_S}; "
+            "0 for rows that do not expire"
+        )
+    return seconds if seconds > 0 else None
+
+
+def expired_until(ttl_s: int | None, read_ts: Timestamp) -> Timestamp:
+    """Return the timestamp up to which rows have expired for a read as of ``read_ts``; 0: none have.
+
+    ``ttl_s``: the collection's time-to-live; None: its rows do not expire.
+    """
+    return NO_TIMESTAMP if ttl_s is None else minus_ms(read_ts, ttl_s * 1000)
