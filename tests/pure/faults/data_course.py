@@ -249,6 +249,7 @@ class DataCourse:
             sealing,
             compaction,
             _NEVER_S,
+            0.0,
             collecting,
             imports,
             MemoryPolicy(0, _NEVER_S),
