@@ -18,6 +18,7 @@ INVARIANTS: Mapping[str, str] = {
     "VIS2": "A row is in an answer exactly once, during handoff and recovery too.",
     "VIS3": "A read repeated at the same timestamp has the same answer.",
     "VIS4": "An answer holds no row that was never written, and no value but the one written.",
+    "VIS5": "A row that has expired at a read's timestamp is not in its answer.",
     "DEL1": "A row deleted at or before a read's timestamp is not in its answer.",
     "DEL2": "A delete concerns rows older than itself only, an upsert's own rows survive it.",
     "SEG1": "Every row up to a vchannel's checkpoint is in exactly one manifest, once.",

@@ -1,7 +1,7 @@
 """Compares binlogs with the truth: every row up to the checkpoints exactly once, and every delete.
 
-Two kinds of entries may be missing. Compaction must remove rows whose delete is folded into their segment,
-and it may remove deletes that concern no row in a file.
+Some entries may be missing. Compaction must remove rows whose delete is folded into their segment. It may
+remove rows that have expired, and deletes that concern no row in a file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: Objec
                 zip(table.column(KEY).to_pylist(), table.column(TIMESTAMP_FIELD).to_pylist(), strict=True)
             )
     kept = _kept_rows(vchannel, records, contents, store)
-    _compare("rows", vchannel, there, Counter((row.key, row.born) for row in kept))
+    expired_until = records.expired_until(vchannel.vchannel)
+    expired, needed = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+    for row in kept:
+        (needed if row.born > expired_until else expired)[row.key, row.born] += 1
+    _compare("rows", vchannel, there, needed + (there & expired))
 
 
 def _dropped_partitions(contents: Contents) -> set[PartitionID]:
@@ -106,8 +110,10 @@ def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: Ob
             columns = (PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN)
             there.update(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
     kept: dict[int, list[Row]] = {}
+    expired_until = records.expired_until(vchannel.vchannel)
     for row in _kept_rows(vchannel, records, contents, store):
-        kept.setdefault(row.key, []).append(row)
+        if row.born > expired_until:
+            kept.setdefault(row.key, []).append(row)
     written = [
         d for d in contents.deletions if d.vchannel == vchannel.vchannel and d.ts <= vchannel.checkpoint.ts
     ]

@@ -10,6 +10,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.invariants import InvariantBroken
+from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, before, minus_ms
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import AliasMeanings
@@ -171,10 +172,12 @@ class Judge:
 
     def check_count(self, cached: CachedCollection, read_ts: Timestamp, count: int) -> None:
         contents = self._truth.contents(cached.collection_id)
-        alive = contents.alive(read_ts)
+        alive, expired = _by_age(cached, contents.alive(read_ts), read_ts)
         least = sum(not self._may_be_gone(contents, row) for row in alive)
         if count < least:
             raise InvariantBroken("VIS1", f"{count} rows counted at {read_ts}, {least} are alive")
+        if len(alive) < count <= len(alive) + len(expired):
+            raise InvariantBroken("VIS5", f"{count} rows counted at {read_ts}, {len(alive)} had not expired")
         if count > len(alive):
             raise InvariantBroken("VIS2", f"{count} rows counted at {read_ts}, {len(alive)} are alive")
 
@@ -189,7 +192,8 @@ class Judge:
         """Check an answer that holds each key once. ``values``: None when the answer holds only keys."""
         contents = self._truth.contents(cached.collection_id)
         wanted: dict[int, list[Row]] = {}
-        for row in contents.alive(read_ts):
+        alive, expired = _by_age(cached, contents.alive(read_ts), read_ts)
+        for row in alive:
             if value_below is None or row.value < value_below:
                 wanted.setdefault(row.key, []).append(row)
         found = frozenset(keys)
@@ -206,6 +210,8 @@ class Judge:
         for number, key in enumerate(keys):
             value = None if values is None else values[number]
             if not self._is_right(contents, wanted.get(key, []), value):
+                if any(row.key == key and value in (None, row.value) for row in expired):
+                    raise InvariantBroken("VIS5", f"key {key} has expired at {read_ts}", (key,))
                 raise _wrong(contents, key, value, read_ts)
 
     def _is_right(self, contents: Contents, rows: list[Row], value: int | None) -> bool:
@@ -229,6 +235,17 @@ class Judge:
         )
         if differ or len(set(rows)) != len(rows):
             raise InvariantBroken("VIS3", f"read again at {read_ts}, other rows of {differ}", tuple(differ))
+
+
+def _by_age(
+    cached: CachedCollection, rows: Sequence[Row], read_ts: Timestamp
+) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Return the rows that have not expired at ``read_ts``, and those that have."""
+    ttl_s = int(cached.view.properties.get(TTL_PROPERTY, "0"))
+    if not ttl_s:
+        return rows, ()
+    until = minus_ms(read_ts, 1000 * ttl_s)
+    return [row for row in rows if row.born > until], [row for row in rows if row.born <= until]
 
 
 def _wrong(contents: Contents, key: int, value: int | None, read_ts: Timestamp) -> InvariantBroken:

@@ -15,6 +15,8 @@ from elanus.sim.aliases import ALIAS
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
 COLLECTIONS = {"alpha": 2, "beta": 1}
+EXPIRING = "beta"
+"""The collection whose rows expire, in runs where some do."""
 """The collections of every run, with the number of shards of each."""
 AUTO_IDS = "gamma"
 """A collection with automatic keys, which half of the seeds have."""

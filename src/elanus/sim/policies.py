@@ -43,7 +43,8 @@ class Density:
     ``segment_size_max_bytes``: a row counts as 40. ``index_rows_min``: smaller segments get no index, and the
     others are exchanged for an indexed copy. ``idle_tick_ms``: how far the tick of a pchannel without writes
     may fall behind; 0: no further than any other's. ``growing_soft_bytes``: the growing data above which
-    segments are sealed for memory; 0: none is.
+    segments are sealed for memory; 0: none is. ``ttl_s``: the time-to-live of one collection; 0: its
+    rows do not expire.
     """
 
     segment_size_max_bytes: int = 3200
@@ -53,6 +54,7 @@ class Density:
     index_rows_min: int = 8
     idle_tick_ms: int = 0
     growing_soft_bytes: int = 0
+    ttl_s: int = 0
 
 
 USUAL = Density()
@@ -65,18 +67,20 @@ _COMPACTION_INTERVALS_S = (5.0, 10.0)
 _INDEX_ROWS_MIN = (8, 24)
 _IDLE_TICKS_MS = (0, 0, 0, 4000)
 _GROWING_SOFT_BYTES = (0, 0, 0, 4000)
+_TTLS_S = (0, 0, 0, 0, 12)
 
 
 def draw_density(seed: int) -> Density:
     """Draw the density of a seed: the same on every machine.
 
-    Half of the seeds have the usual one, apart from their idle ticks and sealing for memory.
+    Half of the seeds have the usual one, apart from their idle ticks, sealing for memory and expiring rows.
     """
     chance = random.Random(f"{seed}/density")
     idle_tick_ms = random.Random(f"{seed}/idle").choice(_IDLE_TICKS_MS)
     growing_soft_bytes = random.Random(f"{seed}/memory").choice(_GROWING_SOFT_BYTES)
+    ttl_s = random.Random(f"{seed}/ttl").choice(_TTLS_S)
     if chance.random() < 0.5:
-        return replace(USUAL, idle_tick_ms=idle_tick_ms, growing_soft_bytes=growing_soft_bytes)
+        return replace(USUAL, idle_tick_ms=idle_tick_ms, growing_soft_bytes=growing_soft_bytes, ttl_s=ttl_s)
     return Density(
         chance.choice(_SEGMENT_BYTES),
         chance.choice(_SYNC_AGES_MS),
@@ -85,6 +89,7 @@ def draw_density(seed: int) -> Density:
         chance.choice(_INDEX_ROWS_MIN),
         idle_tick_ms,
         growing_soft_bytes,
+        ttl_s,
     )
 
 

@@ -68,6 +68,11 @@ class Records:
             if build.file is not None:
                 self._trace.count("indexes built")
 
+    def expired_until(self, vchannel: str) -> Timestamp:
+        """Return the timestamp up to which compactions may have removed expired rows of the vchannel."""
+        bounds = (plan.expire_until for plan in self.plans.values() if plan.vchannel == vchannel)
+        return max(bounds, default=NO_TIMESTAMP)
+
     def _plan(self, plan: CompactionPlan) -> None:
         inputs = ", ".join(map(str, plan.inputs))
         self._trace.note(f"compaction of {inputs} into {plan.output}: {plan.state} {plan.reason}")

@@ -81,6 +81,7 @@ class System:
         )
         self.garbage = GarbageJudge(self.records, self.store, self.stamp, GC_POLICY)
         self.reading = reading
+        self.ttl_s = density.ttl_s
         self.turns = Turns()
         self._roles = roles_of(reading)
         self.handles = {name: Handle(name, self.network) for name in (*self._roles, *pipelines)}

@@ -31,13 +31,14 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
-from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS, PROXIES
+from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS, EXPIRING, PROXIES
 from elanus.sim.scenario import Operation
 from elanus.sim.system import System
 from elanus.sim.truth import KEY, VALUE
@@ -299,7 +300,7 @@ class Client:
             schema_of(name),
             COLLECTIONS.get(name, AUTO_IDS_SHARDS),
             ConsistencyLevel.BOUNDED,
-            {},
+            {TTL_PROPERTY: str(self._system.ttl_s)} if name == EXPIRING and self._system.ttl_s else {},
         )
         root = self._system.roles_of_clients.root
         await self._define("create", lambda: root.create_collection(new))

@@ -25,6 +25,7 @@ from elanus.core import packs, ticks
 from elanus.core.allocation import OpenSegment
 from elanus.core.catalog import Checkpoint
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.time_to_live import expired_until
 from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.checkpoints import Checkpoints
@@ -323,6 +324,18 @@ def deleted_is_deleted_at_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(visible, "visible", gone)
 
 
+def expiry_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Reads see rows that have expired, until compaction removes them."""
+    patch.setattr("elanus.proxy.role.cache.expired_until", lambda ttl_s, read_ts: Timestamp(0))
+
+
+def expired_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Rows expire two seconds before their time-to-live is over."""
+    from elanus.proxy.role import cache
+
+    patch.setattr(cache, "expired_until", lambda ttl_s, ts: expired_until(ttl_s and ttl_s - 2, ts))
+
+
 def values_of_the_neighbour(patch: pytest.MonkeyPatch) -> None:
     """Each row of a sealed segment is answered with the value of the next one."""
     from elanus.querynode.block import Block
@@ -426,6 +439,8 @@ BUGS = (
     Bug("pin forgotten", pin_forgotten, frozenset({"VIS3"})),
     Bug("deleted is deleted at any time", deleted_is_deleted_at_any_time, frozenset({"VIS1", "VIS3"})),
     Bug("values of the neighbour", values_of_the_neighbour, frozenset({"VIS4"})),
+    Bug("expiry forgotten", expiry_forgotten, frozenset({"VIS5"})),
+    Bug("expired too early", expired_too_early, frozenset({"VIS1"})),
     Bug("flushing segments reopened", flushing_segments_reopened, frozenset({"SEG2"})),
     Bug("allocations not counted", allocations_not_counted, frozenset({"SEG4"}), first_seed=7),
     Bug("checkpoint committed unsynced", checkpoint_committed_unsynced, frozenset({"CKPT2"})),
