@@ -90,7 +90,7 @@ def deletes_of_messages(
 
 def deletes_of_delta_logs(tables: Sequence[pa.Table]) -> Mapping[PartitionID, DeleteBatch]:
     """Return the deletes in delta logs, by the partition to which they are limited."""
-    if not tables:
+    if not any(table.num_rows for table in tables):
         return {}
     table = pa.concat_tables(tables)
     ts = table.column(TIMESTAMP_FIELD).to_numpy()
