@@ -2,9 +2,10 @@
 
 A follower begins with the binlogs of segments that are not finished, then follows the log from the
 checkpoint. The process reads each pchannel once (`elanus.log.dispatcher`), and the follower takes the packs
-that hold messages of its vchannel: rows go to their growing segments at once. Everything else (deletes,
-dropped partitions) is a `PackEffect`. Effects are applied one after the other, and while any is not yet, the
-follower's tick stays before it, however far the pchannel has been read.
+that hold messages of its vchannel. Their rows go to growing segments; everything else (deletes, dropped
+partitions) is a `PackEffect`. Packs are taken in one after the other: the next one's rows are added only when
+the effect of the one before has been applied, because adding rows replaces blocks that deletes are applied
+to. While any pack is not, the follower's tick stays before it, however far the pchannel has been read.
 
 It belongs to the loop thread. Rows are not copied out of the log's memory unless keeping them would keep
 alive a buffer much larger than the rows themselves.
@@ -99,8 +100,8 @@ class Follower:
         self._specs = specs
         self._absorber = absorber
         self._subscription: Subscription | None = None
-        self._effects: deque[PackEffect] = deque()
-        """Taken and not yet applied; the first one is being applied."""
+        self._packs: deque[Sequence[EntryPack]] = deque()
+        """Taken and not yet applied; the first ones are being applied."""
         self._held: tuple[Timestamp, int] | None = None
         """The tick and position before the first of them."""
         self._task: asyncio.Task[None] | None = None
@@ -163,10 +164,9 @@ class Follower:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def take(self, packs: Sequence[EntryPack]) -> None:
-        effect = self._take_in(packs)
         if self._held is None:
             self._held = self.tick, self.position
-        self._effects.append(effect)
+        self._packs.append(packs)
         if self._task is None or self._task.done():
             self._task = untraced(self._apply(), f"apply {self.vchannel}")
 
@@ -179,11 +179,11 @@ class Follower:
 
     async def _apply(self) -> None:
         try:
-            while self._effects:
-                effect = self._effects[0]
+            while self._packs:
+                effect = self._take_in(self._packs[0])
                 await self._absorber.absorb(self, effect)
-                self._effects.popleft()
-                self._held = (effect.tick, effect.position) if self._effects else None
+                self._packs.popleft()
+                self._held = (effect.tick, effect.position) if self._packs else None
                 self._absorber.absorbed(self)
         except Exception as error:  # noqa: BLE001 - nobody awaits this task: the error ends the following
             self._give_up(error)

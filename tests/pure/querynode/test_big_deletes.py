@@ -279,6 +279,29 @@ async def test_a_segment_is_not_staged_if_its_vchannel_was_let_go_meanwhile(
 
 
 @scenario()
+async def test_rows_that_come_while_deletes_are_applied_leave_the_blocks_alone(world: World) -> None:
+    """Adding rows joins small blocks, and a delete of a block that has been joined would be lost."""
+    await world.insert([(1, 1), (2, 2), (3, 3)])
+    await world.tick()
+    go_on = asyncio.Event()
+
+    async def waits(function: Callable[..., Any], /, *args: Any) -> Any:
+        if function.__name__ == "run":
+            await go_on.wait()
+        return function(*args)
+
+    world.node._collections[COLLECTION]._applier = DeleteApplier(waits, EVERYTHING_OFF_THE_LOOP)
+    await world.delete([2])
+    deleted = await world.tick()
+    await world.insert([(4, 4), (5, 5), (6, 6)])
+    await world.tick()
+    assert world.node.service_time(COLLECTION) < deleted
+    go_on.set()
+    await breathe()
+    assert world.keys() == [1, 3, 4, 5, 6]
+
+
+@scenario()
 async def test_a_follower_takes_over_only_when_neither_applies_anything(world: World) -> None:
     await sealed(world, 1, 2, 3)
     collection = world.node._collections[COLLECTION]
