@@ -77,6 +77,7 @@ class Rest:
         self.channels = channels
         self.fleet = ChannelFleet(dict, channels, NodeID(3))
         self.info = NEW
+        self.serves = asyncio.Event()
 
     async def query_channels(self, _: CollectionID) -> tuple[QueryChannelInfo, ...]:
         return (self.info,)
@@ -95,9 +96,9 @@ class Rest:
         while True:
             try:
                 self.info = await self.fleet.open_channel(self.info)
-                await self._answer(
-                    await self.channels.open_reader(self.info.channel, self.info.seek_position)
-                )
+                reader = await self.channels.open_reader(self.info.channel, self.info.seek_position)
+                self.serves.set()
+                await self._answer(reader)
             except Unavailable:
                 await asyncio.sleep(0.1)
 
@@ -127,6 +128,7 @@ async def lose_one(servers: Mapping[str, Nats]) -> None:
     before = rest.info.channel
     serving = asyncio.create_task(rest.serve())
     try:
+        await rest.serves.wait()  # what was asked before that is not read
         await again_after_s(proxy)
         servers[holder].kill()
         assert await again_after_s(proxy) < AGAIN_S
