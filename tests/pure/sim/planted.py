@@ -46,6 +46,7 @@ from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
 from elanus.sim.plan import Profile, draw
 from elanus.sim.run import run, run_seed
+from elanus.sim.scenario import FaultKind
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -460,8 +461,16 @@ class Hunt:
 
 
 _PLAIN = Profile(auto_id_clients=0)
-_RARE = frozenset({"late rule dropped", "growing inputs forgotten"})
-"""Bugs that few seeds find. Their seeds are those of runs without the collection with automatic keys."""
+_SLOW_CHANNELS = Profile(
+    auto_id_clients=0,
+    faults={FaultKind.CHANNEL_SLOW: 300, FaultKind.LOG_SLOW: 100, FaultKind.RESTART: 3},
+)
+_PROFILES = {
+    "late rule dropped": _PLAIN,
+    "growing inputs forgotten": _PLAIN,
+    "versions mixed": _SLOW_CHANNELS,
+}
+"""The kind of runs in which bugs are hunted that few of the usual seeds find."""
 
 
 def hunt(name: str) -> Hunt:
@@ -471,7 +480,7 @@ def hunt(name: str) -> Hunt:
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for seed in range(bug.first_seed, bug.first_seed + bug.seeds):
-            outcome = run(draw(seed, _PLAIN)) if name in _RARE else run_seed(seed)
+            outcome = run(draw(seed, _PROFILES[name])) if name in _PROFILES else run_seed(seed)
             if outcome.broken in bug.found_as:
                 return Hunt(outcome.broken, bool(outcome.story), tuple(others))
             others.append(outcome.broken)
