@@ -38,8 +38,9 @@ from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.queues import DmQueue, Turn
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.writes import LogWriter
-from elanus.querynode.delete_applier import DeleteApplier
+from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.deletes import DeleteBuffer
+from elanus.querynode.follower import Follower
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.service_clock import ServiceClock
 from elanus.rootcoord import tso
@@ -160,6 +161,19 @@ def tick_does_not_wait_for_deletes(patch: pytest.MonkeyPatch) -> None:
         task.add_done_callback(applying.discard)
 
     patch.setattr(DeleteApplier, "apply", later)
+
+
+def rows_added_while_deletes_are_applied(patch: pytest.MonkeyPatch) -> None:
+    """A vchannel's rows are added, which joins blocks, while the deletes before them are being applied."""
+    take, take_in, effects = Follower.take, Follower._take_in, {}
+
+    def early(self: Follower, packs: Any) -> None:
+        effects[id(packs)] = take_in(self, packs)
+        take(self, packs)
+
+    patch.setattr("elanus.sim.builders.DELETE_LIMITS", DeleteLimits(inline_keys_max=0, chunk_keys_max=1))
+    patch.setattr(Follower, "take", early)
+    patch.setattr(Follower, "_take_in", lambda self, packs: effects.pop(id(packs)))
 
 
 def delete_concerns_its_own_upsert(patch: pytest.MonkeyPatch) -> None:
@@ -416,6 +430,11 @@ BUGS = (
     Bug("delta logs not read", delta_logs_not_read, frozenset({"DEL1", "VIS2"})),
     Bug("deletes reach growing rows only", deletes_reach_growing_rows_only, frozenset({"DEL1", "VIS2"})),
     Bug("tick does not wait for deletes", tick_does_not_wait_for_deletes, frozenset({"DEL1", "VIS2"})),
+    Bug(
+        "rows added while deletes are applied",
+        rows_added_while_deletes_are_applied,
+        frozenset({"DEL1", "VIS2", "UPS1"}),
+    ),
     Bug("delete concerns its own upsert", delete_concerns_its_own_upsert, frozenset({"DEL2", "VIS1"})),
     Bug("allocations kept on flush", allocations_kept, frozenset({"SEG3", "LIVE1", "SEG1", "VIS1", "VIS4"})),
     Bug(
