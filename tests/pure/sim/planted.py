@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import planted_compaction as compaction
+import planted_deletes as deletes
 import planted_garbage as garbage
 import planted_names as names
 import planted_ownership as ownership
@@ -38,9 +39,7 @@ from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.queues import DmQueue, Turn
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.writes import LogWriter
-from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.deletes import DeleteBuffer
-from elanus.querynode.follower import Follower
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.service_clock import ServiceClock
 from elanus.rootcoord import tso
@@ -145,35 +144,6 @@ def _no_deletes(store: Any, file: Any) -> Any:
     from elanus.storage.delta_log import read_delta_log
 
     return read_delta_log(store, file).slice(0, 0)
-
-
-def deletes_reach_growing_rows_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LoadedCollection, "_delete", lambda self, vchannel, deletes: [])
-
-
-def tick_does_not_wait_for_deletes(patch: pytest.MonkeyPatch) -> None:
-    """A vchannel's tick moves on while its deletes are still being applied in threads."""
-    apply, applying = DeleteApplier.apply, set()
-
-    async def later(self: DeleteApplier, visits: Any) -> None:
-        task = asyncio.create_task(apply(self, visits))
-        applying.add(task)
-        task.add_done_callback(applying.discard)
-
-    patch.setattr(DeleteApplier, "apply", later)
-
-
-def rows_added_while_deletes_are_applied(patch: pytest.MonkeyPatch) -> None:
-    """A vchannel's rows are added, which joins blocks, while the deletes before them are being applied."""
-    take, take_in, effects = Follower.take, Follower._take_in, {}
-
-    def early(self: Follower, packs: Any) -> None:
-        effects[id(packs)] = take_in(self, packs)
-        take(self, packs)
-
-    patch.setattr("elanus.sim.builders.DELETE_LIMITS", DeleteLimits(inline_keys_max=0, chunk_keys_max=1))
-    patch.setattr(Follower, "take", early)
-    patch.setattr(Follower, "_take_in", lambda self, packs: effects.pop(id(packs)))
 
 
 def delete_concerns_its_own_upsert(patch: pytest.MonkeyPatch) -> None:
@@ -418,6 +388,7 @@ def early_tick_not_guarded(patch: pytest.MonkeyPatch) -> None:
 
 
 _TWICE = frozenset({"SEG1", "CKPT1", "CKPT2", "VIS2", "SEG2", "LIVE1"})
+_PARTS = (garbage, compaction, deletes, names, ownership, reading, upserts)
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
@@ -428,13 +399,6 @@ BUGS = (
     Bug("growing copy kept", growing_copy_kept, frozenset({"VIS2"})),
     Bug("deletes forgotten on handoff", deletes_forgotten_on_handoff, frozenset({"DEL1", "VIS2", "VIS4"})),
     Bug("delta logs not read", delta_logs_not_read, frozenset({"DEL1", "VIS2"})),
-    Bug("deletes reach growing rows only", deletes_reach_growing_rows_only, frozenset({"DEL1", "VIS2"})),
-    Bug("tick does not wait for deletes", tick_does_not_wait_for_deletes, frozenset({"DEL1", "VIS2"})),
-    Bug(
-        "rows added while deletes are applied",
-        rows_added_while_deletes_are_applied,
-        frozenset({"DEL1", "VIS2", "UPS1"}),
-    ),
     Bug("delete concerns its own upsert", delete_concerns_its_own_upsert, frozenset({"DEL2", "VIS1"})),
     Bug("allocations kept on flush", allocations_kept, frozenset({"SEG3", "LIVE1", "SEG1", "VIS1", "VIS4"})),
     Bug(
@@ -466,7 +430,11 @@ BUGS = (
     Bug("checkpoint committed unsynced", checkpoint_committed_unsynced, frozenset({"CKPT2"})),
     Bug("notices not waited for", notices_not_waited_for, frozenset({"LIVE1"})),
     Bug("early tick not guarded", early_tick_not_guarded, frozenset({"LIVE2"}), first_seed=18),
-    *(Bug(*bug) for part in (garbage, compaction, names, ownership, reading, upserts) for bug in part.BUGS),
+    *(
+        Bug(*bug)
+        for part in (garbage, compaction, deletes, names, ownership, reading, upserts)
+        for bug in part.BUGS
+    ),
 )
 
 

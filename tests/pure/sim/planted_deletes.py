@@ -1,0 +1,53 @@
+"""Bugs of the way in which deletes reach the rows that they concern."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
+from elanus.querynode.follower import Follower
+from elanus.querynode.loaded_collection import LoadedCollection
+
+
+def deletes_reach_growing_rows_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LoadedCollection, "_delete", lambda self, vchannel, deletes: [])
+
+
+def tick_does_not_wait_for_deletes(patch: pytest.MonkeyPatch) -> None:
+    """A vchannel's tick moves on while its deletes are still being applied in threads."""
+    apply, applying = DeleteApplier.apply, set()
+
+    async def later(self: DeleteApplier, visits: Any) -> None:
+        task = asyncio.create_task(apply(self, visits))
+        applying.add(task)
+        task.add_done_callback(applying.discard)
+
+    patch.setattr(DeleteApplier, "apply", later)
+
+
+def rows_added_while_deletes_are_applied(patch: pytest.MonkeyPatch) -> None:
+    """A vchannel's rows are added, which joins blocks, while the deletes before them are being applied."""
+    take, take_in, effects = Follower.take, Follower._take_in, {}
+
+    def early(self: Follower, packs: Any) -> None:
+        effects[id(packs)] = take_in(self, packs)
+        take(self, packs)
+
+    patch.setattr("elanus.sim.builders.DELETE_LIMITS", DeleteLimits(inline_keys_max=0, chunk_keys_max=1))
+    patch.setattr(Follower, "take", early)
+    patch.setattr(Follower, "_take_in", lambda self, packs: effects.pop(id(packs)))
+
+
+_DELETED_IS_SEEN = frozenset({"DEL1", "VIS2"})
+BUGS = (
+    ("deletes reach growing rows only", deletes_reach_growing_rows_only, _DELETED_IS_SEEN),
+    ("tick does not wait for deletes", tick_does_not_wait_for_deletes, _DELETED_IS_SEEN),
+    (
+        "rows added while deletes are applied",
+        rows_added_while_deletes_are_applied,
+        _DELETED_IS_SEEN | {"UPS1"},
+    ),
+)
