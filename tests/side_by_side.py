@@ -16,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 ALONE = (
+    "tests/contracts/test_channels_of_three.py",
     "tests/e2e/test_bad_cables.py",
     "tests/e2e/test_cluster.py",
     "tests/e2e/test_failover.py",
