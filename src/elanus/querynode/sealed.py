@@ -38,7 +38,6 @@ from elanus.index import (
     resolve_index,
 )
 from elanus.querynode.block import Block
-from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage.binlog import read_columns, read_vectors
@@ -74,13 +73,6 @@ class SealedSegment:
     @property
     def memory_bytes(self) -> int:
         return sum(block.memory_bytes for block in self.blocks)
-
-    def delete(self, deletes: tuple[DeleteBatch, ...]) -> None:
-        """Apply the deletes that concern the segment's partition."""
-        for batch in deletes:
-            if batch.concerns(self.partition_id):
-                for block in self.blocks:
-                    block.delete(batch)
 
 
 def files_of(request: LoadSegment) -> frozenset[str]:
