@@ -7,7 +7,11 @@ fixtures carry the mark ``services``. With several processes of pytest each proc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+
+# Before the first import of gRPC, which reads it once: `elanus.cli.main` says why.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import pytest
 from hypothesis import HealthCheck, settings

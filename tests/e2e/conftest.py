@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-
-# A test that starts Spark forks while a client's gRPC threads run; gRPC's fork handlers break in that.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-
 from cluster import Cluster
 from harness import Server
 from pymilvus import MilvusClient

@@ -55,7 +55,7 @@ def test_kinds_of_faults_come_and_go_with_the_seed() -> None:
 def test_a_finding_is_shrunk_and_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planted.deletes_reach_growing_rows_only(monkeypatch)
+    planted.deletes.deletes_reach_growing_rows_only(monkeypatch)
     scenario = draw(1)
     outcome = run(scenario)
     assert outcome.broken == "DEL1"
