@@ -16,7 +16,8 @@ import pytest
 
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 START_PROCESSES = ("tests/e2e/", "tests/services/", "tests/contracts/", "tests/pipeline/")
-TESTS_MAX = 5
+TESTS_MAX = 12
+"""More than the tests that share one server and fail with it."""
 
 
 def verdict(failed: Sequence[str]) -> str:
