@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.limits import SPARSE_QUERY_PAIRS_MAX
 from elanus.core.vectors import VectorForm
 
@@ -30,6 +30,7 @@ PAIR = np.dtype("<u8")
 NO_INDEX = 2**32 - 1
 """No vector has this index; it fills up the rows of a matrix of queries, with the value 0."""
 _PAIRS_TYPICAL = 64
+_COLUMN_BYTES_MAX = 2**31 - 1
 
 
 class SparseRows:
@@ -54,7 +55,11 @@ class SparseRows:
         return cls((ends.astype(np.int64) - first) // PAIR.itemsize, pairs)
 
     def to_column(self) -> pa.Array:
-        """The rows as a ``binary`` column, of up to 2 GB."""
+        """The rows as a ``binary`` column, of up to 2 GB. Raises `Internal` for more."""
+        if len(self.pairs) * PAIR.itemsize > _COLUMN_BYTES_MAX:
+            raise Internal(
+                f"{len(self)} sparse vectors with {len(self.pairs)} values are too many for a column"
+            )
         offsets = pa.py_buffer((self.starts * PAIR.itemsize).astype(np.int32))
         content = pa.py_buffer(np.ascontiguousarray(self.pairs).view(np.uint8))
         return pa.Array.from_buffers(pa.binary(), len(self), [None, offsets, content])

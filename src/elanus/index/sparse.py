@@ -42,6 +42,8 @@ DROP_BUILD_KEY = "drop_ratio_build"
 DROP_SEARCH_KEY = "drop_ratio_search"
 ALGORITHM_KEY = "inverted_index_algo"
 CANDIDATES_PER_HIT = 10
+FEW_POSTINGS = 8
+"""Sorting the rows of some postings costs as much as looking at this many times as many scores."""
 
 Terms = npt.NDArray[np.uint32]
 Weights = npt.NDArray[np.float32]
@@ -110,11 +112,19 @@ class Postings:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Postings:
         return cls(arrays["terms"], arrays["starts"], arrays["rows"], arrays["weights"])
 
-    def add(self, query: Query, scores: Scores) -> None:
-        """Add to ``scores`` (rows,) the product of the query with each row."""
-        for begin, end, weight in self._matching(query):
-            rows = self.rows[begin:end]
-            scores[rows] += self.weights[begin:end] * weight  # a term has a row once
+    def add(self, query: Query, scores: Scores) -> RowIds:
+        """Write to ``scores``, zeros (rows,), the product of the query with each row.
+
+        Return the rows that have one, ascending. They are found among the query's postings if these are few.
+        """
+        matching = self._matching(query)
+        for begin, end, weight in matching:
+            scores[self.rows[begin:end]] += self.weights[begin:end] * weight  # a term has a row once
+        if FEW_POSTINGS * sum(end - begin for begin, end, _ in matching) >= len(scores):
+            return np.flatnonzero(scores)
+        parts = [self.rows[begin:end] for begin, end, _ in matching]
+        met = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+        return met[scores[met] != 0]
 
     def scores_of(self, query: Query, rows: RowIds) -> Scores:
         """The products of the query with these rows, ascending; bit for bit those of `add`. (m,)."""
@@ -184,37 +194,35 @@ class _Inverted(VectorIndex):
     ) -> None:
         """Fill row i of the hits. ``scores``: zeros (rows,), and again afterwards."""
         pruned = query.pruned(drop_ratio)
-        rows = self._matched(pruned, mask, scores)
-        if len(pruned.terms) < len(query.terms) and len(rows) >= k:
-            count = min(len(rows), k * CANDIDATES_PER_HIT)
-            chosen = best_of(scores[rows], count, self.spec.metric_type)[1]
-            rows = np.sort(rows[chosen])
-            found = self._postings.scores_of(query, rows)
-        else:
-            if len(pruned.terms) < len(query.terms):
-                scores[:] = 0
-                rows = self._matched(query, mask, scores)
-            found = scores[rows]
+        rows, found = self._matched(pruned, mask, scores)
+        if len(pruned.terms) < len(query.terms):
+            if len(rows) >= k:
+                chosen = best_of(found, min(len(rows), k * CANDIDATES_PER_HIT), self.spec.metric_type)[1]
+                rows = np.sort(rows[chosen])
+                found = self._postings.scores_of(query, rows)
+            else:
+                rows, found = self._matched(query, mask, scores)
         best, order = best_of(found, min(k, len(rows)), self.spec.metric_type)
         hits.distances[i, : len(best)] = best
         hits.rows[i, : len(best)] = rows[order]
-        scores[:] = 0
 
-    def _matched(self, query: Query, mask: RowMask | None, scores: Scores) -> RowIds:
-        """Add up the scores; return the visible rows that have one."""
-        self._postings.add(query, scores)
-        rows = np.flatnonzero(scores)
-        return rows if mask is None else rows[mask.contains(rows)]
+    def _matched(self, query: Query, mask: RowMask | None, scores: Scores) -> tuple[RowIds, Scores]:
+        """Return the visible rows that have a score, and the scores. ``scores``: zeros before and after."""
+        met = self._postings.add(query, scores)
+        rows = met if mask is None else met[mask.contains(met)]
+        found = scores[rows]
+        scores[met] = 0
+        return rows, found
 
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
+        scores = np.zeros(self.rows, dtype=np.float32)
         for i, pairs in enumerate(queries):
-            scores = np.zeros(self.rows, dtype=np.float32)
-            rows = self._matched(Query.of(pairs), mask, scores)
-            rows = rows[window.holds(scores[rows])]
-            best, order = best_of(scores[rows], min(k, len(rows)), self.spec.metric_type)
+            rows, found = self._matched(Query.of(pairs), mask, scores)
+            inside = window.holds(found)
+            best, order = best_of(found[inside], min(k, int(inside.sum())), self.spec.metric_type)
             hits.distances[i, : len(best)] = best
-            hits.rows[i, : len(best)] = rows[order]
+            hits.rows[i, : len(best)] = rows[inside][order]
         return hits
 
 

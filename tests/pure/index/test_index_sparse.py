@@ -23,6 +23,7 @@ from elanus.index import (
     over_rows,
     resolve_index,
     resolve_search,
+    sparse,
 )
 
 SPARSE = DataType.SPARSE_FLOAT_VECTOR
@@ -66,10 +67,17 @@ def check(hits: Hits, k: int, visible: np.ndarray | None = None) -> None:
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.02, 0.5])
 @pytest.mark.parametrize("k", [1, 10, 1000])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "few_postings"), [(1, 8), (2, 0), (1, 10**9)])
 def test_rows_and_built_indexes_find_the_best_rows(
-    share: float | None, k: int, threads: int, tmp_path: Path
+    share: float | None,
+    k: int,
+    threads: int,
+    few_postings: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """``few_postings`` 0: rows are always found among postings; large: always among all scores."""
+    monkeypatch.setattr(sparse, "FEW_POSTINGS", few_postings)
     visible = None if share is None else np.random.default_rng(5).random(len(ROWS)) < share
     mask = None if visible is None else RowMask.from_bool(visible)
     mapped = spec_of("SPARSE_WAND", **{"mmap.enabled": "true"})

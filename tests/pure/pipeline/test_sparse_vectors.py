@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -17,18 +18,20 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
-from elanus.core.sparse import SparseRows, padded
+from elanus.core.sparse import SparseRows, padded, paired
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.index import Hits, IndexSpec, resolve_index, resolve_search
 from elanus.pipeline.import_columns import Place, check_columns, convert
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.merge import merge_segments
+from elanus.pipeline.ordering import in_batches, scalar_columns
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.querynode.sealed import load_sealed
 from elanus.querynode.vectors import VectorColumn
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import as_spark, spark_schema
+from elanus.storage import parquet
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
@@ -139,6 +142,27 @@ def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp
     output = merge_segments(order, store, tmp_path, "merged")
     merged = read_columns(store, output.insert_logs, SCHEMA.arrow_schema.names)
     assert merged.equals(pa.Table.from_batches([rows()]))
+
+
+def test_long_vectors_make_small_row_groups(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group ends when it has many bytes, also where its rows are much longer than estimated."""
+    long = np.arange(3000, dtype=np.uint32)
+    pairs = paired(long, np.ones(3000)).tobytes()
+    few = rows()[:12].set_column(1, SCHEMA.arrow_schema.field("sparse"), pa.array([pairs] * 12, pa.binary()))
+    batch = with_system_columns(few, 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES_MAX", 3 * len(pairs))
+    parts = [batch[n : n + 1] for n in range(12)]
+    file = write_insert_log(store, "insert_log/long.parquet", SCHEMA, KEY, parts, tmp_path)
+    with pq.ParquetFile(store.open(file.path)) as written:
+        assert [written.metadata.row_group(n).num_rows for n in range(written.num_row_groups)] == [3] * 4
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 2 * len(pairs))
+    table = read_columns(store, [file], scalar_columns(SCHEMA))
+    order = np.arange(12)[::-1].copy()
+    batches = list(in_batches(table, order, store, [file], SCHEMA, KEY, tmp_path))
+    assert [b.num_rows for b in batches] == [1] * 12
+    assert [key for b in batches for key in b["id"].to_pylist()] == order.tolist()
 
 
 def test_spark_reads_structs_and_lists(store: LocalStore, manifest: SegmentManifest) -> None:
