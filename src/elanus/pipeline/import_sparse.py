@@ -1,7 +1,7 @@
 """Sparse vectors in a user's Parquet file: the columns that may hold them, and their conversion.
 
 Accepted: ``struct<indices: list<integer>, values: list<float>>``, ``map<integer, float>``, and the bytes that
-Elanus stores (`elanus.core.sparse`). Of the first two, the pairs of a row may be in any order.
+Elanus stores (`elanus.core.sparse`). Structs and maps may have a row's pairs in any order.
 """
 
 from __future__ import annotations

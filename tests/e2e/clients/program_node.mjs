@@ -294,7 +294,7 @@ await check('sparse vectors: create, insert, index, search, output', async () =>
     collection_name,
     data: { 2: 2 },
     limit: 3,
-    output_fields: ['v'],
+    output_fields: ['id', 'v'],
     consistency_level: 'Strong',
   });
   succeeded(found.status);
