@@ -158,6 +158,74 @@ def _() -> None:
             assert bytes(found[0] if isinstance(found, list) else found) == sent
 
 
+@check("Types", "vectors of signed bytes", needs=VERSION >= (2, 6))
+def _() -> None:
+    data = list(np.random.default_rng(9).integers(-128, 128, (300, DIM)).astype(np.int8))
+    for kind, metric in (("FLAT", "L2"), ("HNSW", "COSINE")):
+        with collection(vector=FieldSchema("v", DataType.INT8_VECTOR, dim=DIM)) as made:
+            made.insert([{"key": n, "v": data[n]} for n in range(300)])
+            made.create_index("v", {"index_type": kind, "metric_type": metric}, sync=False)
+            made.load()
+            assert made.search([data[8]], "v", {"metric_type": metric}, 1)[0].ids == [8]
+            found = made.query("key == 8", output_fields=["v"])[0]["v"]
+            assert bytes(found[0] if isinstance(found, list) else found) == data[8].tobytes()
+
+
+def sparse_rows() -> list[dict[int, float]]:
+    """Row n shares the index 0 with all rows and the index n + 1 with none."""
+    return [{0: 0.5, n + 1: 1.0 + n / 512} for n in range(300)]
+
+
+@check("Types", "sparse vectors", needs=VERSION >= (2, 4))
+def _() -> None:
+    data = sparse_rows()
+    with collection(vector=FieldSchema("v", DataType.SPARSE_FLOAT_VECTOR)) as made:
+        made.insert([{"key": n, "v": data[n]} for n in range(150)])
+        made.insert([list(range(150, 300)), data[150:]])
+        made.create_index("v", {"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"}, sync=False)
+        made.load()
+        asked = {"metric_type": "IP", "params": {"drop_ratio_search": 0.2}}
+        (hits,) = made.search([{9: 2.0, 0: 1.0}], "v", asked, 3, output_fields=["v"])
+        assert hits.ids[0] == 8
+        assert hits.distances[0] == 0.5 + 2 * (1 + 8 / 512)
+        assert hits[0].entity.get("v") == data[8]
+        ranged = {"metric_type": "IP", "params": {"radius": 1.0}}
+        assert made.search([{9: 2.0, 7: 2.0}], "v", ranged, 9, expr="key != 6")[0].ids == [8]
+        assert made.search([{1000: 1.0}], "v", {"metric_type": "IP"}, 3)[0].ids == []
+        assert made.query("key == 299", output_fields=["v"])[0]["v"] == data[299]
+
+
+@check("Types", "ten vector fields, an index and a search of each", needs=VERSION >= (2, 4))
+def _() -> None:
+    others = tuple(FieldSchema(f"v{n}", DataType.FLOAT_VECTOR, dim=DIM) for n in range(8))
+    with collection(*others, FieldSchema("sparse", DataType.SPARSE_FLOAT_VECTOR)) as made:
+        rows = sparse_rows()
+        turned = [np.roll(VECTORS[:300], n, axis=0) for n in range(8)]
+        made.insert([list(range(300)), *turned, rows, VECTORS[:300]])
+        for n, kind in enumerate(("FLAT", "HNSW", "IVF_FLAT", "IVF_SQ8") * 2):
+            build = (
+                {"M": 8, "efConstruction": 64} if kind == "HNSW" else {"nlist": 4} if kind[0] == "I" else {}
+            )
+            params = {"index_type": kind, "metric_type": "L2", "params": build}
+            made.create_index(f"v{n}", params, index_name=f"i{n}", sync=False)
+        made.create_index("sparse", {"index_type": "SPARSE_WAND", "metric_type": "IP"}, sync=False)
+        try:
+            made.load()
+        except pymilvus.MilvusException as error:
+            assert "there is no vector index on field: [v]" in str(error)  # noqa: PT017 - no pytest here
+        else:
+            raise AssertionError("loaded without an index on every field")
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        for n in range(8):
+            assert made.search(VECTORS[20:21], f"v{n}", L2, 1)[0].ids == [20 + n]
+        assert made.search(VECTORS[20:21], "v", L2, 1)[0].ids == [20]
+        assert made.search([{21: 1.0}], "sparse", {"metric_type": "IP"}, 5)[0].ids == [20]
+        assert sorted(index.field_name for index in made.indexes) == sorted(
+            ["v", "sparse", *(f"v{n}" for n in range(8))]
+        )
+
+
 # indexes
 
 
@@ -181,6 +249,26 @@ def index_of(kind: str, metric: str, params: dict[str, Any], search: dict[str, A
 
 for kind, metric, params, search in INDEXES:
     check("Indexes", f"{kind}, {metric}")(index_of(kind, metric, params, search))
+
+
+def sparse_index(kind: str, params: dict[str, Any]) -> Callable[[], None]:
+    def find() -> None:
+        with collection(vector=FieldSchema("v", DataType.SPARSE_FLOAT_VECTOR)) as made:
+            made.insert([list(range(300)), sparse_rows()])
+            made.create_index("v", {"index_type": kind, "metric_type": "IP", "params": params}, sync=False)
+            assert made.index().params["index_type"] == kind
+            made.load()
+            assert made.search([{9: 1.0}], "v", {"metric_type": "IP"}, 3)[0].ids == [8]
+
+    return find
+
+
+for kind, params in (
+    ("SPARSE_INVERTED_INDEX", {"inverted_index_algo": "DAAT_MAXSCORE"}),
+    ("SPARSE_WAND", {"drop_ratio_build": 0.2}),
+    ("AUTOINDEX", {}),
+):
+    check("Indexes", f"{kind}, sparse, IP", needs=VERSION >= (2, 4))(sparse_index(kind, params))
 
 
 @check("Indexes", "describe, drop")

@@ -135,8 +135,6 @@ UNSUPPORTED: dict[str, Request] = {
     "compaction by a clustering key": lambda c: c.compact(NAME, is_clustering=True),
     "users": lambda c: c.create_user("somebody", "A-password1"),
     "roles": lambda c: c.create_role("somebody"),
-    "a sparse vector": lambda c: create_with(c, datatype=DataType.SPARSE_FLOAT_VECTOR),
-    "a vector of int8": lambda c: create_with(c, datatype=DataType.INT8_VECTOR, dim=4),
     "an array": lambda c: create_with(
         c, datatype=DataType.ARRAY, element_type=DataType.INT64, max_capacity=4
     ),

@@ -291,7 +291,7 @@ class NodeSearch:
     collection_id: CollectionID
     partition_ids: tuple[PartitionID, ...]
     field_id: FieldID
-    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
     k: int
     metric_type: str
     params: Mapping[str, float | int | str | bool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 NAME_LENGTH_MAX_CHARS = 255
 COLLECTION_FIELDS_MAX = 64
-VECTOR_FIELDS_MAX = 4
+VECTOR_FIELDS_MAX = 10
 DIMENSION_MAX = 32_768
 DIMENSION_MIN = 2
 SHARDS_MAX = 16
@@ -18,6 +18,8 @@ TOP_K_MAX = 16_384
 QUERY_WINDOW_MAX_ROWS = 16_384
 """offset + limit of one query or search."""
 NQ_MAX = 16_384
+SPARSE_QUERY_PAIRS_MAX = 1 << 25
+"""Sparse vectors of one search, times the values of the longest: 256 MB."""
 ROUND_DECIMAL_MIN = -1
 ROUND_DECIMAL_MAX = 6
 GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024

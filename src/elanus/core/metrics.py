@@ -44,6 +44,7 @@ class Metric(StrEnum):
 
 
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
+SPARSE_METRICS = (Metric.IP,)
 BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD)
 ITERATOR_PAGE = "iterator_page"
 """The search parameter that requires every row in the range to be considered and none to be missed."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core import sparse
 from elanus.core.errors import InvalidParameter
 from elanus.core.json_column import check_dynamic_keys, json_column
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
@@ -47,6 +48,7 @@ class Problem(Enum):
     LENGTH = "a text that is too long"
     NOT_FINITE = "a vector with NaN or an infinity"
     DOCUMENT = "no valid JSON document"
+    SPARSE = "bytes that are no sparse vector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Fault:
     """A value that does not fit. ``row``: within the batch; ``position``: within the vector.
 
     ``value``: the number or text. ``detail``: for a document, the whole message, with rows counted from the
-    ``first_row`` that was passed to `conform`.
+    ``first_row`` that was passed to `conform`; for a sparse vector, what is wrong with it.
     """
 
     field: FieldSchema
@@ -92,6 +94,8 @@ def in_the_words_of_an_insert(fault: Fault) -> InvalidParameter:
                 f"value '{_go_number(cast(float, fault.value))}' is not a number or infinity: "
                 f"field {field.name}, row {row}"
             )
+        case Problem.SPARSE:
+            text = f"{fault.detail}: field {field.name}, row {row}"
         case Problem.DOCUMENT:
             text = fault.detail
     return InvalidParameter(text)
@@ -177,14 +181,19 @@ def check_nulls(
 def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) -> pa.Array:
     check_nulls(field, given.valid, refusal)
 
-    def fault(problem: Problem, at: int, value: object, position: int = 0) -> InvalidParameter:
+    def fault(
+        problem: Problem, at: int, value: object, position: int = 0, detail: str = ""
+    ) -> InvalidParameter:
         row = at if given.valid is None else int(np.flatnonzero(given.valid)[at])
-        return refusal(Fault(field, problem, row, value, position))
+        return refusal(Fault(field, problem, row, value, position, detail))
 
     match field.kind.family:
         case Family.VECTOR:
             column = given.values
-            _check_vectors(field, given, fault)
+            if field.vector.has_dim:
+                _check_vectors(field, given, fault)
+            else:
+                _check_sparse(column, fault)
         case Family.JSON:
             column = _documents(field, given, first_row, refusal)
         case Family.TEXT:
@@ -251,6 +260,12 @@ def _check_vectors(field: FieldSchema, given: Given, fault: _MakeFault) -> None:
         row, position = divmod(at, field.vector.width(field.dim))
         value = stored[at].item() if given.shown is None else given.shown[at].as_py()
         raise fault(Problem.NOT_FINITE, row, float(value), position)
+
+
+def _check_sparse(column: pa.Array, fault: _MakeFault) -> None:
+    found = sparse.first_fault(column)
+    if found is not None:
+        raise fault(Problem.SPARSE, found.row, None, detail=found.why)
 
 
 def check_queries(field: FieldSchema, stored: npt.NDArray[np.generic]) -> None:

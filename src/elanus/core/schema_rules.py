@@ -112,6 +112,10 @@ def check_default(field: FieldSchema, value: Scalar) -> None:
 
 
 def _dim(given: str | None, field: str, form: VectorForm) -> int:
+    if not form.has_dim:
+        if given is not None:
+            raise InvalidParameter(f"dim should not be specified for sparse vector field {field}")
+        return 0
     if given is None:
         raise InvalidDimension(
             "dimension is not defined in field type params, check type param `dim` for vector field"

@@ -11,7 +11,7 @@ from elanus.index.files import DamagedIndexFile
 from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.raw import RawVectors
-from elanus.index.resolve import brute_force, ignored_params, resolve_index
+from elanus.index.resolve import brute_force, ignored_params, over_rows, resolve_index
 from elanus.index.search_params import SearchParams, Window, resolve_search
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
@@ -33,6 +33,7 @@ __all__ = [
     "load",
     "no_hits",
     "note_ignored",
+    "over_rows",
     "resolve_index",
     "resolve_search",
 ]

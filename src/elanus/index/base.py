@@ -28,7 +28,7 @@ from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexSpec
 from elanus.index.unit import unit
 
-Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 Vectors = Matrix
 Mask = npt.NDArray[np.bool_]
 
@@ -78,8 +78,9 @@ class VectorIndex(SegmentIndex):
     ) -> Hits:
         """Return the k best visible rows for each query; with a radius in ``params``, those within it.
 
-        ``queries``: float32 (nq, dim), or uint8 (nq, dim / 8) for binary vectors. Returns k columns,
-        padded where fewer rows are visible (or in range). ``mask`` None: all rows are visible.
+        ``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64 (nq, pairs) for
+        sparse ones (`elanus.core.sparse.padded`). Returns k columns, padded where fewer rows are visible (or
+        in range). ``mask`` None: all rows are visible.
         ``threads``: cores that a large batch may use. Raises `InvalidDimension`.
         """
         queries = self._checked(queries)

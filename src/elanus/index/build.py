@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from elanus.core.sparse import SparseRows
 from elanus.core.types import KINDS, Matrix
 from elanus.index.base import SegmentIndex
 from elanus.index.files import read_index_file
@@ -22,11 +23,12 @@ from elanus.index.spec import IndexSpec, Progress
 
 
 def build(
-    spec: IndexSpec, values: Matrix | pa.Array, threads: int, progress: Progress | None = None
+    spec: IndexSpec, values: Matrix | SparseRows | pa.Array, threads: int, progress: Progress | None = None
 ) -> SegmentIndex:
     """Build the index of these rows on ``threads`` cores.
 
-    ``values``: vectors (n, width) in their stored form, n ≥ 1, or a scalar column in its Arrow type.
+    ``values``: vectors (n, width) in their stored form, n ≥ 1, or `SparseRows`, or a scalar column in its
+    Arrow type.
     ``progress`` is called between chunks with the completed share, in (0, 1]; an exception it raises ends
     the build.
     """
@@ -44,7 +46,9 @@ def load(path: Path, spec: IndexSpec) -> SegmentIndex:
     return spec.kind.load(spec, read_index_file(path, spec))
 
 
-def _checked(spec: IndexSpec, vectors: Any) -> Matrix:
+def _checked(spec: IndexSpec, vectors: Any) -> Any:
+    if isinstance(vectors, SparseRows):
+        return vectors
     if vectors.ndim != 2 or vectors.shape[1] != spec.form.width(spec.dim) or len(vectors) == 0:
         raise ValueError(
             f"an index of dimension {spec.dim} cannot be built from an array of shape {vectors.shape}"

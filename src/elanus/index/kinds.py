@@ -17,11 +17,13 @@ from elanus.index.hnsw import HNSW
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
 from elanus.index.raw import BIN_FLAT, FLAT
 from elanus.index.search_params import SHARED_PARAMS
+from elanus.index.sparse import SPARSE_INVERTED_INDEX, SPARSE_WAND
 from elanus.index.spec import IndexKind
 from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS
 
 KINDS: Mapping[str, IndexKind] = {
-    kind.name: kind for kind in (FLAT, IVF_FLAT, IVF_SQ8, HNSW, BIN_FLAT, BIN_IVF_FLAT)
+    kind.name: kind
+    for kind in (FLAT, IVF_FLAT, IVF_SQ8, HNSW, BIN_FLAT, BIN_IVF_FLAT, SPARSE_INVERTED_INDEX, SPARSE_WAND)
 }
 
 
@@ -37,7 +39,7 @@ def automatic_kind(data_type: DataType) -> IndexKind | None:
 
 def exact_kind(data_type: DataType) -> IndexKind:
     """The kind that serves rows of a vector type without an index."""
-    return next(kind for kind in KINDS.values() if kind.is_exact and data_type in kind.on)
+    return next(kind for kind in kinds_on(data_type) if kind.over_rows is not None)
 
 
 def search_param_names() -> frozenset[str]:

@@ -7,7 +7,7 @@ is exact, and parameters of approximate indexes have no effect.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
-from elanus.index.half_rows import HALF_BYTES, HalfRows
 from elanus.index.hits import Hits, RowIds, no_hits
 from elanus.index.masks import RowMask
+from elanus.index.narrow_rows import NarrowRows
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexKind, IndexSpec, Progress
 
@@ -71,24 +71,25 @@ class RawVectors(VectorIndex):
         return vectors
 
 
-def exact_rows(form: VectorForm, vectors: Vectors, metric: Metric) -> FloatRows | HalfRows | BinaryRows:
+def exact_rows(form: VectorForm, vectors: Vectors, metric: Metric) -> FloatRows | NarrowRows | BinaryRows:
     """Rows for exact comparison, used in place if their stored form is the form for comparison."""
-    match form.space:
-        case Space.BITS:
-            return BinaryRows(form.compared(vectors), metric)
-        case Space.FLOATS if form.dtype.itemsize == HALF_BYTES:
-            return HalfRows(np.ascontiguousarray(vectors, dtype=form.dtype), metric)
-        case Space.FLOATS:
-            return FloatRows.raw(form.compared(vectors), metric)
-        case _:
-            assert_never(form.space)
+    if form.space is Space.BITS:
+        return BinaryRows(form.compared(vectors), metric)
+    if form.is_compared_as_stored:
+        return FloatRows.raw(form.compared(vectors), metric)
+    return NarrowRows(np.ascontiguousarray(vectors, dtype=form.dtype), metric)
 
 
 def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> RawVectors:
     return RawVectors(spec, vectors)
 
 
-FLAT = IndexKind("FLAT", vectors_in(Space.FLOATS), _build, RawVectors.from_file, is_exact=True)
+FLAT = IndexKind("FLAT", vectors_in(Space.FLOATS), _build, RawVectors.from_file, over_rows=RawVectors)
 BIN_FLAT = IndexKind(
-    "BIN_FLAT", vectors_in(Space.BITS), _build, RawVectors.from_file, is_exact=True, is_automatic=True
+    "BIN_FLAT",
+    vectors_in(Space.BITS),
+    _build,
+    RawVectors.from_file,
+    over_rows=RawVectors,
+    is_automatic=True,
 )

@@ -12,25 +12,30 @@ FLAT              floats         none; exact
 IVF_FLAT          floats         ``nlist`` 1–65536 (128)
 IVF_SQ8           floats         ``nlist`` 1–65536 (128); one byte per component
 HNSW              floats         ``M`` 2–2048 (16), ``efConstruction`` 1–2147483647 (200)
-AUTOINDEX         either         none; HNSW for floats, BIN_FLAT for bits
+AUTOINDEX         any            none; HNSW for floats, BIN_FLAT for bits, SPARSE_INVERTED_INDEX
 BIN_FLAT          bits           none; exact
 BIN_IVF_FLAT      bits           ``nlist`` 1–65536 (128)
+SPARSE_INVERTED_  sparse         ``drop_ratio_build`` 0–1 (0), ``inverted_index_algo``; exact unless
+INDEX                            values are dropped
+SPARSE_WAND       sparse         the same index
 ================  =============  ===============================================================
 
 ``mmap.enabled`` (all types, default false) maps the index file instead of reading it into memory.
-``dim`` may be repeated and must then match the field. The default metric is COSINE for floats and HAMMING
-for bits; the default type is AUTOINDEX.
+``dim`` may be repeated and must then match the field. The default metric is COSINE for floats, HAMMING for
+bits and IP for sparse vectors; the default type is AUTOINDEX.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.metrics import Metric
 from elanus.core.types import KINDS as DATA_TYPES
-from elanus.core.types import DataType, VectorForm
+from elanus.core.types import DataType, Space, VectorForm
+from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
 from elanus.index.spec import (
     AUTOINDEX,
@@ -44,7 +49,7 @@ from elanus.index.spec import (
 )
 from elanus.index.values import INT32_MAX, boolean, integer
 
-_KNOWN_ELSEWHERE = ("IVF_", "HNSW_", "GPU_", "SPARSE_", "SCANN", "DISKANN", "MINHASH", "EMB_LIST")
+_KNOWN_ELSEWHERE = ("IVF_", "HNSW_", "GPU_", "SCANN", "DISKANN", "MINHASH", "EMB_LIST")
 """Name prefixes of the reference's other vector index types: known, but not supported here."""
 
 
@@ -69,12 +74,19 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
         metric=metric,
         dim=dim,
         params={
-            name: integer(name, sent[name], p.low, p.high) if sent.get(name) is not None else p.default
+            name: p.resolve(name, sent, 0) if sent.get(name) is not None else p.default
             for name, p in kind.build_params.items()
         },
         declared_type=declared,
         memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False,
     )
+
+
+def over_rows(data_type: DataType, dim: int, metric: Metric, vectors: Any) -> VectorIndex:
+    """Serve rows without an index, exactly; ``vectors`` are held in place."""
+    spec = brute_force(data_type, dim, metric)
+    assert spec.kind.over_rows is not None  # it is an exact kind
+    return spec.kind.over_rows(spec, vectors)
 
 
 def brute_force(data_type: DataType, dim: int, metric: Metric) -> IndexSpec:
@@ -139,10 +151,23 @@ def _metric(name: object, form: VectorForm, declared: str) -> Metric:
         return form.default_metric
     if name in form.metrics:
         return Metric(str(name))
+    if form.space is Space.SPARSE:
+        raise _no_sparse_metric(name)
     raise InvalidParameter(
         f"{form.space.value} vector index does not support metric type: {name}: invalid parameter"
         f"[expected=valid index params][actual=invalid index params]: "
         f"{declared} takes one of {', '.join(form.metrics)}"
+    )
+
+
+def _no_sparse_metric(name: object) -> InvalidParameter:
+    if name == "BM25":
+        return InvalidParameter(
+            "only BM25 Function output field support BM25 metric type: use IP for vectors that clients send"
+        )
+    return InvalidParameter(
+        "only IP&BM25 is the supported metric type for sparse index: invalid parameter"
+        f"[expected=valid index params][actual=invalid index params]: got {name}"
     )
 
 

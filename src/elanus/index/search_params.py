@@ -6,6 +6,8 @@
     1–5 (1): accuracy, instead of ``ef``; ef is then its default times the level.
 ``nprobe`` (IVF types)
     The number of lists to scan, 1–65536 (8); a value above the number of lists means all.
+``drop_ratio_search`` (sparse types)
+    The share of the query's values that are left out when candidates are chosen, 0–1 (0).
 ``radius``, ``range_filter`` (all)
     A range search: for L2, HAMMING and JACCARD ``range_filter ≤ score < radius``, for IP and COSINE
     ``radius < score ≤ range_filter``.
@@ -73,13 +75,17 @@ class SearchParams:
 
     __slots__ = ("_numbers", "exact", "window")
 
-    def __init__(self, window: Window | None = None, *, exact: bool = False, **numbers: int) -> None:
+    def __init__(self, window: Window | None = None, *, exact: bool = False, **numbers: float) -> None:
         self.window = window
         self.exact = exact
         self._numbers = numbers
 
     def number(self, name: str, default: int) -> int:
         """Return a parameter, or the default if the kind of the declared index does not know it."""
+        return int(self._numbers.get(name, default))
+
+    def ratio(self, name: str, default: float) -> float:
+        """As `number`, for a parameter that is a share."""
         return self._numbers.get(name, default)
 
     def __eq__(self, other: object) -> bool:

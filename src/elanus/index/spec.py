@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from elanus.core.errors import Internal
 from elanus.core.metrics import Metric
 from elanus.core.types import KINDS, DataType, VectorForm
-from elanus.index.values import integer
+from elanus.index.values import choice, integer, ratio
 
 if TYPE_CHECKING:
-    from elanus.index.base import SegmentIndex
+    from elanus.index.base import SegmentIndex, VectorIndex
     from elanus.index.files import IndexFileContent
 
 AUTOINDEX = "AUTOINDEX"
@@ -38,9 +38,19 @@ Sent = Mapping[str, object]
 """The parameters of one search, as a client sent them."""
 
 
+class Param(Protocol):
+    """A build parameter, or a search parameter of a kind."""
+
+    @property
+    def default(self) -> Any: ...
+
+    def resolve(self, name: str, sent: Sent, k: int) -> Any:
+        """Return the parameter's value, in a search for ``k`` hits. Raises `InvalidParameter`."""
+
+
 @dataclass(frozen=True, slots=True)
 class IntParam:
-    """A whole number in [low, high]: a build parameter, or a search parameter of a kind."""
+    """A whole number in [low, high]."""
 
     low: int
     high: int
@@ -51,14 +61,36 @@ class IntParam:
         return integer(name, sent[name], self.low, self.high) if name in sent else self.default
 
 
+@dataclass(frozen=True, slots=True)
+class RatioParam:
+    """A share: a number in [0, 1)."""
+
+    default: float
+
+    def resolve(self, name: str, sent: Sent, k: int) -> float:
+        return ratio(name, sent[name]) if name in sent else self.default
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceParam:
+    """One of some names. ``what``: the parameter in the reference's messages."""
+
+    what: str
+    names: tuple[str, ...]
+    default: str
+
+    def resolve(self, name: str, sent: Sent, k: int) -> str:
+        return choice(self.what, sent[name], self.names) if name in sent else self.default
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexKind:
     """One kind of index.
 
     ``name``: the wire's. ``on``: the types of the fields it indexes, all of them vectors or none.
-    ``build``: from the field's rows, which are a matrix (n, width) in the stored form for vectors, else an
-    Arrow array; ``load``: from a file.
-    ``is_exact``: it compares every row, needs no training, and serves rows without an index.
+    ``build``: from the field's rows, which are a matrix (n, width) in the stored form for vectors
+    (`elanus.core.sparse.SparseRows` for sparse ones), else an Arrow array; ``load``: from a file.
+    ``over_rows``: serves rows that have no index, exactly; None if the kind needs to be built.
     ``is_automatic``: AUTOINDEX selects it.
     """
 
@@ -66,9 +98,9 @@ class IndexKind:
     on: frozenset[DataType]
     build: Callable[[IndexSpec, Any, Progress], SegmentIndex]
     load: Callable[[IndexSpec, IndexFileContent], SegmentIndex]
-    build_params: Mapping[str, IntParam] = field(default_factory=dict)
-    search_params: Mapping[str, IntParam] = field(default_factory=dict)
-    is_exact: bool = False
+    build_params: Mapping[str, Param] = field(default_factory=dict)
+    search_params: Mapping[str, Param] = field(default_factory=dict)
+    over_rows: Callable[[IndexSpec, Any], VectorIndex] | None = None
     is_automatic: bool = False
 
 
@@ -83,7 +115,7 @@ class IndexSpec:
     data_type: DataType
     metric: Metric | None = None
     dim: int = 0
-    params: Mapping[str, int] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     declared_type: str = ""
     memory_mapped: bool = False
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from elanus.core.errors import InvalidParameter
 
@@ -39,6 +40,23 @@ def number(name: str, value: object) -> float:
     if parsed is None or not math.isfinite(parsed):
         raise InvalidParameter(f"Type conflict in json: param '{name}' ({_json(value)}) should be a number")
     return parsed
+
+
+def ratio(name: str, value: object) -> float:
+    """``value`` as a number in [0, 1). Raises `InvalidParameter`."""
+    parsed = number(name, value)
+    if not 0.0 <= parsed < 1.0:
+        raise InvalidParameter(
+            f"Out of range in json: param '{name}' ({_json(value)}) should be in range [0.000000, 1.000000)"
+        )
+    return parsed
+
+
+def choice(what: str, value: object, names: Sequence[str]) -> str:
+    """``value`` as one of the names. Raises `InvalidParameter`; ``what`` is the parameter in its text."""
+    if value not in names:
+        raise InvalidParameter(f"{what} {value} not found or not supported, supported: [{' '.join(names)}]")
+    return str(value)
 
 
 def boolean(name: str, value: object) -> bool:

@@ -8,7 +8,8 @@ whole columns.
 
 Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, large and
 dictionary-encoded strings; vectors of floats as lists or fixed-size lists of floats; binary vectors, and
-those of half precision, as the bytes they are stored as or lists of uint8. With a dynamic field, either a
+those of half precision, as the bytes they are stored as or lists of uint8; vectors of bytes as lists of
+integers, too; sparse vectors as `elanus.pipeline.import_sparse` says. With a dynamic field, either a
 ``$meta`` column of JSON objects, or any columns that the schema does not have: they become keys of the row's
 object, nulls left out.
 """
@@ -28,6 +29,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.rows import EMPTY_OBJECT, Fault, Given, Problem, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.types import Family
+from elanus.pipeline.import_sparse import fits_sparse, to_pairs
 
 _SHOWN_CHARS = 60
 
@@ -58,6 +60,8 @@ class Place:
             case Problem.NOT_FINITE:
                 dtype = field.vector.dtype.name
                 why = f"holds {fault.value} at position {fault.position}: vectors are finite {dtype}"
+            case Problem.SPARSE:
+                why = f"holds no sparse vector: {fault.detail}"
             case Problem.DOCUMENT:
                 return InvalidParameter(f"{self.file}, row group {self.row_group}: {fault.detail}")
         return self._error(field.name, fault.row, why)
@@ -301,6 +305,38 @@ def _half_vectors(field: FieldSchema, column: pa.Array, place: Place) -> pa.Arra
     return (_float_vectors if given_as_numbers else _vectors_as_bytes)(field, column, place)
 
 
+def _fits_integers(field: FieldSchema, found: pa.DataType) -> bool:
+    return _is_list(found, field.dim) and bool(pa.types.is_integer(found.value_type))
+
+
+def _fits_integers_or_bytes(field: FieldSchema, found: pa.DataType) -> bool:
+    return _fits_integers(field, found) or _fits_bytes(field, found)
+
+
+def _byte_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
+    """Lists of integers of any width hold the vector's numbers, binary columns its bytes."""
+    if not _fits_integers(field, column.type):
+        return _vectors_as_bytes(field, column, place)
+    _check_lengths(field.name, column, field.dim, place)
+    values = column.flatten()
+    if values.null_count:
+        place.refuse(field.name, _first(values.is_null()) // field.dim, "holds a null among its numbers")
+    low, high = -128, 127
+    wrong = pc.or_(pc.less(values, low), pc.greater(values, high))
+    if pc.any(wrong).as_py():
+        at = _first(wrong)
+        row, position = divmod(at, field.dim)
+        place.refuse(
+            field.name, row, f"holds {values[at]} at position {position}: values are in [{low}, {high}]"
+        )
+    numbers = values.cast(pa.int8()).to_numpy().reshape(len(column), field.dim)
+    return Given(field.vector.to_column(numbers))
+
+
+def _sparse_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
+    return Given(to_pairs(column, lambda row, why: place.refuse(field.name, row, why)))
+
+
 ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.BOOL: _Accepted(lambda _, found: bool(pa.types.is_boolean(found)), _as_it_is),
     DataType.INT8: _Accepted(_fits_integer, _as_it_is),
@@ -315,5 +351,7 @@ ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.BINARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
     DataType.FLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),
     DataType.BFLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),
+    DataType.SPARSE_FLOAT_VECTOR: _Accepted(fits_sparse, _sparse_vectors),
+    DataType.INT8_VECTOR: _Accepted(_fits_integers_or_bytes, _byte_vectors),
 }
 """The columns that a file may have for each data type: the same keys as `elanus.core.types.KINDS`."""

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
+from typing import Any
 
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
-from elanus.core.types import Matrix
 from elanus.index import build, resolve_index
 from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
@@ -112,7 +110,7 @@ def build_index_file(
     )
 
 
-def _values(plan: IndexBuildPlan, store: ObjectStore) -> Matrix | pa.Array:
+def _values(plan: IndexBuildPlan, store: ObjectStore) -> Any:
     if plan.field.kind.vector is not None:
         return read_vectors(store, plan.manifest, plan.field.name)
     return read_columns(store, plan.manifest, [plan.field.name]).column(0).combine_chunks()

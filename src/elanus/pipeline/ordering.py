@@ -61,7 +61,8 @@ def in_batches(
     """
     vectors = {f.name: read_vectors(store, files, f.name, scratch) for f in schema.vector_fields}
     file_schema = insert_log_schema(schema, key)
-    group_rows = rows_per_group(schema.row_bytes_estimate)
+    vector_bytes = sum(matrix.nbytes for matrix in vectors.values()) // max(1, table.num_rows)
+    group_rows = rows_per_group(max(schema.row_bytes_estimate, vector_bytes))  # sparse ones may be long
     for start in range(0, len(rows), group_rows):
         yield _taken(table, vectors, rows[start : start + group_rows], schema, file_schema)
 

@@ -172,7 +172,8 @@ class PageEnd:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """``queries``: float32 (nq, dim), or uint8 (nq, dim / 8) for binary vectors.
+    """``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64
+    (nq, pairs) for sparse ones.
 
     ``vector_field`` "" means the only one. ``metric_type`` "" means the index's. ``params`` are the
     index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: the
@@ -184,7 +185,7 @@ class Search:
     collection: CachedCollection
     partitions: tuple[str, ...]
     vector_field: str
-    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
     limit: int
     offset: int
     filter: str

@@ -24,7 +24,7 @@ import pyarrow as pa
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.visibility import NEVER_DELETED, Timestamps
-from elanus.index import IndexSpec, RawVectors, brute_force
+from elanus.index import IndexSpec, over_rows
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.vectors import VectorColumn
@@ -58,10 +58,9 @@ class GrowingBlock(Block):
             spec = specs.get(field.field_id)
             if spec is None:
                 continue
-            exact = brute_force(field.data_type, field.dim, spec.metric_type)
-            vectors[field.field_id] = VectorColumn.held(
-                field, RawVectors(exact, field.vector.to_matrix(columns[field.name]))
-            )
+            rows = field.vector.to_matrix(columns[field.name])
+            exact = over_rows(field.data_type, field.dim, spec.metric_type, rows)
+            vectors[field.field_id] = VectorColumn.held(field, exact)
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
         self.batch = batch
         self.batch_bytes = int(batch.nbytes)

@@ -28,6 +28,8 @@ def is_small(snapshot: Snapshot, read: Read) -> bool:
         return False
     if any(snapshot.schema.by_name[name].kind.vector is not None for name in read.output_fields):
         return False
+    if not snapshot.schema.by_id[read.field_id].vector.has_dim:  # a new block's postings are made first
+        return False
     values_per_row = len(read.queries) * snapshot.schema.by_id[read.field_id].dim
     rows_max = SMALL_VALUES_MAX // max(1, values_per_row)
     return _rows(snapshot) <= rows_max

@@ -29,12 +29,11 @@ from elanus.core.types import Family
 from elanus.index import (
     DamagedIndexFile,
     IndexSpec,
-    RawVectors,
     ScalarIndex,
     SegmentIndex,
     VectorIndex,
-    brute_force,
     load,
+    over_rows,
     resolve_index,
 )
 from elanus.querynode.block import Block
@@ -165,9 +164,9 @@ class _Loader:
         built = self._built(field)
         index = None if built is None else self._index(built, field, spec)
         if index is None:
-            exact = brute_force(field.data_type, field.dim, spec.metric_type)
             vectors = read_vectors(self.store, self.request.manifest, field.name)
-            return VectorColumn.held(field, RawVectors(exact, vectors))
+            exact = over_rows(field.data_type, field.dim, spec.metric_type, vectors)
+            return VectorColumn.held(field, exact)
         assert isinstance(index, VectorIndex), f"an index file of the vector field {field.name}"
         if index.has_raw_vectors:
             return VectorColumn.held(field, index)

@@ -7,7 +7,7 @@ reads a row group (about 8 MB) per hit, but keeps no memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -69,16 +69,24 @@ class _FiledVectors:
 
     def fetch(self, rows: Rows) -> Matrix:
         """Return the vectors of these rows. Raises `ObjectMissing` and `CorruptObject`."""
-        vectors = self.field.vector.empty(len(rows), self.field.dim)
+        form = self.field.vector
+        if not len(rows):
+            return form.to_matrix(pa.array([], form.arrow_type(self.field.dim)))
+        found, places = [], []
         starts = np.array([0, *accumulate(file.rows for file in self.files)])
         file_of = np.searchsorted(starts, rows, side="right") - 1
         for number in np.unique(file_of).tolist():
             wanted = np.flatnonzero(file_of == number)
-            self._fetch_from(self.files[number], rows[wanted] - starts[number], vectors, wanted)
-        return vectors
+            for vectors, part in self._fetch_from(self.files[number], rows[wanted] - starts[number]):
+                found.append(vectors)
+                places.append(wanted[part])
+        order = np.empty(len(rows), dtype=np.int64)
+        order[np.concatenate(places)] = np.arange(len(rows))
+        matrix: Matrix = form.joined(found)[order]
+        return matrix
 
-    def _fetch_from(self, file: BinlogFile, rows: Rows, vectors: Matrix, places: Rows) -> None:
-        """Copy row ``rows[i]`` of the file to ``vectors[places[i]]``."""
+    def _fetch_from(self, file: BinlogFile, rows: Rows) -> Iterator[tuple[Matrix, Rows]]:
+        """Yield the vectors of some of the file's rows, and the places of these rows in ``rows``."""
         to_matrix = self.field.vector.to_matrix
         with opened(self.store, file.path, INSERT_LOG) as parquet:
             groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
@@ -87,4 +95,4 @@ class _FiledVectors:
             for number in np.unique(group_of).tolist():
                 wanted = np.flatnonzero(group_of == number)
                 column = parquet.read_row_group(number, columns=[self.field.name]).column(0)
-                vectors[places[wanted]] = to_matrix(column.combine_chunks())[rows[wanted] - starts[number]]
+                yield to_matrix(column.combine_chunks())[rows[wanted] - starts[number]], wanted

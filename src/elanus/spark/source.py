@@ -40,6 +40,7 @@ from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, Sn
 from elanus.core import schema as elanus_schema
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.sparse import SparseRows
 from elanus.expr import compile_filter
 from elanus.rpc.carrier import RpcChannel
 from elanus.spark.options import ReadOptions, parse_options
@@ -64,6 +65,13 @@ TYPES: Mapping[elanus_schema.DataType, DataType] = {
     elanus_schema.DataType.BINARY_VECTOR: BinaryType(),
     elanus_schema.DataType.FLOAT16_VECTOR: ArrayType(FloatType(), containsNull=False),
     elanus_schema.DataType.BFLOAT16_VECTOR: ArrayType(FloatType(), containsNull=False),
+    elanus_schema.DataType.SPARSE_FLOAT_VECTOR: StructType(
+        [
+            StructField("indices", ArrayType(LongType(), containsNull=False), nullable=False),
+            StructField("values", ArrayType(FloatType(), containsNull=False), nullable=False),
+        ]
+    ),
+    elanus_schema.DataType.INT8_VECTOR: ArrayType(FloatType(), containsNull=False),
 }
 """The Spark type of each data type: the same keys as `elanus.core.types.KINDS`."""
 
@@ -167,12 +175,25 @@ def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Sch
 
 
 def _as_type(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(target):
+        return _sparse(SparseRows.from_column(column), target)
     if not pa.types.is_list(target):
         return column.cast(target)
     form = field.vector
     values = form.compared(form.to_values(column))
     offsets = pa.array(np.arange(len(column) + 1, dtype=np.int32) * np.int32(form.width(field.dim)))
     return pa.ListArray.from_arrays(offsets, pa.array(values), type=target)
+
+
+def _sparse(rows: SparseRows, target: pa.DataType) -> pa.Array:
+    """Sparse vectors as structs of two lists of one length."""
+    starts = pa.array(rows.starts.astype(np.int32))
+    numbers = (rows.indices.astype(np.int64), np.ascontiguousarray(rows.values))
+    lists = [
+        pa.ListArray.from_arrays(starts, pa.array(values), type=target.field(n).type)
+        for n, values in enumerate(numbers)
+    ]
+    return pa.StructArray.from_arrays(lists, fields=list(target))
 
 
 def _take_snapshot(options: ReadOptions) -> SnapshotLease:

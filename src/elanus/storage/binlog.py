@@ -13,12 +13,10 @@ Not in this module: deletes (`elanus.storage.delta_log`) and key statistics (`el
 from __future__ import annotations
 
 import contextlib
-import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +27,6 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.core.types import Matrix, VectorForm
-from elanus.storage.local import disk_full_reported
 from elanus.storage.parquet import (
     ROW_GROUP_BYTES,
     BinlogWriter,
@@ -43,6 +39,7 @@ from elanus.storage.parquet import (
 )
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import CorruptObject, ObjectStore
+from elanus.storage.vectors import Filling, filling_of
 
 ROW_ID_FIELD_ID = FieldID(0)
 TIMESTAMP_FIELD_ID = FieldID(1)
@@ -152,33 +149,30 @@ def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:
     return table.set_column(place, table.schema.field(place), stamps)
 
 
-def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Matrix:
+def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Any:
     """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
 
-    (rows, width) in the form of the field's type (`elanus.core.types.VectorForm`). Filled row group by row
-    group: there is never a second copy. With ``scratch``, a local directory, the matrix is a memory-mapped
-    file there, so that it need not fit in memory. Raises what `read_columns` raises, and `DiskFull`.
+    (rows, width) in the form of the field's type (`elanus.core.vectors.VectorForm`); sparse vectors are
+    `elanus.core.sparse.SparseRows`. Filled row group by row group: there is never a second copy. With
+    ``scratch``, a local directory, the vectors are a memory-mapped file there, so that they need not fit in
+    memory. Raises what `read_columns` raises, and `DiskFull`.
     """
     files = _files(source)
-    matrix: Matrix | None = None
-    form: VectorForm | None = None
-    filled = 0
+    filling: Filling | None = None
     for file in files:
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, [name])
-            if matrix is None or form is None:
-                field, rows = parquet.schema_arrow.field(name), sum(f.rows for f in files)
-                form = vector_form(field)
-                empty = form.empty(rows if scratch is None else 0, form.dim_of(field.type))
-                matrix = empty if scratch is None else _mapped(empty, rows, scratch)
+            if filling is None:
+                field = parquet.schema_arrow.field(name)
+                filling = filling_of(vector_form(field), field.type, sum(f.rows for f in files), scratch)
             for group in range(parquet.num_row_groups):
                 for chunk in _column_of_group(parquet, group, name).chunks:
-                    matrix[filled : filled + len(chunk)] = form.to_matrix(chunk)
-                    filled += len(chunk)
-    assert matrix is not None  # there is at least one file
-    if matrix.nbytes >= ROW_GROUP_BYTES:
+                    filling.add(chunk)
+    assert filling is not None  # there is at least one file
+    vectors = filling.finish()
+    if vectors.nbytes >= ROW_GROUP_BYTES:
         pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB, no longer needed
-    return matrix
+    return vectors
 
 
 def _column_of_group(parquet: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:
@@ -206,17 +200,3 @@ def _open_insert_log(store: ObjectStore, file: BinlogFile) -> Iterator[pq.Parque
 def _check_columns(parquet: pq.ParquetFile, file: BinlogFile, names: Sequence[str]) -> None:
     if missing := set(names) - set(parquet.schema_arrow.names):
         raise FieldNotFound(f"{file.path} has no column {', '.join(sorted(missing))}")
-
-
-def _mapped(like: Matrix, rows: int, scratch: Path) -> Matrix:
-    """A matrix of as many columns as ``like``, of its type, in a file.
-
-    The space is allocated immediately: a mapped page that finds no space later would kill the process.
-    """
-    shape = (rows, like.shape[1])
-    path = scratch / f"{uuid.uuid4().hex}.vectors"
-    with disk_full_reported(str(path)), path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, rows * shape[1] * like.itemsize))
-    matrix = np.memmap(path, dtype=like.dtype, mode="r+", shape=shape)
-    path.unlink()  # the mapping outlives the name
-    return cast(Matrix, matrix)

@@ -41,6 +41,8 @@ from elanus.storage.port import CorruptObject, ObjectStore
 
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 ROW_GROUP_ROWS_MAX = 16_384
+ROW_GROUP_BYTES_MAX = 4 * ROW_GROUP_BYTES
+"""A row group ends here, however many rows it has: texts and sparse vectors may be longer than estimated."""
 _ZSTD_LEVEL = 1
 _SINK_BUFFER_BYTES = 256 * 1024
 """The writes are buffered because a Parquet writer writes every page header separately."""
@@ -97,6 +99,7 @@ class BinlogWriter:
         self._group_rows = group_rows
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
+        self._pending_bytes = 0
         self._rows = 0
         self._ts_min, self._ts_max = MAX_TIMESTAMP, NO_TIMESTAMP
         self._file = scratch / f"{uuid.uuid4().hex}.parquet"
@@ -117,6 +120,8 @@ class BinlogWriter:
             batch = batch.slice(room)
         if batch.num_rows:
             self._keep(batch)
+        if self._pending_bytes >= ROW_GROUP_BYTES_MAX:
+            self._write_group()
 
     def finish(self) -> BinlogFile:
         """Complete the file and put it into the store, durably. Nothing can be written after this."""
@@ -163,13 +168,14 @@ class BinlogWriter:
     def _keep(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
         self._rows += batch.num_rows
 
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._pending, self._schema)
         with disk_full_reported(self._path):
             self._writer.write_table(table, row_group_size=self._group_rows)
-        self._pending, self._pending_rows = [], 0
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def __enter__(self) -> Self:
         return self

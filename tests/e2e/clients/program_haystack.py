@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checks import check, lacks, uri
+from checks import check, uri
 from embedding import embed
 from haystack import Document, Pipeline
 from haystack.dataclasses import SparseEmbedding
@@ -77,11 +77,13 @@ def _() -> None:
     assert made.count_documents() == 3
 
 
-@lacks("sparse embeddings", "SPARSE_FLOAT_VECTOR")
+@check("write documents with sparse embeddings")
 def _() -> None:
     sparse = store("haystack_sparse", sparse_vector_field="sparse", drop_old=True)
     weights = SparseEmbedding(indices=[0, 3], values=[0.5, 0.25])
     sparse.write_documents([Document(content="red", embedding=embed("red"), sparse_embedding=weights)])
+    assert sparse.count_documents() == 1
+    MilvusClient(uri()).drop_collection("haystack_sparse")
 
 
 @check("drop")

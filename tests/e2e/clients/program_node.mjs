@@ -282,9 +282,25 @@ await lacks('arrays', 'ARRAY', () =>
     { name: 'v', data_type: DataType.FloatVector, dim: DIM }
   )
 );
-await lacks('sparse vectors', 'SPARSE_FLOAT_VECTOR', () =>
-  created('node_sparse', { name: 'v', data_type: DataType.SparseFloatVector })
-);
+await check('sparse vectors: create, insert, index, search, output', async () => {
+  const collection_name = 'node_sparse';
+  succeeded(await created(collection_name, { name: 'v', data_type: DataType.SparseFloatVector }));
+  const rows = [0, 1, 2].map(id => ({ id, v: { [id + 1]: 1.5, 0: 0.5 } }));
+  succeeded((await client.insert({ collection_name, data: rows })).status);
+  const index = { index_type: 'SPARSE_INVERTED_INDEX', metric_type: 'IP' };
+  succeeded(await client.createIndex({ collection_name, field_name: 'v', ...index }));
+  succeeded(await client.loadCollectionSync({ collection_name }));
+  const found = await client.search({
+    collection_name,
+    data: { 2: 2 },
+    limit: 3,
+    output_fields: ['id', 'v'],
+    consistency_level: 'Strong',
+  });
+  succeeded(found.status);
+  assert.deepEqual(found.results.map(hit => [hit.id, hit.score, hit.v]), [['1', 3, { 0: 0.5, 2: 1.5 }]]);
+  succeeded(await client.dropCollection({ collection_name }));
+});
 await lacks('text analyzers', 'enable_analyzer', () =>
   created(
     'node_text',

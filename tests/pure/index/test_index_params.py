@@ -94,15 +94,13 @@ def test_build_parameters_that_are_refused(sent: dict[str, str], data_type: Data
         resolve_index(sent, data_type, DIM)
 
 
-@pytest.mark.parametrize(
-    "name", ["IVF_PQ", "SCANN", "DISKANN", "HNSW_SQ", "GPU_CAGRA", "SPARSE_INVERTED_INDEX"]
-)
+@pytest.mark.parametrize("name", ["IVF_PQ", "SCANN", "DISKANN", "HNSW_SQ", "GPU_CAGRA", "MINHASH_LSH"])
 def test_index_types_of_the_reference_that_are_not_built_here(name: str) -> None:
     with pytest.raises(NotSupported, match=f"invalid index type: {name} is not supported.*FLAT, IVF_FLAT"):
         resolve_index({"index_type": name}, FLOAT, DIM)
 
 
-@pytest.mark.parametrize("data_type", [DataType.INT64, DataType.VARCHAR, DataType.SPARSE_FLOAT_VECTOR])
+@pytest.mark.parametrize("data_type", [DataType.INT64, DataType.VARCHAR, DataType.JSON])
 def test_fields_without_vector_indexes(data_type: DataType) -> None:
     with pytest.raises(NotSupported, match=f"create index on {data_type.name} field is not supported"):
         resolve_index({}, data_type, DIM)

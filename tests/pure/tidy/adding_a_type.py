@@ -53,7 +53,7 @@ def declared() -> CollectionSchema:
             schema_pb2.FieldSchema(name="at", data_type=schema_pb2.Timestamptz),
             schema_pb2.FieldSchema(
                 name="v",
-                data_type=schema_pb2.Int8Vector,
+                data_type=schema_pb2.ArrayOfVector,
                 type_params=[common_pb2.KeyValuePair(key="dim", value=str(DIM))],
             ),
         ],
@@ -63,7 +63,7 @@ def declared() -> CollectionSchema:
         FieldSchema(FieldID(100 + n), f.name, f.data_type, dim=f.dim, is_primary=f.is_primary)
         for n, f in enumerate(schema.fields)
     ]
-    assert [f.data_type for f in fields[1:]] == [DataType.TIMESTAMPTZ, DataType.INT8_VECTOR]
+    assert [f.data_type for f in fields[1:]] == [DataType.TIMESTAMPTZ, DataType.ARRAY_OF_VECTOR]
     return CollectionSchema("docs", tuple(fields))
 
 
@@ -73,7 +73,7 @@ def inserted(schema: CollectionSchema) -> pa.RecordBatch:
     keys.scalars.long_data.data.extend(range(ROWS))
     when = schema_pb2.FieldData(field_name="at", type=schema_pb2.Timestamptz)
     when.scalars.timestamptz_data.data.extend(WHEN.tolist())
-    vectors = schema_pb2.FieldData(field_name="v", type=schema_pb2.Int8Vector)
+    vectors = schema_pb2.FieldData(field_name="v", type=schema_pb2.ArrayOfVector)
     vectors.vectors.dim = DIM
     vectors.vectors.int8_vector = VECTORS.tobytes()
     rows = decode_rows(schema, [keys, when, vectors], ROWS, with_auto_key=False)

@@ -6,13 +6,14 @@ from growth import Addition, Edit
 
 TYPES: Addition = {
     "core/types.py": [
+        Edit(r"^    INT8_VECTOR = 105\n", "    ARRAY_OF_VECTOR = 106\n"),
         Edit(
             r"^_ALL = \(\n",
             """\
     _fixed(DataType.TIMESTAMPTZ, "Timestamptz", Family.INTEGER, pa.int64()),
     _vector(
-        DataType.INT8_VECTOR,
-        "Int8Vector",
+        DataType.ARRAY_OF_VECTOR,
+        "ArrayOfVector",
         VectorForm(
             Space.FLOATS,
             np.dtype(np.int8),
@@ -23,16 +24,16 @@ TYPES: Addition = {
         ),
     ),
 """,
-        )
+        ),
     ],
     "proxy/wire/codecs.py": [
         Edit(
             r"^CODECS: .*\{\n",
             """\
     DataType.TIMESTAMPTZ: ScalarCodec("timestamptz_data", _numbers, _add_numbers, "timestamptz_data"),
-    DataType.INT8_VECTOR: VectorCodec(
+    DataType.ARRAY_OF_VECTOR: VectorCodec(
         "int8_vector",
-        _halves("int8"),
+        _narrow("int8"),
         _adds_bytes("int8_vector"),
         common_pb2.PlaceholderType.Value("Int8Vector"),
     ),
@@ -44,7 +45,7 @@ TYPES: Addition = {
             r"^ACCEPTED: .*\{\n",
             """\
     DataType.TIMESTAMPTZ: _Accepted(_fits_integer, _as_it_is),
-    DataType.INT8_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
+    DataType.ARRAY_OF_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
 """,
         )
     ],
@@ -53,12 +54,10 @@ TYPES: Addition = {
             r"^TYPES: .*\{\n",
             """\
     elanus_schema.DataType.TIMESTAMPTZ: LongType(),
-    elanus_schema.DataType.INT8_VECTOR: ArrayType(FloatType(), containsNull=False),
+    elanus_schema.DataType.ARRAY_OF_VECTOR: ArrayType(FloatType(), containsNull=False),
 """,
         )
     ],
-    # faiss compares float32: vectors of one byte a value are widened in blocks, as those of two bytes are
-    "index/raw.py": [Edit("form.dtype.itemsize == HALF_BYTES", "form.dtype.itemsize < 4", replaces=True)],
 }
 
 INDEX: Addition = {
@@ -95,7 +94,7 @@ TOY = IndexKind(
 ''',
     "index/kinds.py": [
         Edit(r"^from elanus\.index\.tolerated .*\n", "from elanus.index.toy import TOY\n"),
-        Edit(r"kind\.name: kind for kind in \(", "TOY, "),
+        Edit(r"kind\.name: kind\s+for kind in \(", "TOY, "),
     ],
 }
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidDimension
 from elanus.core.schema import FieldSchema
+from elanus.core.sparse import SparseRows
 from elanus.core.types import DataType
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
@@ -29,6 +30,7 @@ _FLOATS_NUMBER: int = schema_pb2.FloatArray.DESCRIPTOR.fields_by_name["data"].nu
 
 Stored = npt.NDArray[Any]
 """The stored values of vectors, concatenated: shape (n · width,)."""
+_Decode = Callable[[FieldSchema, schema_pb2.VectorField], pa.Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,14 +51,14 @@ class ScalarCodec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorCodec:
-    """``member``: of ``VectorField``. ``decode``: its stored values; raises `InvalidDimension` if they are
-    not whole vectors. ``encode`` fills the member. ``placeholder_type``: of query vectors, which are sent as
-    the bytes of their stored values.
+    """``member``: of ``VectorField``. ``decode``: its vectors as a column, unchecked; raises
+    `InvalidDimension` if they are not whole vectors. ``encode`` fills the message from a column without
+    nulls. ``placeholder_type``: of query vectors, which are sent as the bytes of their stored values.
     """
 
     member: str
-    decode: Callable[[FieldSchema, schema_pb2.VectorField], Stored]
-    encode: Callable[[schema_pb2.VectorField, Stored], None]
+    decode: _Decode
+    encode: Callable[[schema_pb2.VectorField, FieldSchema, pa.Array], None]
     placeholder_type: int
 
 
@@ -111,6 +113,16 @@ def _add_documents(target: Any, column: pa.Array) -> None:
 # vectors
 
 
+def _dense(values: Callable[[FieldSchema, schema_pb2.VectorField], Stored]) -> _Decode:
+    """Return a decoder of dense vectors, given one of their stored values."""
+
+    def decode(field: FieldSchema, vectors: schema_pb2.VectorField) -> pa.Array:
+        matrix = values(field, vectors).reshape(-1, field.vector.width(field.dim))
+        return field.vector.to_column(matrix)
+
+    return decode
+
+
 def _floats(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
     values: Stored = np.array(vectors.float_vector.data)
     if len(values) % field.dim:
@@ -129,10 +141,10 @@ def _bits(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
     return np.frombuffer(content, field.vector.dtype)
 
 
-def _halves(name: str) -> Callable[[FieldSchema, schema_pb2.VectorField], Stored]:
-    """Return a decoder of half-precision vectors, whose member has the type's ``name``."""
+def _narrow(name: str) -> _Decode:
+    """Return a decoder of vectors of half precision or of bytes; the member has the type's ``name``."""
 
-    def decode(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
+    def values(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
         content: bytes = getattr(vectors, f"{name}_vector")
         if len(content) % field.vector.row_bytes(field.dim):
             raise InvalidDimension(
@@ -141,21 +153,34 @@ def _halves(name: str) -> Callable[[FieldSchema, schema_pb2.VectorField], Stored
             )
         return np.frombuffer(content, field.vector.dtype)
 
-    return decode
+    return _dense(values)
 
 
-def _add_float_vectors(vectors: schema_pb2.VectorField, values: Stored) -> None:
+def _sparse(field: FieldSchema, vectors: schema_pb2.VectorField) -> pa.Array:
+    return pa.array(list(vectors.sparse_float_vector.contents), pa.binary())
+
+
+def _add_float_vectors(vectors: schema_pb2.VectorField, field: FieldSchema, column: pa.Array) -> None:
+    vectors.dim = field.dim
     vectors.float_vector.SetInParent()
-    vectors.float_vector.MergeFromString(packed_floats(_FLOATS_NUMBER, values))
+    vectors.float_vector.MergeFromString(packed_floats(_FLOATS_NUMBER, field.vector.to_values(column)))
 
 
-def _adds_bytes(member: str) -> Callable[[schema_pb2.VectorField, Stored], None]:
+def _adds_bytes(member: str) -> Callable[[schema_pb2.VectorField, FieldSchema, pa.Array], None]:
     """Return an encoder of vectors that are sent as the bytes of their stored values."""
 
-    def add(vectors: schema_pb2.VectorField, values: Stored) -> None:
-        setattr(vectors, member, values.tobytes())
+    def add(vectors: schema_pb2.VectorField, field: FieldSchema, column: pa.Array) -> None:
+        vectors.dim = field.dim
+        setattr(vectors, member, field.vector.to_values(column).tobytes())
 
     return add
+
+
+def _add_sparse(vectors: schema_pb2.VectorField, field: FieldSchema, column: pa.Array) -> None:
+    """A row is sent as the bytes that it was sent as. The dimension is that of these rows."""
+    vectors.dim = SparseRows.from_column(column).dim
+    vectors.sparse_float_vector.dim = vectors.dim
+    vectors.sparse_float_vector.contents.extend(column.to_pylist())
 
 
 CODECS: Mapping[DataType, ScalarCodec | VectorCodec] = {
@@ -169,25 +194,34 @@ CODECS: Mapping[DataType, ScalarCodec | VectorCodec] = {
     DataType.VARCHAR: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.JSON: ScalarCodec("json_data", _documents, _add_documents, None, null_stand_in="null"),
     DataType.FLOAT_VECTOR: VectorCodec(
-        "float_vector", _floats, _add_float_vectors, common_pb2.PlaceholderType.Value("FloatVector")
+        "float_vector", _dense(_floats), _add_float_vectors, common_pb2.PlaceholderType.Value("FloatVector")
     ),
     DataType.BINARY_VECTOR: VectorCodec(
         "binary_vector",
-        _bits,
+        _dense(_bits),
         _adds_bytes("binary_vector"),
         common_pb2.PlaceholderType.Value("BinaryVector"),
     ),
     DataType.FLOAT16_VECTOR: VectorCodec(
         "float16_vector",
-        _halves("float16"),
+        _narrow("float16"),
         _adds_bytes("float16_vector"),
         common_pb2.PlaceholderType.Value("Float16Vector"),
     ),
     DataType.BFLOAT16_VECTOR: VectorCodec(
         "bfloat16_vector",
-        _halves("bfloat16"),
+        _narrow("bfloat16"),
         _adds_bytes("bfloat16_vector"),
         common_pb2.PlaceholderType.Value("BFloat16Vector"),
+    ),
+    DataType.SPARSE_FLOAT_VECTOR: VectorCodec(
+        "sparse_float_vector", _sparse, _add_sparse, common_pb2.PlaceholderType.Value("SparseFloatVector")
+    ),
+    DataType.INT8_VECTOR: VectorCodec(
+        "int8_vector",
+        _narrow("int8"),
+        _adds_bytes("int8_vector"),
+        common_pb2.PlaceholderType.Value("Int8Vector"),
     ),
 }
 

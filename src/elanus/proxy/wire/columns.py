@@ -69,17 +69,15 @@ def _vectors(codec: VectorCodec, field: FieldSchema, data: schema_pb2.FieldData,
     _check_member(field, data.vectors, codec.member)
     if len(data.valid_data):
         check_nulls(field, np.array(data.valid_data))
-    values = codec.decode(field, data.vectors)
-    if data.vectors.dim != field.dim:
+    column = codec.decode(field, data.vectors)
+    if field.dim and data.vectors.dim != field.dim:
         raise InvalidDimension(
             f"the dim ({data.vectors.dim}) of field data({field.name}) "
             f"is not equal to schema dim ({field.dim})"
         )
-    form = field.vector
-    width = form.width(field.dim)
-    if len(values) // width != rows:
-        raise _wrong_count(field, len(values) // width, rows)
-    return Given(field.vector.to_column(values.reshape(rows, width)))
+    if len(column) != rows:
+        raise _wrong_count(field, len(column), rows)
+    return Given(column)
 
 
 def _check_member(

@@ -121,8 +121,7 @@ def _data_type(message: schema_pb2.FieldSchema) -> DataType:
         raise InvalidParameter(f"data type None of field {message.name} is not valid")
     if data_type not in KINDS:
         what = f"data type {data_type.name} (field {message.name})"
-        is_dense = data_type.is_vector and data_type is not DataType.SPARSE_FLOAT_VECTOR
-        raise unsupported(what, "use FloatVector" if is_dense else _INSTEAD_OF_TYPE.get(data_type))
+        raise unsupported(what, _INSTEAD_OF_TYPE.get(data_type))
     return data_type
 
 

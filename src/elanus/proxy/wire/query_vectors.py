@@ -12,14 +12,16 @@ from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.requests import check_query_count
 from elanus.core.rows import check_queries
 from elanus.core.schema import FieldSchema
+from elanus.core.sparse import padded
 from elanus.proxy.wire.codecs import VECTOR_CODECS
 from elanus.proxy.wire.stubs import common_pb2
 
-Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 
 
 def decode_queries(placeholder_group: bytes, nq: int, field: FieldSchema) -> Queries:
-    """Return the query vectors: float32 (nq, dim), or uint8 (nq, dim / 8) for a binary field.
+    """Return the query vectors: float32 (nq, dim), uint8 (nq, dim / 8) for a binary field, or uint64
+    (nq, pairs) for a sparse one (`elanus.core.sparse.padded`).
 
     ``nq`` 0 means that the client did not count them. Raises `InvalidParameter`, `InvalidDimension`.
     """
@@ -29,6 +31,8 @@ def decode_queries(placeholder_group: bytes, nq: int, field: FieldSchema) -> Que
     if nq not in (0, count):
         raise InvalidParameter(f"nq is {nq}, but the request holds {count} vectors")
     form = field.vector
+    if not form.has_dim:
+        return padded(values)
     size_bytes = form.row_bytes(field.dim)
     if any(length != size_bytes for length in set(map(len, values))):
         wrong = next(len(v) for v in values if len(v) != size_bytes)

@@ -69,8 +69,7 @@ def encode_column(
         _add_scalars(message, codec, column)
     else:
         assert field is not None
-        message.vectors.dim = field.dim
-        codec.encode(message.vectors, field.vector.to_values(column))
+        codec.encode(message.vectors, field, column)
 
 
 def add_ids(ids: schema_pb2.IDs, keys: PrimaryKeys) -> None:

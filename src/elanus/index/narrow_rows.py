@@ -1,4 +1,4 @@
-"""Exact search over half-precision vectors, which stay in their stored form.
+"""Exact search over vectors of half precision or of bytes, which stay in their stored form.
 
 faiss's kernels compare float32. The rows are processed in blocks that fit the processor's cache, and each
 block is widened just before its comparison, so that memory holds only the stored form.
@@ -18,14 +18,13 @@ from elanus.index.float_rows import Floats, clipped, inverse_norms
 from elanus.index.hits import Hits, RowIds, Scores
 from elanus.index.masks import RowMask
 
-HALF_BYTES = 2
 BLOCK_ROWS = 2048
 
 
-class HalfRows(ExactRows):
-    """(n, dim) of a 16-bit floating type under L2, IP or COSINE. Queries under COSINE have unit length.
+class NarrowRows(ExactRows):
+    """(n, dim) of a 16-bit floating type, or int8, under L2, IP or COSINE.
 
-    ``inverse_norms``: see `elanus.index.float_rows.FloatRows`.
+    Queries under COSINE have unit length. ``inverse_norms``: see `elanus.index.float_rows.FloatRows`.
     """
 
     def __init__(self, vectors: Matrix, metric: Metric) -> None:
@@ -53,7 +52,7 @@ class HalfRows(ExactRows):
         return Hits(clipped(distances, self.metric), rows)
 
     def _block_row_bytes(self, queries: int) -> int:
-        return 2 * super()._block_row_bytes(queries)  # widened
+        return super()._block_row_bytes(queries) // self.stored.itemsize * 4  # widened
 
     def _widened(self, block: Block) -> Floats:
         """Return the rows of a block in the form for comparison: float32, under COSINE at unit length."""

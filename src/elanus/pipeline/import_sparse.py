@@ -1,0 +1,91 @@
+"""Sparse vectors in a user's Parquet file: the columns that may hold them, and their conversion.
+
+Accepted: ``struct<indices: list<integer>, values: list<float>>``, ``map<integer, float>``, and the bytes that
+Elanus stores (`elanus.core.sparse`). Structs and maps may have a row's pairs in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.schema import FieldSchema
+from elanus.core.sparse import NO_INDEX, SparseRows, paired, starts_of
+
+INDICES, VALUES = "indices", "values"
+
+Refuse = Callable[[int, str], NoReturn]
+"""Raises the error about a row and what is wrong with it."""
+
+
+def fits_sparse(_: FieldSchema, found: pa.DataType) -> bool:
+    """Whether a column of that Arrow type may hold sparse vectors."""
+    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+        return True
+    if pa.types.is_map(found):
+        return bool(pa.types.is_integer(found.key_type) and pa.types.is_floating(found.item_type))
+    if not pa.types.is_struct(found) or {f.name for f in found} != {INDICES, VALUES}:
+        return False
+    indices, values = found.field(INDICES).type, found.field(VALUES).type
+    if not (_is_list(indices) and _is_list(values)):
+        return False
+    return bool(pa.types.is_integer(indices.value_type) and pa.types.is_floating(values.value_type))
+
+
+def to_pairs(column: pa.Array, refuse: Refuse) -> pa.Array:
+    """Return a column without nulls that `fits_sparse` as ``binary``; `elanus.core.sparse` checks it."""
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return column.cast(pa.binary())
+    if pa.types.is_map(column.type):
+        starts = column.offsets.to_numpy().astype(np.int64)
+        entries = slice(int(starts[0]), int(starts[-1]))
+        indices, values = column.keys[entries], column.items[entries]
+        lengths = np.diff(starts)
+    else:
+        lists, value_lists = pc.struct_field(column, INDICES), pc.struct_field(column, VALUES)
+        lengths = _lengths(lists, refuse)
+        differ = lengths != _lengths(value_lists, refuse)
+        if differ.any():
+            refuse(int(np.argmax(differ)), f"has {INDICES} and {VALUES} of different lengths")
+        indices, values = lists.flatten(), value_lists.flatten()
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    for part in (indices, values):
+        if part.null_count:
+            refuse(int(row_of[_first(part.is_null())]), "holds a null among its numbers")
+    wrong = pc.or_(pc.less(indices, 0), pc.greater_equal(indices, NO_INDEX))
+    if pc.any(wrong).as_py():
+        at = _first(wrong)
+        refuse(int(row_of[at]), f"holds the index {indices[at]}: indices are in [0, {NO_INDEX})")
+    return _by_index(lengths, indices.to_numpy(), values.to_numpy(), row_of).to_column()
+
+
+def _by_index(
+    lengths: npt.NDArray[np.int64],
+    indices: npt.NDArray[Any],
+    values: npt.NDArray[Any],
+    row_of: npt.NDArray[np.int64],
+) -> SparseRows:
+    order = np.lexsort((indices, row_of))
+    with np.errstate(over="ignore"):  # an infinity is found when the vectors are checked
+        pairs = paired(indices[order].astype(np.uint32), values[order].astype(np.float32))
+    return SparseRows(starts_of(lengths), pairs)
+
+
+def _lengths(lists: pa.Array, refuse: Refuse) -> npt.NDArray[np.int64]:
+    if lists.null_count:
+        refuse(_first(lists.is_null()), "holds a null instead of a list")
+    lengths: npt.NDArray[np.int64] = pc.list_value_length(lists).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _first(wrong: pa.Array) -> int:
+    return int(pc.index(wrong, True).as_py())
+
+
+def _is_list(found: pa.DataType) -> bool:
+    return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
