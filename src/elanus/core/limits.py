@@ -18,6 +18,10 @@ TOP_K_MAX = 16_384
 QUERY_WINDOW_MAX_ROWS = 16_384
 """offset + limit of one query or search."""
 NQ_MAX = 16_384
+HYBRID_SEARCHES_MAX = 1024
+"""Searches in one hybrid search."""
+GROUP_SIZE_MAX = 10
+"""Hits per group of one grouping search."""
 ROUND_DECIMAL_MIN = -1
 ROUND_DECIMAL_MAX = 6
 GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024

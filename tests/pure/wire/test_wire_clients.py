@@ -294,7 +294,6 @@ def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFro
 @pytest.mark.parametrize(
     ("verb", "text"),
     [
-        (lambda c: c.search("quick", [[0.0] * DIM], group_by_field="id"), "group_by_field"),
         (lambda c: c.compact("quick", is_clustering=True), "majorCompaction"),
         (lambda c: c.create_user("anna", "Secret123!"), "CreateCredential"),
         (lambda c: c.truncate_collection("quick"), "TruncateCollection"),
