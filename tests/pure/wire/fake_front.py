@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fake_compaction import FakeCompaction
 from fake_flushing import FakeFlushing
+from fake_hybrid import FakeHybrid
 from fake_imports import FakeImports
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
-from elanus.api.querynode import NodeHits
 from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import (
@@ -58,9 +58,7 @@ from elanus.proxy.api import (
     SearchResult,
     SegmentView,
 )
-from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.verbs.hits import fused, window
 
 COUNT = "count(*)"
 
@@ -76,7 +74,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
+class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -87,7 +85,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
         self.held: dict[tuple[str, str], Held] = {}
         self.searches: list[Search] = []
         super().__init__()
-        self.hybrid_searches: list[HybridSearch] = []
         self.queries: list[Query] = []
         self.writes: list[Insert] = []
         self.deletes: list[Delete] = []
@@ -409,16 +406,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
             schema=schema,
             ts=self.allocate_timestamp(),
         )
-
-    def hybrid_search(self, request: HybridSearch) -> SearchResult:
-        self.hybrid_searches.append(request)
-        own = {"partitions": request.partitions, "output_fields": request.output_fields}
-        results = [self.search(replace(search, **own)) for search in request.searches]  # type: ignore[arg-type]
-        hits, _ = fused(
-            [NodeHits("L2", r.offsets, r.ids, r.scores, r.fields) for r in results], request.ranker
-        )
-        hits = window(hits, request.limit, request.offset)
-        return replace(results[0], offsets=hits.offsets, ids=hits.ids, scores=hits.scores, fields=hits.fields)
 
     def query(self, request: Query) -> QueryResult:
         self.queries.append(request)

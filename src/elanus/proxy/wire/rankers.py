@@ -28,7 +28,7 @@ _NO_MODELS = "rank the hits in the client, with the model that it would have nam
 
 @dataclass(frozen=True, slots=True)
 class FunctionScore:
-    """What a ``function_score`` requests: at most one ranker, and boosts."""
+    """The contents of a ``function_score``: at most one ranker, and boosts."""
 
     ranker: Ranker | None = None
     boosts: BoostRequests | None = None
