@@ -25,6 +25,7 @@ from elanus.proxy.api import Query, Search, SearchResult
 from elanus.proxy.boost_requests import BoostRequest, BoostRequests
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.role.cache import CachedCollection, collection_view
+from elanus.proxy.verbs.hits import fused, groups_window
 from elanus.proxy.verbs.hybrid import HybridSearching
 from elanus.proxy.verbs.query import Querying
 from elanus.proxy.verbs.search import Searching
@@ -421,3 +422,21 @@ def test_an_unusable_aggregation_is_refused(changes: dict[str, Any], text: str) 
     with pytest.raises(InvalidParameter) as refused:
         Bench(nodes=Answering()).verbs.query(asked_query(**changes))
     assert text in refused.value.message
+
+
+def test_string_keys_and_searches_without_hits() -> None:
+    fields = {"price": pa.array([1.0, 2.0])}
+    two = NodeHits("IP", np.array([0, 2]), pa.array(["b", "a"]), np.array([0.5, 0.5], np.float32), fields)
+    none = NodeHits(
+        "IP",
+        np.array([0, 0]),
+        pa.array([], pa.string()),
+        np.empty(0, np.float32),
+        {"price": pa.array([], pa.float64())},
+    )
+    found, descending = fused([none, two, none], Weighted((1, 1, 1)))
+    assert descending
+    assert (found.ids.to_pylist(), found.fields["price"].to_pylist()) == (["a", "b"], [2.0, 1.0])
+    empty, _ = fused([none, none], Rrf())
+    assert (empty.offsets.tolist(), len(empty.ids), len(empty.fields["price"])) == ([0, 0], 0, 0)
+    assert groups_window(empty, Grouping(("price",)), 3, 0).offsets.tolist() == [0, 0]
