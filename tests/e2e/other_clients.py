@@ -196,7 +196,7 @@ def main() -> None:
         server.start().wait_for_spark()
         for name, client in CLIENTS.items():
             install(client)
-            home = Path(directory) / client.program
+            home = Path(directory) / Path(client.program).stem  # milvus-cli takes a dot in a path for a URL
             os.mkdir(home)
             outcomes[name] = outcomes_of(client, server, home)
     failed = {name: found for name, checks in outcomes.items() if (found := failures(checks))}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from harness import Server
-from pymilvus import AnnSearchRequest, DataType, MilvusClient, RRFRanker
+from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
@@ -124,14 +124,7 @@ def test_bad_input_is_refused(name: str, books: MilvusClient) -> None:
         assert refused.value.code == code, refused.value
 
 
-def hybrid(client: MilvusClient) -> object:
-    asked = [AnnSearchRequest([[0.0, 0.0]], "v", {}, 3)] * 2
-    return client.hybrid_search(NAME, asked, RRFRanker(), limit=3)
-
-
 UNSUPPORTED: dict[str, Request] = {
-    "hybrid search": hybrid,
-    "group by": lambda c: search(c, group_by_field="n"),
     "compaction by a clustering key": lambda c: c.compact(NAME, is_clustering=True),
     "users": lambda c: c.create_user("somebody", "A-password1"),
     "roles": lambda c: c.create_role("somebody"),

@@ -15,11 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.api.boosts import Boosts
 from elanus.api.fencing import order_of
 from elanus.api.idempotency import repeatable
 from elanus.api.query_channel import MissingSegment, QueryChannelInfo
+from elanus.core.aggregation import Aggregation
 from elanus.core.catalog import Checkpoint
+from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.ordering import OrderBy
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
@@ -286,6 +290,10 @@ class NodeSearch:
     ``k`` already covers the offset. ``partition_ids`` empty: all loaded ones. ``params`` are the raw
     search parameters of the client; ``metric_type`` "" means the index's. ``output_fields`` are stored
     columns wanted with the hits. ``answer_bytes_max`` and ``expired_until``: see `NodeQuery`.
+
+    ``grouping``: ``k`` is a number of groups; the hits of a query are its groups' hits, best first. Their
+    fields are among the ``output_fields``. ``candidates_max``: how many rows, in all, a grouping search may
+    rank to find its groups. ``boosts``: change the scores before hits are compared.
     """
 
     collection_id: CollectionID
@@ -301,6 +309,9 @@ class NodeSearch:
     ignore_growing: bool = False
     answer_bytes_max: int | None = None
     expired_until: Timestamp = NO_TIMESTAMP
+    grouping: Grouping | None = None
+    candidates_max: int = 0
+    boosts: Boosts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +336,9 @@ class NodeQuery:
     a duplicate wins). ``offset + limit`` is what each node has to return; the proxy cuts the offset off.
     ``answer_bytes_max``: a node refuses to fetch output vectors that take more. ``expired_until``: rows whose
     timestamp is not later have expired at ``read_ts``, and do not match (0: rows do not expire).
+
+    ``order``: the order of the rows instead of that of keys; its fields are among the ``output_fields``.
+    ``aggregation``: the answer has the partial results of `elanus.core.aggregation` instead of rows.
     """
 
     collection_id: CollectionID
@@ -337,6 +351,8 @@ class NodeQuery:
     ignore_growing: bool = False
     answer_bytes_max: int | None = None
     expired_until: Timestamp = NO_TIMESTAMP
+    order: tuple[OrderBy, ...] = ()
+    aggregation: Aggregation | None = None
 
 
 class QueryNodeReads(Protocol):

@@ -18,9 +18,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from elanus.api.boosts import Boost, Boosts
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.core.aggregation import Aggregation
 from elanus.core.errors import Internal
+from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.ordering import OrderBy
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 
@@ -67,22 +71,47 @@ class _Common(msgspec.Struct, frozen=True):
     expired_until: Timestamp = NO_TIMESTAMP
 
 
+class _Boost(msgspec.Struct, frozen=True):
+    filter: str
+    values: dict[str, object]
+    weight: float
+    is_random: bool
+    seed: int
+    random_field: str
+
+
+class _Boosts(msgspec.Struct, frozen=True):
+    functions: tuple[_Boost, ...]
+    boost_mode: str
+    function_mode: str
+
+
 class _Search(msgspec.Struct, tag="search", frozen=True):
+    """Fields that have a default were added later, as in `_Common`."""
+
     common: _Common
     field_id: FieldID
     queries: _Vectors
     k: int
     metric_type: str
     params: dict[str, float | int | str | bool]
+    grouping: Grouping | None = None
+    candidates_max: int = 0
+    boosts: _Boosts | None = None
 
 
 class _Query(msgspec.Struct, tag="query", frozen=True):
-    """``counts``: only the number of rows is wanted. ``primary_keys``: an Arrow stream of one column."""
+    """``counts``: only the number of rows is wanted. ``primary_keys``: an Arrow stream of one column.
+
+    Fields that have a default were added later, as in `_Common`.
+    """
 
     common: _Common
     primary_keys: bytes | None
     limit: int | None
     counts: bool
+    order: tuple[OrderBy, ...] = ()
+    aggregation: Aggregation | None = None
 
 
 class _Probe(msgspec.Struct, tag="probe", frozen=True):
@@ -123,11 +152,46 @@ def encode_read(read: Read) -> bytes:
     if isinstance(read, NodeSearch):
         queries = np.ascontiguousarray(read.queries)
         vectors = _Vectors(queries.tobytes(), queries.dtype.str, len(queries))
-        search = _Search(_common(read), read.field_id, vectors, read.k, read.metric_type, dict(read.params))
+        search = _Search(
+            _common(read),
+            read.field_id,
+            vectors,
+            read.k,
+            read.metric_type,
+            dict(read.params),
+            read.grouping,
+            read.candidates_max,
+            None if read.boosts is None else _sent_boosts(read.boosts),
+        )
         return msgspec.msgpack.encode(search)
     query = read.query if isinstance(read, NodeCount) else read
     keys = None if query.primary_keys is None else _stream({_IDS: query.primary_keys})
-    return msgspec.msgpack.encode(_Query(_common(query), keys, query.limit, isinstance(read, NodeCount)))
+    counts = isinstance(read, NodeCount)
+    return msgspec.msgpack.encode(
+        _Query(_common(query), keys, query.limit, counts, query.order, query.aggregation)
+    )
+
+
+def _sent_boosts(boosts: Boosts) -> _Boosts:
+    return _Boosts(
+        tuple(
+            _Boost(b.filter.text, dict(b.filter.values), b.weight, b.is_random, b.seed, b.random_field)
+            for b in boosts.functions
+        ),
+        boosts.boost_mode,
+        boosts.function_mode,
+    )
+
+
+def _received_boosts(boosts: _Boosts, compile_filter: Compile) -> Boosts:
+    return Boosts(
+        tuple(
+            Boost(compile_filter(b.filter, b.values), b.weight, b.is_random, b.seed, b.random_field)
+            for b in boosts.functions
+        ),
+        boosts.boost_mode,
+        boosts.function_mode,
+    )
 
 
 def _common(read: NodeSearch | NodeQuery) -> _Common:
@@ -170,6 +234,9 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             ignore_growing=common.ignore_growing,
             answer_bytes_max=common.answer_bytes_max,
             expired_until=common.expired_until,
+            grouping=read.grouping,
+            candidates_max=read.candidates_max,
+            boosts=None if read.boosts is None else _received_boosts(read.boosts, compile_filter),
         )
     query = NodeQuery(
         collection_id=common.collection_id,
@@ -182,6 +249,8 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         ignore_growing=common.ignore_growing,
         answer_bytes_max=common.answer_bytes_max,
         expired_until=common.expired_until,
+        order=read.order,
+        aggregation=read.aggregation,
     )
     return NodeCount(query) if read.counts else query
 

@@ -20,6 +20,10 @@ QUERY_WINDOW_MAX_ROWS = 16_384
 NQ_MAX = 16_384
 SPARSE_QUERY_PAIRS_MAX = 1 << 25
 """Sparse vectors of one search, times the values of the longest: 256 MB."""
+HYBRID_SEARCHES_MAX = 1024
+"""Searches in one hybrid search."""
+GROUP_SIZE_MAX = 10
+"""Hits per group of one grouping search."""
 ROUND_DECIMAL_MIN = -1
 ROUND_DECIMAL_MAX = 6
 GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024

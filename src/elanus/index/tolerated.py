@@ -62,6 +62,11 @@ TOLERANCES = (
     Tolerance("`hints`: `iterative_filter`, `disable`", "search", "accepted: they change speed only"),
     Tolerance("`page_retain_order`", "search", "accepted: pages of a range search always keep their order"),
     Tolerance("`group_size`, `strict_group_size` without a field to group by", "search", _IGNORED),
+    Tolerance(
+        "`offset`, `round_decimal` and grouping in a search of a hybrid search",
+        "hybrid search",
+        "no effect: those of the hybrid search count, as in the reference",
+    ),
     Tolerance("`limit`, `data`, `param` and any other name", "search", _LOGGED),
     Tolerance(
         "`nprobe`, `ef`, `radius` and other parameters of an index",

@@ -15,11 +15,15 @@ import pyarrow as pa
 
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import PartlyWritten
+from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.ordering import OrderBy
+from elanus.core.rankers import Ranker
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.boost_requests import BoostRequests
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
@@ -199,6 +203,11 @@ class Search:
     collection_id: CollectionID | None = None
     timeout_s: float | None = None
     page: IteratorPage | None = None
+    query_ids: pa.Array | None = None
+    grouping: Grouping | None = None
+    ranker: Ranker | None = None
+    boosts: BoostRequests | None = None
+    order: tuple[OrderBy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +217,7 @@ class SearchResult:
     ``scores``: float32, in the metric's own terms; ``fields``: output
     columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
-    an iterator ended.
+    an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -220,6 +229,7 @@ class SearchResult:
     schema: CollectionSchema
     ts: Timestamp
     page_end: PageEnd | None = None
+    groups: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +239,8 @@ class Query:
     ``collection_id``: the collection that the name must still refer to (None: any); set for pages of an
     iterator.
     ``timeout_s``: how long the client waits (None: as long as the server does).
+    ``order``: the order of the rows (empty: that of keys). ``group_by``: the fields to group by; the
+    output fields are then these and aggregates.
     """
 
     collection: CachedCollection
@@ -243,11 +255,13 @@ class Query:
     ignore_growing: bool = False
     collection_id: CollectionID | None = None
     timeout_s: float | None = None
+    order: tuple[OrderBy, ...] = ()
+    group_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """``fields`` by name, all of the same length. For ``count(*)``: one int64 column with that name."""
+    """``fields`` by name, all of the same length. Aggregates (``count(*)``) have the client's names."""
 
     fields: Mapping[str, pa.Array]
     output_fields: tuple[str, ...]

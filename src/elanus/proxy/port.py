@@ -34,6 +34,7 @@ from elanus.proxy.api import (
     SegmentView,
     StartedCompaction,
 )
+from elanus.proxy.hybrid_api import HybridSearch
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
@@ -208,6 +209,7 @@ class Front(Protocol):
 
     # reads
     def search(self, request: Search) -> SearchResult: ...
+    def hybrid_search(self, request: HybridSearch) -> SearchResult: ...
     def query(self, request: Query) -> QueryResult: ...
 
     # insight

@@ -2,7 +2,8 @@
 
 Rows are returned in the order of their primary key, one per key. They are chosen by keys and timestamps
 alone; the other columns are fetched only for the rows that are returned, not for all that were examined.
-With a limit, only as many rows are examined as it takes (`elanus.querynode.first_keys`).
+With a limit, only as many rows are examined as it takes (`elanus.querynode.first_keys`). An order by other
+fields, or an aggregation, reads those fields of all rows that match.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.api.querynode import NodeQuery
+from elanus.core.aggregation import Aggregation, partial
+from elanus.core.ordering import order_places
 from elanus.core.reduce import comparable_keys, primary_keys
-from elanus.core.requests import check_vectors_size
+from elanus.core.requests import check_answer_size, check_vectors_size
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.querynode.block import Block
 from elanus.querynode.first_keys import rows_of_smallest_keys
@@ -35,6 +38,8 @@ def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
     """
     schema = snapshot.schema
     key = schema.primary_field.name
+    if request.aggregation is not None:
+        return _aggregated(snapshot, request, request.aggregation)
     found = _found(snapshot, request)
     names = dict.fromkeys((key, *request.output_fields))
     fields = [schema.field(name) for name in names if name != TIMESTAMP_FIELD]
@@ -77,12 +82,37 @@ def _found(snapshot: Snapshot, request: NodeQuery) -> FoundRows:
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
-    if keys is None and request.limit is not None:
+    if keys is None and request.limit is not None and not request.order:
         return rows_of_smallest_keys(
             blocks, request.read_ts, request.filter, request.limit, request.expired_until
         )
     found = _matching(blocks, request, keys)
-    return _one_per_key(found, snapshot.schema, request.limit) if len(found) else found
+    if not len(found):
+        return found
+    if not request.order:
+        return _one_per_key(found, snapshot.schema, request.limit)
+    return _in_order(_one_per_key(found, snapshot.schema, None), snapshot.schema, request)
+
+
+def _in_order(found: FoundRows, schema: CollectionSchema, request: NodeQuery) -> FoundRows:
+    """Return the first rows in the requested order. Rows that are equal in it keep the order of keys."""
+    columns = {by.field: _column(found, by.field, schema) for by in request.order}
+    return found.select(order_places(columns, request.order)[: request.limit])
+
+
+def _aggregated(snapshot: Snapshot, request: NodeQuery, aggregation: Aggregation) -> Mapping[str, pa.Array]:
+    """Return partial results. Only the fields that they are made of are fetched."""
+    keys = _wanted_keys(request)
+    blocks = snapshot.blocks(
+        request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
+    )
+    found = _matching(blocks, request, keys)
+    columns = {name: _column(found, name, snapshot.schema) for name in aggregation.fields}
+    result = partial(columns, len(found), aggregation)
+    if request.answer_bytes_max is not None:
+        size_bytes = sum(column.nbytes for column in result.values())
+        check_answer_size(len(next(iter(result.values()))), size_bytes, request.answer_bytes_max)
+    return result
 
 
 def _matching(blocks: Sequence[Block], request: NodeQuery, keys: SortedKeys | None) -> FoundRows:

@@ -1,29 +1,13 @@
-"""Search on a query node: every block answers, the reduce selects, and the winners' columns are fetched.
-
-Python touches as many items as there are hits; all work proportional to rows happens in the index. The common
-case, one indexed segment whose keys are unique, needs no reduce at all.
-
-Duplicate primary keys need care. A block returns its k best rows. If several of them share a key, the reduce
-keeps one, and the block's next rows may belong in the freed places. Where that can matter, the blocks are
-searched again for twice as many rows.
-"""
+"""Search on a query node: rows are ranked (`elanus.querynode.ranking`), their columns fetched."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import IndexNotFound, InvalidParameter
-from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
 from elanus.core.requests import check_vectors_size
-from elanus.core.schema import FieldSchema
-from elanus.index import Hits, IndexSpec, SearchParams, resolve_search
-from elanus.querynode.block import Block
-from elanus.querynode.gather import FoundRows
+from elanus.index import IndexSpec, resolve_search
+from elanus.querynode.grouped_search import grouped
+from elanus.querynode.ranking import Ranking
 from elanus.querynode.snapshot import Snapshot
 
 
@@ -37,7 +21,10 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
-    found = _Search(request, spec, params, threads).over(blocks)
+    searching = Ranking(request, spec, params, threads)
+    found = (
+        searching.over(blocks) if request.grouping is None else grouped(searching, blocks, snapshot.schema)
+    )
     schema = snapshot.schema
     fields = [schema.field(name) for name in request.output_fields]
     check_vectors_size(len(found.scores), fields, request.answer_bytes_max)
@@ -64,144 +51,3 @@ def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:
             f"[actual={request.metric_type}]"
         )
     return spec
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The hits of query i are ``offsets[i]:offsets[i + 1]``, best first.
-
-    ``numbers``: the primary keys of the hits, if they are numbers.
-    """
-
-    offsets: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-    rows: FoundRows
-    numbers: Keys | None
-
-    def ids(self, primary: FieldSchema) -> PrimaryKeys:
-        if self.numbers is not None:
-            return self.numbers
-        return primary_keys(self.rows.column(primary.name, primary.arrow_type))
-
-
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """The hits of each answering block. ``scores``, ``rows``: (nq, blocks · k), block after block."""
-
-    blocks: list[Block]
-    k: int
-    scores: npt.NDArray[np.float32]
-    rows: npt.NDArray[np.int64]
-
-    def numbers(self) -> Keys | None:
-        """Return the primary keys of all hits if they are numbers, any key for padding. (nq, blocks · k)."""
-        found = [
-            block.keys.numbers[self.rows[:, n * self.k : (n + 1) * self.k]]
-            for n, block in enumerate(self.blocks)
-            if block.keys.numbers is not None
-        ]
-        return np.concatenate(found, axis=1) if len(found) == len(self.blocks) else None
-
-    def ranks(self) -> Keys:
-        """Return the order of all hits' primary keys, any value for padding. (nq, blocks · k)."""
-        queries = len(self.rows)
-        by_block = np.maximum(self.rows, 0).reshape(queries, len(self.blocks), self.k).transpose(1, 0, 2)
-        ids = [
-            block.keys.keys.take(pa.array(np.ascontiguousarray(rows).reshape(-1)))
-            for block, rows in zip(self.blocks, by_block, strict=True)
-        ]
-        keys = comparable_keys(pa.concat_arrays(ids))
-        return keys.reshape(len(self.blocks), queries, self.k).transpose(1, 0, 2).reshape(queries, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    request: NodeSearch
-    spec: IndexSpec
-    params: SearchParams
-    threads: int
-
-    def over(self, blocks: list[Block]) -> _Found:
-        k = self.request.k
-        while True:
-            answers = self._ask(blocks, k)
-            if answers is None:
-                empty = np.zeros(len(self.request.queries) + 1, dtype=np.int64)
-                no_rows = np.empty(0, dtype=np.int64)
-                return _Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows), None)
-            if _needs_no_reduce(answers):
-                return _as_they_are(answers)
-            numbers, valid = answers.numbers(), answers.rows >= 0
-            keys = answers.ranks() if numbers is None else numbers
-            bigger = self.spec.metric_type.bigger_is_better
-            merged = merge(answers.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
-            if not merged.dropped_duplicates or not _may_hide(answers, merged, self.request.k, bigger):
-                return _winners(answers, merged, numbers)
-            k *= 2
-
-    def _ask(self, blocks: list[Block], k: int) -> _Answers | None:
-        request = self.request
-        answering: list[Block] = []
-        hits: list[Hits] = []
-        for block in blocks:
-            selection = block.select(request.read_ts, request.filter, request.expired_until)
-            index = block.vectors[request.field_id].index
-            if selection.count and index is not None:
-                answering.append(block)
-                hits.append(index.search(request.queries, k, self.params, selection.row_mask(), self.threads))
-        if not hits:
-            return None
-        if len(hits) == 1:
-            return _Answers(answering, k, hits[0].distances, hits[0].rows)
-        scores = np.concatenate([h.distances for h in hits], axis=1)
-        return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1))
-
-
-def _needs_no_reduce(answers: _Answers) -> bool:
-    """True for one block with unique keys and no equal adjacent scores (the key decides their order)."""
-    if len(answers.blocks) > 1 or not answers.blocks[0].keys.unique:
-        return False
-    ties = (answers.scores[:, 1:] == answers.scores[:, :-1]) & (answers.rows[:, 1:] >= 0)
-    return not ties.any()
-
-
-def _as_they_are(answers: _Answers) -> _Found:
-    valid = answers.rows >= 0
-    offsets = np.zeros(len(valid) + 1, dtype=np.int64)
-    np.cumsum(valid.sum(axis=1), out=offsets[1:])
-    rows = answers.rows[valid]
-    numbers = answers.blocks[0].keys.numbers
-    return _Found(
-        offsets,
-        answers.scores[valid],
-        FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows),
-        None if numbers is None else numbers[rows],
-    )
-
-
-def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> _Found:
-    """Return the hits that the reduce selected. ``numbers``: the keys of all hits, if they are numbers."""
-    query_of = np.repeat(np.arange(len(answers.rows)), np.diff(merged.offsets))
-    won = (query_of, merged.positions)
-    return _Found(
-        merged.offsets,
-        answers.scores[won],
-        FoundRows(answers.blocks, merged.positions // answers.k, answers.rows[won]),
-        None if numbers is None else numbers[won],
-    )
-
-
-def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool) -> bool:
-    """Whether some block's last hit is better than the last winner of its query.
-
-    Such a block may have more rows that should win. Without duplicates this is impossible: all its k hits
-    would have won.
-    """
-    sign = np.float32(-1 if larger_is_better else 1)
-    counts = np.diff(merged.offsets)
-    worst_won = np.full(len(counts), np.inf, dtype=np.float32)
-    complete = counts == k
-    last = merged.positions[merged.offsets[1:][complete] - 1]
-    worst_won[complete] = sign * answers.scores[complete, last]
-    last_of_block = answers.scores[:, answers.k - 1 :: answers.k]  # padding has the worst possible score
-    return bool((sign * last_of_block < worst_won[:, None]).any())

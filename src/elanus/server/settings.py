@@ -84,8 +84,9 @@ class ProxySettings(Section):
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """How long a search or query without a deadline of its own waits for its timestamp to be served."""
     search_hits_max: int = Field(default=4_000_000, ge=1)
-    """Hits that one search may ask for: its vectors times the sum of limit and offset. A hit takes about 40
-    bytes of memory while it is answered, its output fields not counted."""
+    """Hits that one search may ask for: its vectors times the sum of limit and offset; the searches of a
+    hybrid search together. A grouping search also ranks at most as many rows at a time to find its groups. A
+    hit takes about 40 bytes of memory while it is answered, its output fields not counted."""
     answer_max_mb: int = Field(default=256, ge=1, le=2000)
     """The output fields of one search or query together. A larger answer is refused, and its vectors are not
     even fetched."""

@@ -180,17 +180,21 @@ async def _() -> None:
     await client.drop_database("async_db")
 
 
-@lacks("hybrid search", "HybridSearch is not supported")
+@check("hybrid search")
 @on_loop
 async def _() -> None:
     request = AnnSearchRequest([VECTORS[0]], "v", {"params": {}}, limit=3)
-    await client.hybrid_search(NAME, [request, request], RRFRanker(), limit=3)
+    (hits,) = await client.hybrid_search(NAME, [request, request], RRFRanker(), limit=3)
+    (alone,) = await client.search(NAME, [VECTORS[0]], limit=3)
+    assert [hit["id"] for hit in hits] == [hit["id"] for hit in alone]
 
 
-@lacks("group by", "group_by")
+@check("group by")
 @on_loop
 async def _() -> None:
-    await client.search(NAME, [VECTORS[0]], limit=3, group_by_field="kind")
+    (hits,) = await client.search(NAME, [VECTORS[0]], limit=3, group_by_field="kind", output_fields=["kind"])
+    kinds = [hit["entity"]["kind"] for hit in hits]
+    assert len(set(kinds)) == len(kinds) > 0
 
 
 @lacks("scalar index", "index")

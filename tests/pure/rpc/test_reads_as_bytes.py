@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from elanus.api.boosts import Boost, Boosts
 from elanus.api.query_channel import (
     DqRequest,
     DqResult,
@@ -20,8 +21,11 @@ from elanus.api.query_channel import (
 )
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
 from elanus.channels.read_codec import NodeCount, decode_answer, decode_read, encode_answer, encode_read
+from elanus.core.aggregation import Aggregate, Aggregation
 from elanus.core.errors import Internal, InvalidFilter
+from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
+from elanus.core.ordering import OrderBy
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
@@ -160,3 +164,44 @@ def test_channel_messages_arrive_as_they_were() -> None:
     assert decode_message(encode_message(request)) == request
     assert decode_message(encode_message(change)) == change
     assert decode_result(encode_result(result)) == result
+
+
+def test_grouping_and_boosts_arrive_as_they_were() -> None:
+    boosts = Boosts(
+        (
+            Boost(
+                compile_filter("id > {low}", SCHEMA, {"low": 5}),
+                0.5,
+                is_random=True,
+                seed=-3,
+                random_field="id",
+            ),
+        ),
+        "sum",
+        "multiply",
+    )
+    sent = replace(
+        search(), grouping=Grouping(("name", "id"), 3, strict=True), candidates_max=77, boosts=boosts
+    )
+    got = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeSearch)
+    assert (got.grouping, got.candidates_max) == (sent.grouping, 77)
+    assert got.boosts is not None
+    assert got.boosts.functions[0].filter.explain() == boosts.functions[0].filter.explain()
+    without = replace(got.boosts.functions[0], filter=boosts.functions[0].filter)
+    assert replace(got.boosts, functions=(without,)) == boosts
+
+
+def test_an_order_and_an_aggregation_arrive_as_they_were() -> None:
+    aggregation = Aggregation(
+        ("name",), (Aggregate("avg", "id", "AVG(id)"), Aggregate("count", "*", "count(*)"))
+    )
+    plain = compile_filter("", SCHEMA)
+    sent = NodeQuery(CollectionID(7), (), plain, None, ("name",), 5, Timestamp(9))
+    for read in (
+        replace(sent, order=(OrderBy("name", descending=True, nulls_first=True), OrderBy("id"))),
+        replace(sent, aggregation=aggregation),
+    ):
+        got = decode_read(encode_read(read), compiled)  # type: ignore[arg-type]
+        assert isinstance(got, NodeQuery)
+        assert (got.order, got.aggregation) == (read.order, read.aggregation)

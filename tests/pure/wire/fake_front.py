@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fake_compaction import FakeCompaction
 from fake_flushing import FakeFlushing
+from fake_hybrid import FakeHybrid
 from fake_imports import FakeImports
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
@@ -73,7 +74,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction):
+class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:

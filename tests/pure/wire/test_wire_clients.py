@@ -9,17 +9,23 @@ import pymilvus
 import pytest
 from fake_front import FakeFront
 from pymilvus import (
+    AnnSearchRequest,
     Collection,
     CollectionSchema,
     DataType,
     FieldSchema,
+    Function,
+    FunctionType,
     MilvusClient,
+    RRFRanker,
+    WeightedRanker,
     connections,
     db,
     utility,
 )
 
 from elanus.core.consistency import ConsistencyLevel
+from elanus.core.rankers import Decay
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -294,7 +300,6 @@ def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFro
 @pytest.mark.parametrize(
     ("verb", "text"),
     [
-        (lambda c: c.search("quick", [[0.0] * DIM], group_by_field="id"), "group_by_field"),
         (lambda c: c.compact("quick", is_clustering=True), "majorCompaction"),
         (lambda c: c.create_user("anna", "Secret123!"), "CreateCredential"),
         (lambda c: c.truncate_collection("quick"), "TruncateCollection"),
@@ -309,3 +314,24 @@ def test_what_is_not_built_says_so(client: MilvusClient, verb: object, text: str
     assert refusal.value.code == 1100
     assert text in refusal.value.message
     assert "not supported by this release" in refusal.value.message
+
+
+def test_the_client_gets_fused_hits(client: MilvusClient, front: FakeFront) -> None:
+    client.create_collection("quick", 4, metric_type="L2")
+    client.insert("quick", [{"id": n, "vector": [float(n), 0.0, 0.0, 0.0], "n": n} for n in range(6)])
+    requests = [AnnSearchRequest([[float(n), 0, 0, 0]], "vector", {}, 3) for n in (2, 3)]
+    (hits,) = client.hybrid_search("quick", requests, RRFRanker(10), limit=2, output_fields=["n"])
+    assert {hit["id"] for hit in hits} == {2, 3}
+    assert [hit["entity"]["n"] for hit in hits] == [hit["id"] for hit in hits]
+    decay = Function(
+        name="near",
+        input_field_names=["id"],
+        function_type=FunctionType.RERANK,
+        params={"reranker": "decay", "function": "gauss", "origin": 1, "scale": 2},
+    )
+    client.search("quick", [[0.0] * 4], limit=2, ranker=decay)
+    assert front.searches[-1].ranker == Decay("id", "gauss", 1.0, 2.0)
+    bad = WeightedRanker(1.0)
+    bad._strategy = "best"
+    with pytest.raises(pymilvus.MilvusException, match="unsupported rank type"):
+        client.hybrid_search("quick", requests, bad, limit=2)

@@ -76,7 +76,7 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
 @pytest.mark.parametrize(
     ("request_message", "text"),
     [
-        (query_request({"order_by_fields": "x"}), "the parameter order_by_fields"),
+        (query_request({"timezone": "UTC"}), "the parameter timezone"),
         (query_request(namespace="n"), "the field namespace of a query"),
     ],
 )

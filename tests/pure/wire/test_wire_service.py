@@ -65,6 +65,7 @@ BUILT = {
     "GetVersion",
     "HasCollection",
     "HasPartition",
+    "HybridSearch",
     "Import",
     "Insert",
     "ListAliases",

@@ -96,6 +96,7 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "GetQuerySegmentInfo": BOOKS_OF_OLD,
     "GetPersistentSegmentInfo": BOOKS_OF_OLD,
     "Search": {},
+    "HybridSearch": {**BOOKS, "rank_params": pairs({"limit": 3}), "requests": [search_request()]},
     "Query": {**BOOKS, "expr": "id in [1]"},
     "Delete": {**BOOKS, "expr": "id in [1]"},
     "ManualCompaction": BOOKS,
@@ -122,6 +123,7 @@ OTHER_MESSAGES = {
     "Upsert": ["IDs"],
     "Delete": ["IDs"],
     "Search": ["results"],
+    "HybridSearch": ["results"],
 }
 """The members that every answer carries, the status aside."""
 

@@ -31,6 +31,7 @@ from elanus.api.query_channel import (
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeApi
 from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read
+from elanus.core.aggregation import combined
 from elanus.core.consistency import WIRE_EVENTUALLY
 from elanus.core.errors import (
     ChannelLost,
@@ -50,7 +51,7 @@ from elanus.proxy.fanout.blocking import ThreadWaits, Waits
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.fanout.membership import KnownReplica, Replicas
 from elanus.proxy.fanout.pending import Gathering
-from elanus.proxy.fanout.reduce import merge_hits, merge_rows
+from elanus.proxy.fanout.reduce import merge_groups, merge_hits, merge_rows
 from elanus.proxy.fanout.served import ServiceTimes
 
 _CONFIRM_S = 0.2
@@ -255,13 +256,19 @@ class FanOut:
 
     def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
         parts = self._read(request.collection_id, request, patience)
-        return merge_hits([_as(NodeHits, part) for part in parts], request.k)
+        hits = [_as(NodeHits, part) for part in parts]
+        if request.grouping is not None:
+            return merge_groups(hits, request.grouping, request.k)
+        return merge_hits(hits, request.k)
 
     def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
+        if request.aggregation is not None:
+            answers = self._read(request.collection_id, request, patience)
+            return combined([_as(dict, part) for part in answers], request.aggregation)
         wanted = replace(request, output_fields=(*request.output_fields, TIMESTAMP_FIELD))
         parts = [_as(dict, part) for part in self._read(request.collection_id, wanted, patience)]
         key = next(iter(parts[0]))  # a node returns the primary key first
-        return merge_rows(parts, key, request.limit)
+        return merge_rows(parts, key, request.limit, request.order)
 
     def count(self, request: NodeQuery, patience: Patience) -> int:
         parts = self._read(request.collection_id, NodeCount(request), patience)

@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.api.querynode import NodeHits
+from elanus.core.grouping import Grouping, choose_groups, group_codes
 from elanus.core.metrics import Metric
+from elanus.core.ordering import OrderBy, order_places
 from elanus.core.reduce import comparable_keys, joined, merge, primary_keys
 from elanus.core.schema import TIMESTAMP_FIELD
 
@@ -42,6 +44,27 @@ def merge_hits(parts: Sequence[NodeHits], k: int) -> NodeHits:
             name: pa.concat_arrays([part.fields[name] for part in parts]).take(winners)
             for name in parts[0].fields
         },
+    )
+
+
+def merge_groups(parts: Sequence[NodeHits], grouping: Grouping, groups: int) -> NodeHits:
+    """Return the first ``groups`` groups of each query over all parts (at least one), group by group.
+
+    A part has the hits of its own first groups, so all groups found are right. A node whose rows of a group
+    are too far away to be among its first groups contributes none of them: such a group may be smaller than
+    it would be on one node.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    merged = merge_hits(parts, groups * grouping.size * len(parts))
+    codes = group_codes([merged.fields[name] for name in grouping.fields])
+    chosen = choose_groups(merged.offsets, codes, grouping, groups)
+    return NodeHits(
+        merged.metric_type,
+        chosen.offsets,
+        merged.ids.take(chosen.places),
+        merged.scores[chosen.places],
+        {name: column.take(pa.array(chosen.places)) for name, column in merged.fields.items()},
     )
 
 
@@ -79,19 +102,24 @@ def _side_by_side(parts: Sequence[NodeHits]) -> _Candidates:
     return found
 
 
-def merge_rows(parts: Sequence[Mapping[str, pa.Array]], key: str, limit: int | None) -> dict[str, pa.Array]:
-    """Return the newest row of each primary key ``key``, the first ``limit`` in key order.
+def merge_rows(
+    parts: Sequence[Mapping[str, pa.Array]], key: str, limit: int | None, order: Sequence[OrderBy] = ()
+) -> dict[str, pa.Array]:
+    """Return the newest row of each primary key ``key``, the first ``limit`` in key order, or in ``order``.
 
-    Every part has the system field Timestamp; the result does not.
+    Every part has the system field Timestamp, and the fields of the order; the result lacks the Timestamp.
     """
     columns = {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
     stamps = columns.pop(TIMESTAMP_FIELD).to_numpy()
     if len(parts) == 1:
         return columns
     keys = comparable_keys(primary_keys(columns[key])) if len(stamps) else np.empty(0, dtype=np.int64)
-    order = np.lexsort((-stamps, keys))
-    ordered = keys[order]
+    by_key = np.lexsort((-stamps, keys))
+    ordered = keys[by_key]
     first = np.ones(len(ordered), dtype=np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
-    kept = pa.array(order[first][:limit])
-    return {name: column.take(kept) for name, column in columns.items()}
+    kept = by_key[first]
+    if order:
+        kept = kept[order_places({by.field: columns[by.field].take(pa.array(kept)) for by in order}, order)]
+    rows = pa.array(kept[:limit])
+    return {name: column.take(rows) for name, column in columns.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
+from elanus.proxy.verbs.hybrid import HybridSearching
 from elanus.proxy.verbs.imports import BulkImports
 from elanus.proxy.verbs.introspection import Introspection
 from elanus.proxy.verbs.loading import Loading
@@ -23,6 +24,7 @@ class ProxyFront(
     ResourceGroups,
     Mutations,
     Searching,
+    HybridSearching,
     Querying,
     BulkImports,
     Compacting,

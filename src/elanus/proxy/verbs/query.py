@@ -1,4 +1,4 @@
-"""The query verb: rows by filter or key, and their number."""
+"""The query verb: rows by filter or key, their number, and aggregates over them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from elanus.api.querynode import NodeQuery
+from elanus.core.aggregation import Aggregation, combined, finished
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import InvalidParameter
+from elanus.core.ordering import order_places
 from elanus.core.requests import check_answer_size, check_query_window
 from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
+from elanus.proxy.verbs.aggregates import aggregation_of
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.outputs import COUNT, asks_for_count
 
@@ -28,11 +32,13 @@ class Querying(Verbs):
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
             check_query_window(request.limit, request.offset)
-            counting = asks_for_count(request.output_fields)
-            outputs = cached.plans.outputs(() if counting else request.output_fields, with_key=True)
+            counting = asks_for_count(request.output_fields) and not request.group_by
+            aggregating = None if counting else self._aggregation(request)
+            is_rows = not counting and aggregating is None
+            outputs = cached.plans.outputs(request.output_fields if is_rows else (), with_key=True)
             partitions = read_partitions(cached, request.partitions)
             bound = plan_filter(cached, request.filter, request.filter_values)
-            if bound.matches_all and request.ids is None and request.limit is None and not counting:
+            if bound.matches_all and request.ids is None and request.limit is None and is_rows:
                 raise InvalidParameter(
                     "empty expression should be used with limit: invalid parameter: "
                     "give a filter, ids or a limit"
@@ -48,22 +54,48 @@ class Querying(Verbs):
                 partition_ids=partitions,
                 filter=bound,
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
-                output_fields=outputs.columns,
+                output_fields=tuple(
+                    dict.fromkeys((*outputs.columns, *(by.field for by in request.order if is_rows)))
+                ),
                 limit=None if request.limit is None else request.offset + request.limit,
                 read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
                 answer_bytes_max=self._proxy.limits.answer_bytes_max,
                 expired_until=cached.expired_until(read_ts),
+                order=request.order if is_rows else (),
+                aggregation=None if aggregating is None else aggregating[0],
             )
             if counting:
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
                 return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
             rows = reads.nodes.query(wanted, patience)
-        fields = {name: column.slice(request.offset) for name, column in rows.items()}
+        if aggregating is not None:
+            return _groups(rows, request, *aggregating, wanted.read_ts)
+        fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
         size_bytes = sum(column.nbytes for column in fields.values())
         key_count = len(fields[schema.primary_field.name])
         check_answer_size(key_count, size_bytes, self._proxy.limits.answer_bytes_max)
         return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts)
+
+    def _aggregation(self, request: Query) -> tuple[Aggregation, tuple[str, ...]] | None:
+        schema = request.collection.view.schema
+        return aggregation_of(schema, request.output_fields, request.group_by, request.order)
+
+
+def _groups(
+    partial: Mapping[str, pa.Array],
+    request: Query,
+    aggregation: Aggregation,
+    names: tuple[str, ...],
+    read_ts: Timestamp,
+) -> QueryResult:
+    """Return the groups in the requested order, by default in that of their keys."""
+    columns = finished(combined([partial], aggregation), aggregation)
+    if request.order:
+        places = pa.array(order_places(columns, request.order))
+        columns = {name: column.take(places) for name, column in columns.items()}
+    fields = {name: columns[name].slice(request.offset, request.limit) for name in names}
+    return QueryResult(fields, names, (), request.collection.view.schema, read_ts)
 
 
 def matching_keys(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from elanus.core.ordering import parse_order
 from elanus.core.requests import check_query_window
 from elanus.proxy.api import Query
 from elanus.proxy.wire.parameters import (
@@ -24,11 +25,13 @@ from elanus.proxy.wire.parameters import (
 )
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
+from elanus.proxy.wire.search_parameters import ORDER
 from elanus.proxy.wire.stubs import milvus_pb2
 
 if TYPE_CHECKING:
     from elanus.proxy.role.cache import CachedCollection
 
+GROUP_BY = "group_by_fields"
 _UNDERSTOOD_FIELDS = frozenset(
     {
         "base",
@@ -53,13 +56,11 @@ _UNDERSTOOD_PARAMS = frozenset(
         IGNORE_GROWING,
         ITERATOR,
         COLLECTION_ID,
+        ORDER,
+        GROUP_BY,
         "reduce_stop_for_best",  # requests primary key order, which is always used here
     }
 )
-_INSTEAD = {
-    "order_by_fields": "order the rows in the client",
-    "group_by_fields": "group the rows in the client",
-}
 
 
 def decode_query(
@@ -74,7 +75,7 @@ def decode_query(
     """
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
-    refuse_unknown(params, _UNDERSTOOD_PARAMS, _INSTEAD)
+    refuse_unknown(params, _UNDERSTOOD_PARAMS, {})
     limit, offset = _window(params)
     return Query(
         collection=collection,
@@ -95,6 +96,8 @@ def decode_query(
         ignore_growing=ignore_growing(params),
         collection_id=expected_collection(params),
         timeout_s=timeout_s,
+        order=parse_order(params.get(ORDER, ""), collection.view.schema),
+        group_by=tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip()),
     )
 
 

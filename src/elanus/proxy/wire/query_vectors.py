@@ -1,4 +1,4 @@
-"""The query vectors of a search: a serialized ``PlaceholderGroup`` to one array."""
+"""The query vectors of a search: a serialized ``PlaceholderGroup`` to one array, or the keys of rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.requests import check_query_count
 from elanus.core.rows import check_queries
-from elanus.core.schema import FieldSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import padded
 from elanus.proxy.wire.codecs import VECTOR_CODECS
-from elanus.proxy.wire.stubs import common_pb2
+from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 
@@ -43,6 +44,26 @@ def decode_queries(placeholder_group: bytes, nq: int, field: FieldSchema) -> Que
     queries = np.frombuffer(content, form.dtype)
     check_queries(field, queries)
     return form.compared(queries.reshape(count, -1))
+
+
+def key_array(ids: schema_pb2.IDs) -> pa.Array:
+    """Return the primary keys whose rows have the query vectors, int64 or string."""
+    if ids.HasField("str_id"):
+        return pa.array(ids.str_id.data, pa.string())
+    return pa.array(ids.int_id.data, pa.int64())
+
+
+def check_keys(ids: pa.Array, nq: int, schema: CollectionSchema) -> None:
+    """Raises `InvalidParameter` for keys of another type than the primary key's, and for a wrong ``nq``."""
+    check_query_count(len(ids))
+    if nq not in (0, len(ids)):
+        raise InvalidParameter(f"nq is {nq}, but the request holds {len(ids)} ids")
+    primary = schema.primary_field
+    if ids.type != primary.arrow_type:
+        raise InvalidParameter(
+            f"ids of type {ids.type} do not fit the primary key {primary.name} "
+            f"of type {primary.data_type.name}"
+        )
 
 
 def _placeholder_values(placeholder_group: bytes, field: FieldSchema) -> Sequence[bytes]:

@@ -1,10 +1,11 @@
-"""The RPCs that read: search and query."""
+"""The RPCs that read: search, hybrid search and query."""
 
 from __future__ import annotations
 
 from elanus.core.names import check_collection_name
 from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
+from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.results import encode_query, encode_search
@@ -26,6 +27,15 @@ class Reads:
         collection = self._front.collection(database, name)
         search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
         return encode_search(self._front.search(search), name)
+
+    @rpc(checks_itself=True, privilege="PrivilegeSearch", on="collection_name")
+    def HybridSearch(
+        self, request: milvus_pb2.HybridSearchRequest, caller: Caller
+    ) -> milvus_pb2.SearchResults:
+        name = check_collection_name(request.collection_name)
+        collection = self._front.collection(database_of(request, caller), name)
+        search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
+        return encode_search(self._front.hybrid_search(search), name)
 
     @rpc(checks_itself=True, privilege="PrivilegeQuery", on="collection_name")
     def Query(self, request: milvus_pb2.QueryRequest, caller: Caller) -> milvus_pb2.QueryResults:

@@ -22,6 +22,18 @@ from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["scores"].number
 
 
+_COMPUTED: Mapping[pa.DataType, DataType] = {
+    pa.int8(): DataType.INT8,
+    pa.int16(): DataType.INT16,
+    pa.int32(): DataType.INT32,
+    pa.int64(): DataType.INT64,
+    pa.float32(): DataType.FLOAT,
+    pa.float64(): DataType.DOUBLE,
+    pa.string(): DataType.VARCHAR,
+}
+"""The wire's types of computed columns."""
+
+
 def encode_search(result: SearchResult, collection: str) -> milvus_pb2.SearchResults:
     """Return a ``SearchResults`` message. ``collection`` is the name that the client used."""
     response = milvus_pb2.SearchResults(collection_name=collection, session_ts=result.ts)
@@ -36,6 +48,7 @@ def encode_search(result: SearchResult, collection: str) -> milvus_pb2.SearchRes
     if result.fields:
         _add_columns(data.fields_data, result.fields, result.schema)
     data.output_fields.extend(result.output_fields)
+    _add_groups(data, result)
     if result.page_end is not None:
         data.search_iterator_v2_results.token = result.page_end.token
         data.search_iterator_v2_results.last_bound = result.page_end.bound
@@ -57,8 +70,8 @@ def encode_query(result: QueryResult, collection: str) -> milvus_pb2.QueryResult
 def encode_column(
     message: schema_pb2.FieldData, name: str, field: FieldSchema | None, column: pa.Array
 ) -> None:
-    """Fill a ``FieldData`` message. ``field`` is ``None`` for a computed column, which is int64."""
-    data_type = DataType.INT64 if field is None else field.data_type
+    """Fill a ``FieldData`` message. ``field`` is ``None`` for a computed column, such as an aggregate."""
+    data_type = _COMPUTED[column.type] if field is None else field.data_type
     message.type = schema_pb2.DataType.ValueType(data_type)
     message.field_name = name
     if field is not None:
@@ -77,6 +90,15 @@ def add_ids(ids: schema_pb2.IDs, keys: PrimaryKeys) -> None:
     filled = ids.int_id if isinstance(keys, np.ndarray) else ids.str_id
     filled.SetInParent()  # clients check the kind even when it is empty
     filled.data.extend(keys.tolist())
+
+
+def _add_groups(data: schema_pb2.SearchResultData, result: SearchResult) -> None:
+    """Add the values of the grouping fields. Clients up to 2.6 know one field; newer ones read a list."""
+    if len(result.groups) > 1:
+        _add_columns(data.group_by_field_values, result.groups, result.schema)
+        return
+    for name, column in result.groups.items():
+        encode_column(data.group_by_field_value, name, result.schema.by_name[name], column)
 
 
 def _add_columns(

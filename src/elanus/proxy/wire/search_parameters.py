@@ -25,6 +25,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import ITERATOR_PAGE
 from elanus.index import note_ignored
 from elanus.index.kinds import search_param_names
+from elanus.proxy.wire.grouping import GROUPING_PARAMS
 from elanus.proxy.wire.iterator_page import ITERATOR_PARAMS
 from elanus.proxy.wire.parameters import COLLECTION_ID, IGNORE_GROWING, ITERATOR, json_object
 from elanus.proxy.wire.unsupported import unsupported
@@ -32,6 +33,7 @@ from elanus.proxy.wire.unsupported import unsupported
 Scalar = float | int | str | bool
 
 TRAVEL_TIMESTAMP = "travel_timestamp"
+ORDER = "order_by_fields"
 _PARAMS = "params"
 _NO_DEFAULT = object()
 _REQUEST_PARAMS: Mapping[str, object] = {
@@ -43,19 +45,12 @@ _REQUEST_PARAMS: Mapping[str, object] = {
     IGNORE_GROWING: False,
     ITERATOR: False,
     COLLECTION_ID: _NO_DEFAULT,
+    ORDER: "",
+    **dict.fromkeys(GROUPING_PARAMS, ""),
     **dict.fromkeys(ITERATOR_PARAMS, _NO_DEFAULT),
 }
 """The request's own parameters, and the values that are equivalent to leaving them out."""
 
-_NO_GROUPING = "group the hits in the client"
-INSTEAD = {
-    "group_by_field": _NO_GROUPING,
-    "group_by_fields": _NO_GROUPING,
-    "order_by_fields": "order the hits in the client",
-}
-"""Replacements for search parameters that this release lacks. An empty value requests nothing."""
-
-_WITH_GROUPING_ONLY = frozenset({"group_size", "strict_group_size", "json_path", "json_type", "strict_cast"})
 _HINTS = frozenset({"", "iterative_filter", "disable"})
 _RANGE_PARAMS = ("radius", "range_filter")
 _JSON_KINDS = {bool: "boolean", str: "string", list: "array", dict: "object", type(None): "null"}
@@ -73,7 +68,7 @@ def split_search_params(pairs: Mapping[str, str], filter_: str) -> tuple[dict[st
     """
     inner = json_object(pairs.get(_PARAMS, ""), _PARAMS)
     for places in (pairs, inner):
-        _check_features(places)
+        _check_hints(places)
         _check_filter(places, filter_)
     request = {
         name: text
@@ -83,7 +78,7 @@ def split_search_params(pairs: Mapping[str, str], filter_: str) -> tuple[dict[st
     index: dict[str, Scalar] = {}
     ignored: list[str] = []
     for name in [*inner, *(name for name in pairs if name not in inner)]:
-        if name == _PARAMS or name in _REQUEST_PARAMS or name in _WITH_GROUPING_ONLY or name == "hints":
+        if name == _PARAMS or name in _REQUEST_PARAMS or name == "hints":
             continue
         if name in _INDEX_PARAMS:
             index[name] = _index_value(name, pairs, inner)
@@ -93,10 +88,7 @@ def split_search_params(pairs: Mapping[str, str], filter_: str) -> tuple[dict[st
     return request, index
 
 
-def _check_features(places: Mapping[str, object]) -> None:
-    for name, remedy in INSTEAD.items():
-        if places.get(name) not in (None, ""):
-            raise unsupported(f"the search parameter {name}", remedy)
+def _check_hints(places: Mapping[str, object]) -> None:
     hints = places.get("hints")
     if hints is not None and str(hints) not in _HINTS:
         raise unsupported(f"the search parameter hints [{hints}]", "use iterative_filter, or leave it out")

@@ -22,11 +22,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+import numpy as np
+
 from elanus.core.errors import InvalidParameter, InvalidTopK
+from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
+from elanus.core.ordering import OrderBy, parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.api import IteratorPage, Search
+from elanus.proxy.wire.grouping import grouping
 from elanus.proxy.wire.iterator_page import check_one_vector, iterator_page, page_timestamp
 from elanus.proxy.wire.parameters import (
     expected_collection,
@@ -35,10 +40,11 @@ from elanus.proxy.wire.parameters import (
     integer,
     iterates,
 )
-from elanus.proxy.wire.query_vectors import decode_queries
+from elanus.proxy.wire.query_vectors import check_keys, decode_queries, key_array
+from elanus.proxy.wire.rankers import FunctionScore, function_score
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
-from elanus.proxy.wire.search_parameters import TRAVEL_TIMESTAMP, split_search_params
+from elanus.proxy.wire.search_parameters import ORDER, TRAVEL_TIMESTAMP, split_search_params
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
@@ -58,10 +64,12 @@ _UNDERSTOOD_FIELDS = frozenset(
         "consistency_level",
         "use_default_consistency",
         "expr_template_values",
+        "function_score",
         "not_return_all_meta",  # requests less than this server sends anyway
     }
 )
-_ChangingField = Literal["placeholder_group", "nq", "guarantee_timestamp", "travel_timestamp"]
+_NO_QUERIES = np.empty((0, 0), dtype=np.float32)
+_ChangingField = Literal["placeholder_group", "ids", "nq", "guarantee_timestamp", "travel_timestamp"]
 _CHANGING_FIELDS: tuple[_ChangingField, ...] = get_args(_ChangingField)
 
 
@@ -86,6 +94,9 @@ class SearchTemplate:
     collection_id: CollectionID | None
     page: IteratorPage | None
     page_ts: int
+    grouping: Grouping | None
+    order: tuple[OrderBy, ...]
+    scoring: FunctionScore
 
 
 class TemplateCache:
@@ -121,6 +132,7 @@ def decode_search(
     Raises `InvalidParameter` (and `InvalidTopK`, `InvalidDimension`), `FieldNotFound` or `NotSupported`.
     """
     placeholders = request.placeholder_group
+    ids = key_array(request.ids) if request.HasField("ids") else None
     nq = request.nq
     guarantee_ts = request.guarantee_timestamp
     travel_ts = request.travel_timestamp
@@ -134,11 +146,13 @@ def decode_search(
         if template.page is None or template.page.bound is None:  # later pages are requested only once
             cache.put(key, template)
     check_one_vector(template.page, nq)
+    if ids is not None:
+        check_keys(ids, nq, schema)
     return Search(
         collection=collection,
         partitions=template.partitions,
         vector_field=template.vector_field.name,
-        queries=decode_queries(placeholders, nq, template.vector_field),
+        queries=_NO_QUERIES if ids is not None else decode_queries(placeholders, nq, template.vector_field),
         limit=template.limit,
         offset=template.offset,
         filter=template.filter,
@@ -159,6 +173,11 @@ def decode_search(
         collection_id=template.collection_id,
         timeout_s=timeout_s,
         page=template.page,
+        query_ids=ids,
+        grouping=template.grouping,
+        ranker=template.scoring.ranker,
+        boosts=template.scoring.boosts,
+        order=template.order,
     )
 
 
@@ -188,6 +207,11 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         collection_id=expected_collection(params),
         page=iterator_page(params, limit, offset),
         page_ts=page_timestamp(params),
+        grouping=grouping(params, schema),
+        order=parse_order(params.get(ORDER, ""), schema, nulls_first=True),
+        scoring=function_score(request.function_score)
+        if request.HasField("function_score")
+        else FunctionScore(),
     )
 
 

@@ -1,0 +1,151 @@
+"""GROUP BY: count, sum, min, max and avg over the rows that a query matches, for each group of them.
+
+Each query node aggregates its own rows to *partial* results, one row per group; the proxy combines those of
+all nodes and finishes them. Row-sized work is Arrow's. A partial average is a sum and a count. Rows that
+share a primary key count separately, as they do in ``count(*)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.ordering import OrderBy, order_places
+from elanus.core.schema import CollectionSchema
+from elanus.core.types import Family
+
+Columns = Mapping[str, pa.Array]
+
+ALL_ROWS = "*"
+_EXPRESSION = re.compile(r"(?i)(sum|count|avg|min|max)\s*\(\s*([\w*]*)\s*\)")
+_PARTS = {"count": ("count",), "sum": ("sum",), "min": ("min",), "max": ("max",), "avg": ("sum", "count")}
+_COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+_NUMBERS = (Family.INTEGER, Family.FLOATING)
+_FAMILIES = {
+    "sum": _NUMBERS,
+    "avg": _NUMBERS,
+    "min": (*_NUMBERS, Family.TEXT),
+    "max": (*_NUMBERS, Family.TEXT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``operator``: count, sum, avg, min or max. ``field``: its argument; `ALL_ROWS` for ``count(*)``.
+
+    ``name``: as the client wrote it.
+    """
+
+    operator: str
+    field: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """``keys``: the fields to group by; empty: all rows are one group, even if there are none."""
+
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields that `partial` reads."""
+        arguments = (a.field for a in self.aggregates if a.field != ALL_ROWS)
+        return tuple(dict.fromkeys((*self.keys, *arguments)))
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """The operators and fields of the partial results."""
+        return tuple(dict.fromkeys((part, a.field) for a in self.aggregates for part in _PARTS[a.operator]))
+
+
+def parse_aggregate(text: str, schema: CollectionSchema) -> Aggregate | None:
+    """Return the aggregate that an output field names, None if it names none.
+
+    Raises `FieldNotFound`, and `InvalidParameter` for a field that the operator cannot take.
+    """
+    matched = _EXPRESSION.fullmatch(text.strip())
+    if matched is None:
+        return None
+    operator, field = matched[1].lower(), matched[2]
+    if operator == "count" and field in ("", ALL_ROWS):
+        return Aggregate(operator, ALL_ROWS, text.strip())
+    if field not in schema.by_name:
+        raise FieldNotFound(f"field {field} not exist: it is the argument of {text.strip()}")
+    kind = schema.by_name[field].kind
+    if kind.family not in _FAMILIES.get(operator, (kind.family,)):
+        raise InvalidParameter(
+            f"aggregation operator {operator} does not support data type "
+            f"{schema.by_name[field].data_type.name}: field {field}"
+        )
+    return Aggregate(operator, field, text.strip())
+
+
+def check_group_fields(schema: CollectionSchema, names: Sequence[str]) -> None:
+    """Raises `FieldNotFound`, and `InvalidParameter` for a type that cannot be grouped by."""
+    for name in names:
+        if name not in schema.by_name:
+            raise FieldNotFound(f"field {name} not exist")
+        field = schema.by_name[name]
+        if field.kind.family not in (Family.INTEGER, Family.TEXT):
+            raise InvalidParameter(f"group by field {name} has unsupported data type {field.data_type.name}")
+
+
+def partial(columns: Columns, rows: int, aggregation: Aggregation) -> dict[str, pa.Array]:
+    """Aggregate rows. ``columns`` hold at least the aggregation's fields, each of ``rows`` rows.
+
+    The result has the keys, and one column for each of the aggregation's parts.
+    """
+    wanted = {name: columns[name] for name in aggregation.fields}
+    table = pa.table(wanted) if wanted else pa.table({_ROWS: pa.nulls(rows)})
+    functions = [
+        ([], "count_all") if field == ALL_ROWS else (field, operator) for operator, field in aggregation.parts
+    ]
+    return _aggregated(table, aggregation, functions)
+
+
+def combined(parts: Sequence[Columns], aggregation: Aggregation) -> dict[str, pa.Array]:
+    """Combine the partial results of at least one node to one, groups in the order of their keys."""
+    table = pa.concat_tables([pa.table(dict(part)) for part in parts])
+    functions = [(_part_name(*part), _COMBINED_BY[part[0]]) for part in aggregation.parts]
+    columns = _aggregated(table, aggregation, functions)
+    if not aggregation.keys:
+        return columns
+    order = pa.array(order_places(columns, [OrderBy(key) for key in aggregation.keys]))
+    return {name: column.take(order) for name, column in columns.items()}
+
+
+def finished(columns: Columns, aggregation: Aggregation) -> dict[str, pa.Array]:
+    """Return the keys and the aggregates, by the client's names, from combined partial results."""
+    result = {key: columns[key] for key in aggregation.keys}
+    for aggregate in aggregation.aggregates:
+        if aggregate.operator == "avg":
+            sums = columns[_part_name("sum", aggregate.field)].cast(pa.float64())
+            counts = columns[_part_name("count", aggregate.field)].cast(pa.float64())
+            result[aggregate.name] = pc.if_else(pc.equal(counts, 0.0), None, pc.divide(sums, counts))
+        else:
+            result[aggregate.name] = columns[_part_name(aggregate.operator, aggregate.field)]
+    return result
+
+
+_ROWS = "elanus_rows"
+"""A column in place of fields, where only rows are counted."""
+
+
+def _part_name(operator: str, field: str) -> str:
+    return f"{operator}({field})"
+
+
+def _aggregated(
+    table: pa.Table, aggregation: Aggregation, functions: Sequence[object]
+) -> dict[str, pa.Array]:
+    grouped = pa.TableGroupBy(table, list(aggregation.keys), use_threads=False).aggregate(list(functions))
+    names = [*aggregation.keys, *(_part_name(*part) for part in aggregation.parts)]
+    columns = [grouped.column(n).combine_chunks() for n in range(grouped.num_columns)]
+    return dict(zip(names, columns, strict=True))

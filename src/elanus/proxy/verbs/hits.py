@@ -1,0 +1,128 @@
+"""The last steps of a search in the proxy: scores by rankers, windows, groups, and the order of hits.
+
+Pure functions over the hits that the query nodes returned, merged to one answer. All of them touch as many
+items as there are hits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.api.querynode import NodeHits
+from elanus.core.errors import InvalidParameter
+from elanus.core.fusion import RankedList, fuse
+from elanus.core.grouping import Grouping, choose_groups, group_codes
+from elanus.core.metrics import Metric
+from elanus.core.ordering import OrderBy, order_within
+from elanus.core.rankers import Decay, Ranker
+from elanus.core.reduce import comparable_keys, joined
+from elanus.core.schema import CollectionSchema
+
+Places = npt.NDArray[np.int64]
+
+
+def fused(parts: Sequence[NodeHits], ranker: Ranker) -> tuple[NodeHits, bool]:
+    """Return one ranked list of all hits, and whether its larger scores are better.
+
+    The parts have the same queries and fields. A row's columns are those of the first part that has it.
+    """
+    ids = joined([part.ids for part in parts])
+    keys = comparable_keys(ids) if len(ids) else np.empty(0, dtype=np.int64)
+    ends = np.cumsum([len(part.scores) for part in parts])
+    lists = [
+        RankedList(part.offsets, own, part.scores, Metric(part.metric_type))
+        for part, own in zip(parts, np.split(keys, ends[:-1]), strict=True)
+    ]
+    fields = {name: pa.concat_arrays([part.fields[name] for part in parts]) for name in parts[0].fields}
+    factors = None
+    if isinstance(ranker, Decay):
+        values = fields[ranker.field].cast(pa.float64(), safe=False).fill_null(np.nan)
+        factors = ranker.factors(values.to_numpy(zero_copy_only=False))
+    result = fuse(lists, ranker, factors)
+    places = pa.array(result.places)
+    hits = NodeHits(
+        parts[0].metric_type,
+        result.offsets,
+        ids.take(result.places),
+        result.scores,
+        {name: column.take(places) for name, column in fields.items()},
+    )
+    return hits, result.larger_is_better
+
+
+def window(hits: NodeHits, limit: int, offset: int) -> NodeHits:
+    """Return ``limit`` hits of each query without the first ``offset`` ones."""
+    counts = np.diff(hits.offsets)
+    if offset == 0 and (counts <= limit).all():
+        return hits
+    rank = np.arange(len(hits.scores)) - np.repeat(hits.offsets[:-1], counts)
+    kept = np.flatnonzero((rank >= offset) & (rank < offset + limit))
+    offsets = np.concatenate(([0], np.cumsum(np.clip(counts - offset, 0, limit))))
+    return _taken(hits, kept, offsets)
+
+
+def groups_window(
+    hits: NodeHits,
+    grouping: Grouping,
+    limit: int,
+    offset: int,
+    scorer: str = "max",
+    *,
+    larger_is_better: bool = True,
+) -> NodeHits:
+    """Return ``limit`` groups of each query without the first ``offset`` ones."""
+    codes = group_codes([hits.fields[name] for name in grouping.fields])
+    chosen = choose_groups(
+        hits.offsets,
+        codes,
+        grouping,
+        limit,
+        offset,
+        hits.scores,
+        scorer,
+        larger_is_better=larger_is_better,
+    )
+    return _taken(hits, chosen.places, chosen.offsets)
+
+
+def ordered(hits: NodeHits, order: Sequence[OrderBy]) -> NodeHits:
+    """Return the hits of each query in the order of fields."""
+    return _taken(hits, order_within(hits.offsets, hits.fields, order), hits.offsets)
+
+
+def rounded(hits: NodeHits, decimals: int) -> NodeHits:
+    """-1: the scores as they are."""
+    return hits if decimals < 0 else replace(hits, scores=np.round(hits.scores, decimals))
+
+
+def check_decay_field(schema: CollectionSchema, ranker: Ranker | None) -> tuple[str, ...]:
+    """Return the fields that a ranker reads. Raises `InvalidParameter` unless they are numbers."""
+    if not isinstance(ranker, Decay):
+        return ()
+    field = schema.by_name.get(ranker.field)
+    if field is None:
+        raise InvalidParameter(
+            f"input field {ranker.field} of the decay ranker not found in collection schema"
+        )
+    if not field.kind.family.is_number:
+        raise InvalidParameter(
+            f"Decay rerank: unsupported input field type:{field.data_type.name}, "
+            f"only support numberic field: field {ranker.field}"
+        )
+    return (ranker.field,)
+
+
+def _taken(hits: NodeHits, places: Places, offsets: Places) -> NodeHits:
+    taken = pa.array(places)
+    return NodeHits(
+        hits.metric_type,
+        offsets,
+        hits.ids.take(places),
+        hits.scores[places],
+        {name: column.take(taken) for name, column in hits.fields.items()},
+    )

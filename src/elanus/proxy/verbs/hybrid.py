@@ -1,0 +1,104 @@
+"""The verb of hybrid search: several searches of one collection, fused to one ranked list.
+
+All searches are answered as of one timestamp, and so on the same rows. Each is an ordinary search of the
+query nodes, with the output columns of its hits: a row that two of them find is fetched twice, which costs
+less than another read of the winners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.limits import HYBRID_SEARCHES_MAX
+from elanus.core.rankers import GROUP_SCORERS, check_ranker
+from elanus.core.requests import check_answer_size, check_hits, check_query_window, check_round_decimal
+from elanus.proxy.api import SearchResult
+from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.role.read_path import read_partitions
+from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, rounded, window
+from elanus.proxy.verbs.node_searches import pinned, planned, query_count
+
+
+class HybridSearching(Verbs):
+    def hybrid_search(self, request: HybridSearch) -> SearchResult:
+        proxy, cached = self._proxy, request.collection
+        reads, limits = proxy.reads, proxy.limits
+        with reads.begin(request.timeout_s) as patience:
+            schema = cached.view.schema
+            queries = _check(request)
+            outputs = cached.plans.outputs(request.output_fields, with_key=False)
+            groups = () if request.grouping is None else request.grouping.fields
+            columns = (*outputs.columns, *groups, *check_decay_field(schema, request.ranker))
+            partitions = read_partitions(cached, request.partitions)
+            plans = [
+                planned(
+                    proxy,
+                    cached,
+                    replace(search, offset=0, ignore_growing=search.ignore_growing or request.ignore_growing),
+                    partitions,
+                    tuple(dict.fromkeys(columns)),
+                    request.grouping,
+                )
+                for search in request.searches
+            ]
+            check_hits(1, sum(plan.hits_max for plan in plans), limits.search_hits_max)
+            read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            wanted = [pinned(proxy, cached, plan, read_ts, patience) for plan in plans]
+            parts = [reads.nodes.search(search, patience) for search in wanted]
+        size_bytes = sum(column.nbytes for part in parts for column in part.fields.values())
+        check_answer_size(sum(len(part.scores) for part in parts), size_bytes, limits.answer_bytes_max)
+        proxy.measures.searched(queries * len(parts))
+        hits, descending = fused(parts, request.ranker)
+        if request.grouping is None:
+            hits = window(hits, request.limit, request.offset)
+        else:
+            hits = groups_window(
+                hits,
+                request.grouping,
+                request.limit,
+                request.offset,
+                request.group_scorer,
+                larger_is_better=descending,
+            )
+        hits = rounded(hits, request.round_decimal)
+        return SearchResult(
+            hits.offsets,
+            hits.ids,
+            hits.scores,
+            {name: hits.fields[name] for name in outputs.columns},
+            outputs.names,
+            outputs.dynamic,
+            schema,
+            read_ts,
+            None,
+            {name: hits.fields[name] for name in groups},
+        )
+
+
+def _check(request: HybridSearch) -> int:
+    """Return the number of queries. Raises `InvalidParameter`, with the reference's texts."""
+    if not request.searches:
+        raise InvalidParameter("minimum of ann search requests is 1")
+    if len(request.searches) > HYBRID_SEARCHES_MAX:
+        raise InvalidParameter(f"maximum of ann search requests is {HYBRID_SEARCHES_MAX}")
+    check_query_window(request.limit, request.offset)
+    check_round_decimal(request.round_decimal)
+    queries = query_count(request.searches[0])
+    for search in request.searches:
+        if query_count(search) != queries:
+            raise InvalidParameter(
+                "sub search request nq should be the same: invalid parameter"
+                f"[expected={queries}][actual={query_count(search)}]"
+            )
+        if search.page is not None or search.consistency.pinned:
+            raise InvalidParameter("a search of a hybrid search cannot be a page of an iterator")
+        if search.grouping is not None or search.order or search.ranker is not None or search.boosts:
+            raise InvalidParameter(
+                "grouping, order and rankers belong to the hybrid search, not to one of its searches"
+            )
+    if request.group_scorer not in GROUP_SCORERS:
+        raise InvalidParameter(f"input group scorer type: {request.group_scorer} is not supported!")
+    check_ranker(request.ranker, len(request.searches))
+    return queries

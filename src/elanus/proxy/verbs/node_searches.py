@@ -1,0 +1,175 @@
+"""From a requested search to the one that query nodes execute, common to searches and hybrid searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow.compute as pc
+
+from elanus.api.boosts import Boost, Boosts
+from elanus.api.querynode import NodeQuery, NodeSearch
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.grouping import Grouping, check_group_size, grouping_fields
+from elanus.core.ids import PartitionID
+from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
+from elanus.core.schema import DataType, FieldSchema
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.types import Matrix
+from elanus.proxy.api import Search
+from elanus.proxy.boost_requests import BoostRequests
+from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.role.read_path import plan_filter
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A search that is checked, but not yet tied to a moment. ``draft`` lacks metric and timestamps."""
+
+    request: Search
+    field: FieldSchema
+    draft: NodeSearch
+
+    @property
+    def hits_max(self) -> int:
+        return query_count(self.request) * hits_per_query(self.draft.k, self.draft.grouping)
+
+
+def planned(
+    proxy: Proxy,
+    cached: CachedCollection,
+    request: Search,
+    partitions: tuple[PartitionID, ...],
+    columns: Sequence[str],
+    grouping: Grouping | None,
+) -> Planned:
+    """``columns``: the stored columns that are wanted with the hits.
+
+    Raises what an unusable search raises, but nothing about loads and indexes.
+    """
+    schema = cached.view.schema
+    field = search_field(schema, request.vector_field)
+    check_search_window(request.limit, request.offset)
+    check_query_count(query_count(request))
+    k = request.offset + request.limit
+    limits = proxy.limits
+    check_hits(query_count(request), hits_per_query(k, grouping), limits.search_hits_max)
+    if grouping is not None:
+        check_grouping(cached, request, grouping)
+    draft = NodeSearch(
+        collection_id=cached.collection_id,
+        partition_ids=partitions,
+        field_id=field.field_id,
+        queries=request.queries,
+        k=k,
+        metric_type="",
+        params=request.params,
+        filter=plan_filter(cached, request.filter, request.filter_values),
+        output_fields=tuple(columns),
+        read_ts=NO_TIMESTAMP,
+        ignore_growing=request.ignore_growing,
+        answer_bytes_max=limits.answer_bytes_max,
+        grouping=grouping,
+        candidates_max=limits.search_hits_max,
+        boosts=_compiled(cached, request.boosts),
+    )
+    return Planned(request, field, draft)
+
+
+def pinned(
+    proxy: Proxy, cached: CachedCollection, plan: Planned, read_ts: Timestamp, patience: Patience
+) -> NodeSearch:
+    """Tie a search to a moment. Raises `IndexNotFound`, and `InvalidParameter` for another metric."""
+    metric = str(cached.index_spec(plan.field).metric_type)
+    requested = plan.request.metric_type
+    if requested and requested.upper() != metric:
+        raise InvalidParameter(
+            f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"
+        )
+    draft = replace(
+        plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
+    )
+    if plan.request.query_ids is None:
+        return draft
+    return replace(draft, queries=_vectors_of(proxy, cached, plan, draft, patience))
+
+
+def query_count(request: Search) -> int:
+    return len(request.queries) if request.query_ids is None else len(request.query_ids)
+
+
+def hits_per_query(k: int, grouping: Grouping | None) -> int:
+    return k if grouping is None else k * grouping.size
+
+
+def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping) -> None:
+    """Raises `InvalidParameter`, `FieldNotFound` or `NotSupported`, with the reference's texts."""
+    check_group_size(grouping.size)
+    grouping_fields(cached.view.schema, grouping.fields)
+    if request.page is not None or request.consistency.pinned:
+        raise InvalidParameter("Not allowed to do groupBy when doing iteration")
+    if "radius" in request.params:
+        raise InvalidParameter("Not allowed to do range-search when doing search-group-by")
+
+
+def _compiled(cached: CachedCollection, boosts: BoostRequests | None) -> Boosts | None:
+    """Raises `InvalidFilter`, `FieldNotFound`, `InvalidParameter`."""
+    if boosts is None:
+        return None
+    for boost in boosts.functions:
+        if boost.random_field:
+            field = cached.view.schema.by_name.get(boost.random_field)
+            if field is None:
+                raise FieldNotFound(
+                    f"random seed field not found: field not found[field={boost.random_field}]"
+                )
+            if field.data_type is not DataType.INT64:
+                raise InvalidParameter(
+                    f"only support int64 field as random seed, but got {field.data_type.name}"
+                )
+    functions = tuple(
+        Boost(plan_filter(cached, b.filter, {}), b.weight, b.is_random, b.seed, b.random_field)
+        for b in boosts.functions
+    )
+    return Boosts(functions, boosts.boost_mode, boosts.function_mode)
+
+
+def _vectors_of(
+    proxy: Proxy, cached: CachedCollection, plan: Planned, draft: NodeSearch, patience: Patience
+) -> Matrix:
+    """Return the vectors of the rows that the client named, as of the moment of the search.
+
+    Raises `InvalidParameter` for a key without a row or without a vector.
+    """
+    ids, field = plan.request.query_ids, plan.field
+    assert ids is not None
+    key = cached.view.schema.primary_field.name
+    rows = proxy.reads.nodes.query(
+        NodeQuery(
+            collection_id=draft.collection_id,
+            partition_ids=draft.partition_ids,
+            filter=plan_filter(cached, "", {}),
+            primary_keys=ids.unique(),
+            output_fields=(field.name,),
+            limit=None,
+            read_ts=draft.read_ts,
+            ignore_growing=draft.ignore_growing,
+            answer_bytes_max=draft.answer_bytes_max,
+            expired_until=draft.expired_until,
+        ),
+        patience,
+    )
+    places = pc.index_in(ids, rows[key])
+    if places.null_count:
+        missing = ids.filter(places.is_null()).slice(0, 10).to_pylist()
+        raise InvalidParameter(
+            f"no rows with the primary keys {missing} to search with: the collection has none, "
+            "or not in these partitions"
+        )
+    vectors = rows[field.name].take(places)
+    if vectors.null_count:
+        without = ids.filter(vectors.is_null()).slice(0, 10).to_pylist()
+        raise InvalidParameter(f"the rows {without} have no vector in field {field.name} to search with")
+    return field.vector.compared(field.vector.to_matrix(vectors))

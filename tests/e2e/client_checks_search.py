@@ -1,0 +1,186 @@
+"""Checks of `client_program`: searches that fuse, group, rank and order hits; queries that aggregate."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pymilvus
+from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, program
+from pymilvus import Collection, DataType, FieldSchema, MilvusClient
+
+ROWS = 300
+OTHERS = VECTORS[::-1].copy()
+"""The vectors of the second field."""
+HYBRID = hasattr(pymilvus, "AnnSearchRequest")
+FUNCTIONS = hasattr(pymilvus, "FunctionType") and hasattr(pymilvus.FunctionType, "RERANK")
+BY_KEYS = "ids" in inspect.signature(MilvusClient.search).parameters
+NEWEST = VERSION >= (3, 0)
+
+
+@contextmanager
+def two_vectors() -> Iterator[Collection]:
+    """Rows 0, 1, 2 and so on, with two vectors each, a number and a tag."""
+    fields = [
+        FieldSchema("n", DataType.INT64),
+        FieldSchema("tag", DataType.VARCHAR, max_length=9),
+        FieldSchema("w", DataType.FLOAT_VECTOR, dim=DIM),
+    ]
+    with collection(*fields) as made:
+        numbers = list(range(ROWS))
+        made.insert([numbers, numbers, ["abc"[n % 3] for n in numbers], OTHERS, VECTORS])
+        for name in ("v", "w"):
+            made.create_index(name, FLAT, sync=False)
+        made.load()
+        yield made
+
+
+def ranked(field: str, query: int, limit: int) -> dict[int, float]:
+    """The keys and distances of the rows nearest to a row's first vector, nearest first."""
+    vectors = {"v": VECTORS, "w": OTHERS}[field]
+    distances = ((vectors - VECTORS[query]) ** 2).sum(axis=1)
+    return {int(key): float(distances[key]) for key in np.argsort(distances, kind="stable")[:limit]}
+
+
+def requests(*limits: int) -> list[object]:
+    return [
+        pymilvus.AnnSearchRequest(VECTORS[7:8].tolist(), field, L2, limit)
+        for field, limit in zip(("v", "w"), limits, strict=True)
+    ]
+
+
+def fused(part: Callable[[int, int, float], float]) -> dict[int, float]:
+    """The scores of a hybrid search; ``part``: of the number of a search, a rank and a distance."""
+    scores: dict[int, float] = {}
+    for number, field in enumerate(("v", "w")):
+        for rank, (key, distance) in enumerate(ranked(field, 7, 20).items(), start=1):
+            scores[key] = scores.get(key, 0) + part(number, rank, distance)
+    return dict(sorted(scores.items(), key=lambda hit: (-hit[1], hit[0])))
+
+
+def agree(hits: object, expected: dict[int, float]) -> None:
+    assert list(hits.ids) == list(expected)  # type: ignore[attr-defined]
+    assert np.allclose(hits.distances, list(expected.values()), atol=1e-5)  # type: ignore[attr-defined]
+
+
+def first(scores: dict[int, float], start: int, stop: int) -> dict[int, float]:
+    return dict(list(scores.items())[start:stop])
+
+
+@check("Reads", "hybrid search over several vector fields: RRF, weighted, offset, filters", needs=HYBRID)
+def _() -> None:
+    with two_vectors() as made:
+        expected = fused(lambda _, rank, __: 1 / (60 + rank))
+        (hits,) = made.hybrid_search(requests(20, 20), pymilvus.RRFRanker(), 5, output_fields=["n"])
+        agree(hits, first(expected, 0, 5))
+        assert [hit.entity.get("n") for hit in hits] == list(hits.ids)
+        (hits,) = made.hybrid_search(requests(20, 20), pymilvus.RRFRanker(), 5, offset=3)
+        agree(hits, first(expected, 3, 8))
+        weights = (0.25, 1.0)
+        (hits,) = made.hybrid_search(requests(20, 20), pymilvus.WeightedRanker(*weights), 5)
+        expected = fused(lambda number, _, d: weights[number] * (1 - 2 * math.atan(d) / math.pi))
+        agree(hits, first(expected, 0, 5))
+        filtered = [pymilvus.AnnSearchRequest(VECTORS[7:8].tolist(), "v", L2, 9, expr="n % 2 == 0")]
+        (hits,) = made.hybrid_search(filtered, pymilvus.RRFRanker(), 5)
+        assert len(hits) == 5
+        assert all(key % 2 == 0 for key in hits.ids)
+
+
+@check("Reads", "decay ranker of a search and of a hybrid search", needs=FUNCTIONS)
+def _() -> None:
+    with two_vectors() as made:
+        client = MilvusClient(uri=program.uri)
+        params = {"reranker": "decay", "function": "exp", "origin": 100, "scale": 50}
+        decay = pymilvus.Function(
+            name="near", function_type=pymilvus.FunctionType.RERANK, input_field_names=["n"], params=params
+        )
+
+        def expected(scores: dict[int, float]) -> list[int]:
+            worth = {
+                key: (1 - 2 * math.atan(distance) / math.pi) * 0.5 ** (abs(key - 100) / 50)
+                for key, distance in scores.items()
+            }
+            return sorted(worth, key=lambda key: (-worth[key], key))
+
+        (hits,) = client.search(
+            made.name, VECTORS[7:8].tolist(), limit=10, anns_field="v", ranker=decay, search_params=L2
+        )
+        assert [hit["key"] for hit in hits] == expected(ranked("v", 7, 10))
+        asked = requests(10, 10)[:1]
+        (hits,) = client.hybrid_search(made.name, asked, decay, limit=4)
+        assert [hit["key"] for hit in hits] == expected(ranked("v", 7, 10))[:4]
+
+
+@check("Reads", "boost ranker of a search", needs=FUNCTIONS)
+def _() -> None:
+    with two_vectors() as made:
+        client = MilvusClient(uri=program.uri)
+        params = {"reranker": "boost", "filter": "n >= 100", "weight": 0.01}
+        boost = pymilvus.Function(
+            name="late", function_type=pymilvus.FunctionType.RERANK, input_field_names=[], params=params
+        )
+        (hits,) = client.search(
+            made.name, VECTORS[7:8].tolist(), limit=50, anns_field="v", ranker=boost, search_params=L2
+        )
+        worth = {k: d * (0.01 if k >= 100 else 1) for k, d in ranked("v", 7, 50).items()}
+        assert [hit["key"] for hit in hits] == sorted(worth, key=lambda key: (worth[key], key))
+
+
+@check(
+    "Reads", "grouping search: `group_by_field`, `group_size`, `strict_group_size`", needs=VERSION >= (2, 5)
+)
+def _() -> None:
+    with two_vectors() as made:
+        groups: dict[str, list[int]] = {}
+        for key in ranked("v", 7, ROWS):
+            groups.setdefault("abc"[key % 3], []).append(key)
+        expected = [key for group in list(groups.values())[:2] for key in group[:4]]
+        more = {"group_by_field": "tag", "group_size": 4, "strict_group_size": True, "output_fields": ["tag"]}
+        (hits,) = made.search(VECTORS[7:8].tolist(), "v", L2, 2, **more)
+        assert list(hits.ids) == expected
+        (hits,) = made.search(VECTORS[7:8].tolist(), "v", L2, 3, group_by_field="tag", output_fields=["tag"])
+        assert list(hits.ids) == [group[0] for group in groups.values()]
+
+
+@check("Reads", "search by primary key", needs=BY_KEYS)
+def _() -> None:
+    with two_vectors() as made:
+        client = MilvusClient(uri=program.uri)
+        found = client.search(made.name, ids=[7, 3], limit=5, anns_field="v", search_params=L2)
+        assert [[hit["key"] for hit in hits] for hits in found] == [
+            list(ranked("v", key, 5)) for key in (7, 3)
+        ]
+
+
+@check("Reads", "order by fields: searches and queries", needs=NEWEST)
+def _() -> None:
+    with two_vectors() as made:
+        client = MilvusClient(uri=program.uri)
+        order = [{"field": "tag", "order": "desc"}, {"field": "n", "order": "asc"}]
+        (hits,) = client.search(
+            made.name,
+            VECTORS[7:8].tolist(),
+            limit=9,
+            anns_field="v",
+            search_params=L2,
+            order_by_fields=order,
+        )
+        assert [hit["key"] for hit in hits] == sorted(ranked("v", 7, 9), key=lambda k: (-(k % 3), k))
+        rows = client.query(made.name, "n < 7", output_fields=["tag"], limit=3, order_by_fields=order)
+        assert [row["key"] for row in rows] == [2, 5, 1]
+
+
+@check("Reads", "aggregates and `group_by_fields` in queries", needs=NEWEST)
+def _() -> None:
+    with two_vectors() as made:
+        client = MilvusClient(uri=program.uri)
+        outputs = ["tag", "count(*)", "sum(n)", "min(n)", "max(n)", "avg(n)"]
+        rows = client.query(made.name, "n < 10", output_fields=outputs, group_by_fields=["tag"])
+        expected = {tag: [n for n in range(10) if "abc"[n % 3] == tag] for tag in "abc"}
+        assert {row["tag"]: [row[name] for name in outputs[1:]] for row in rows} == {
+            tag: [len(ns), sum(ns), min(ns), max(ns), sum(ns) / len(ns)] for tag, ns in expected.items()
+        }
+        assert client.query(made.name, "", output_fields=["max(n)"]) == [{"max(n)": ROWS - 1}]

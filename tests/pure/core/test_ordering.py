@@ -1,0 +1,186 @@
+"""ORDER BY and GROUP BY against Python's own sort and sums."""
+
+from __future__ import annotations
+
+import math
+from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elanus.core.aggregation import (
+    Aggregation,
+    check_group_fields,
+    combined,
+    finished,
+    parse_aggregate,
+    partial,
+)
+from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported
+from elanus.core.ids import FieldID
+from elanus.core.ordering import OrderBy, order_places, order_within, parse_order
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+
+SCHEMA = CollectionSchema(
+    "docs",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "price", DataType.DOUBLE, nullable=True),
+        FieldSchema(FieldID(102), "tag", DataType.VARCHAR, max_length=9, nullable=True),
+        FieldSchema(FieldID(103), "vector", DataType.FLOAT_VECTOR, dim=2),
+        FieldSchema(FieldID(104), "facts", DataType.JSON),
+        FieldSchema(FieldID(105), "sold", DataType.BOOL),
+    ),
+)
+Row = tuple[int | None, str | None]
+ROWS = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(-3, 3)), st.one_of(st.none(), st.text("abÄ", max_size=2))),
+    max_size=25,
+)
+ORDERS = st.lists(
+    st.builds(OrderBy, st.sampled_from(["n", "s"]), st.booleans(), st.booleans()), min_size=1, max_size=3
+)
+
+
+def compared(a: Row, b: Row, order: list[OrderBy]) -> int:
+    for by in order:
+        place = "ns".index(by.field)
+        one, other = a[place], b[place]
+        if one == other:
+            continue
+        if one is None or other is None:
+            return -1 if (one is None) == by.nulls_first else 1
+        smaller = one.encode() < other.encode() if isinstance(one, str) else one < other  # type: ignore[union-attr,operator]
+        return -1 if smaller != by.descending else 1
+    return 0
+
+
+def columns_of(rows: list[Row]) -> dict[str, pa.Array]:
+    return {"n": pa.array([n for n, _ in rows], pa.int64()), "s": pa.array([s for _, s in rows], pa.string())}
+
+
+@given(rows=ROWS, order=ORDERS)
+def test_rows_are_ordered_as_by_a_comparison(rows: list[Row], order: list[OrderBy]) -> None:
+    places = order_places(columns_of(rows), order).tolist()
+    by = cmp_to_key(lambda i, j: compared(rows[i], rows[j], order))  # type: ignore[arg-type]
+    assert places == sorted(range(len(rows)), key=by)
+
+
+@given(queries=st.lists(ROWS, min_size=1, max_size=3), order=ORDERS)
+def test_hits_are_ordered_within_their_query(queries: list[list[Row]], order: list[OrderBy]) -> None:
+    rows = [row for query in queries for row in query]
+    offsets = np.concatenate(([0], np.cumsum([len(query) for query in queries]))).astype(np.int64)
+    places = order_within(offsets, columns_of(rows), order).tolist()
+    expected = [
+        int(start) + place
+        for start, query in zip(offsets, queries, strict=False)
+        for place in order_places(columns_of(query), order).tolist()
+    ]
+    assert places == expected
+
+
+def test_a_number_that_is_none_is_the_largest() -> None:
+    column = {"price": pa.array([1.0, math.nan, None, -1.0])}
+    assert order_places(column, [OrderBy("price")]).tolist() == [3, 0, 1, 2]
+    assert order_places(column, [OrderBy("price", descending=True)]).tolist() == [1, 0, 3, 2]
+    assert order_places({"sold": pa.array([True, False])}, [OrderBy("sold")]).tolist() == [1, 0]
+
+
+def test_the_text_of_an_order() -> None:
+    assert parse_order(" price:desc, tag ,id:ASC:nulls_first", SCHEMA) == (
+        OrderBy("price", descending=True, nulls_first=True),
+        OrderBy("tag", descending=False, nulls_first=False),
+        OrderBy("id", descending=False, nulls_first=True),
+    )
+    assert parse_order("price:desc:nulls_last", SCHEMA) == (OrderBy("price", descending=True),)
+    assert parse_order("price", SCHEMA, nulls_first=True) == (OrderBy("price", nulls_first=True),)
+    assert parse_order("", SCHEMA) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        ("price:down", InvalidParameter, "invalid order direction 'down' for field 'price'"),
+        ("price:asc:first", InvalidParameter, "invalid null ordering 'first' for field 'price'"),
+        ("nowhere", FieldNotFound, "order_by field 'nowhere' does not exist in collection schema"),
+        ("vector", InvalidParameter, "order_by field 'vector' has unsortable type FLOAT_VECTOR"),
+        ("facts", NotSupported, "order by facts"),
+    ],
+)
+def test_a_bad_order_is_refused(text: str, kind: type[Exception], expected: str) -> None:
+    with pytest.raises(kind, match=expected):
+        parse_order(text, SCHEMA)
+
+
+NAMES = ("count(*)", "count(n)", "sum(n)", "min(n)", "MAX( n )", "avg(n)", "min(s)")
+OWN = CollectionSchema(
+    "own",
+    (
+        FieldSchema(FieldID(100), "n", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "s", DataType.VARCHAR, max_length=9),
+    ),
+)
+
+
+def aggregated(values: list[Row]) -> dict[str, Any]:
+    numbers = [n for n, _ in values if n is not None]
+    texts = [s for _, s in values if s is not None]
+    return {
+        "count(*)": len(values),
+        "count(n)": len(numbers),
+        "sum(n)": sum(numbers) if numbers else None,
+        "min(n)": min(numbers, default=None),
+        "MAX( n )": max(numbers, default=None),
+        "avg(n)": sum(numbers) / len(numbers) if numbers else None,
+        "min(s)": min(texts, default=None, key=str.encode),
+    }
+
+
+@given(nodes=st.lists(ROWS, min_size=1, max_size=3), keys=st.sampled_from([(), ("s",), ("n", "s")]))
+def test_aggregates_are_those_of_a_loop_however_rows_are_spread(
+    nodes: list[list[Row]], keys: tuple[str, ...]
+) -> None:
+    parsed = [parse_aggregate(name, OWN) for name in NAMES]
+    aggregation = Aggregation(keys, tuple(a for a in parsed if a is not None))
+    parts = [partial(columns_of(rows), len(rows), aggregation) for rows in nodes]
+    result = finished(combined(parts, aggregation), aggregation)
+    groups: dict[tuple[Any, ...], list[Row]] = {} if keys else {(): []}
+    for row in (row for rows in nodes for row in rows):
+        groups.setdefault(tuple(row["ns".index(key)] for key in keys), []).append(row)
+    got = {
+        tuple(row[key] for key in keys): {name: row[name] for name in NAMES}
+        for row in pa.table(result).to_pylist()
+    }
+    assert got == {key: aggregated(rows) for key, rows in groups.items()}
+    assert result["avg(n)"].type == pa.float64()
+
+
+def test_groups_alone_and_counts_alone() -> None:
+    rows: list[Row] = [(1, "b"), (2, "a"), (3, None), (4, "a")]
+    groups = Aggregation(("s",), ())
+    assert combined([partial(columns_of(rows), 4, groups)], groups)["s"].to_pylist() == ["a", "b", None]
+    count = parse_aggregate("count()", OWN)
+    assert count is not None
+    counting = Aggregation((), (count,))
+    assert finished(combined([partial({}, 4, counting)], counting), counting)["count()"].to_pylist() == [4]
+
+
+def test_what_cannot_be_aggregated_is_refused() -> None:
+    assert parse_aggregate("price", SCHEMA) is None
+    assert parse_aggregate("sum(price", SCHEMA) is None
+    with pytest.raises(FieldNotFound, match="field nowhere not exist"):
+        parse_aggregate("sum(nowhere)", SCHEMA)
+    with pytest.raises(FieldNotFound, match=r"field \* not exist"):
+        parse_aggregate("sum(*)", SCHEMA)
+    with pytest.raises(InvalidParameter, match="aggregation operator sum does not support data type VARCHAR"):
+        parse_aggregate("sum(tag)", SCHEMA)
+    with pytest.raises(InvalidParameter, match="operator max does not support data type BOOL"):
+        parse_aggregate("max(sold)", SCHEMA)
+    with pytest.raises(FieldNotFound, match="field nowhere not exist"):
+        check_group_fields(SCHEMA, ["nowhere"])
+    with pytest.raises(InvalidParameter, match="group by field price has unsupported data type DOUBLE"):
+        check_group_fields(SCHEMA, ["tag", "price"])

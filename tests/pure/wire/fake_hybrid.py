@@ -1,0 +1,26 @@
+"""Hybrid searches of the fake front: its own searches, fused as the proxy fuses them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elanus.api.querynode import NodeHits
+from elanus.proxy.api import Search, SearchResult
+from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.verbs.hits import fused, window
+
+
+class FakeHybrid:
+    """A part of `fake_front.FakeFront`."""
+
+    def search(self, request: Search) -> SearchResult:
+        raise NotImplementedError
+
+    def hybrid_search(self, request: HybridSearch) -> SearchResult:
+        own = {"partitions": request.partitions, "output_fields": request.output_fields}
+        results = [self.search(replace(search, **own)) for search in request.searches]  # type: ignore[arg-type]
+        hits, _ = fused(
+            [NodeHits("L2", r.offsets, r.ids, r.scores, r.fields) for r in results], request.ranker
+        )
+        hits = window(hits, request.limit, request.offset)
+        return replace(results[0], offsets=hits.offsets, ids=hits.ids, scores=hits.scores, fields=hits.fields)
