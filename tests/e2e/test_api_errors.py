@@ -137,9 +137,6 @@ UNSUPPORTED: dict[str, Request] = {
     "roles": lambda c: c.create_role("somebody"),
     "a sparse vector": lambda c: create_with(c, datatype=DataType.SPARSE_FLOAT_VECTOR),
     "a vector of int8": lambda c: create_with(c, datatype=DataType.INT8_VECTOR, dim=4),
-    "an array": lambda c: create_with(
-        c, datatype=DataType.ARRAY, element_type=DataType.INT64, max_capacity=4
-    ),
     "a scalar index": lambda c: index(c, field_name="n", index_type="INVERTED"),
     "another field": lambda c: c.add_collection_field(NAME, "x", DataType.INT64, nullable=True),
     "a partial upsert": lambda c: c.upsert(NAME, [{"key": 1, "n": 5}], partial_update=True),
