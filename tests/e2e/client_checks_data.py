@@ -226,6 +226,52 @@ def _() -> None:
         )
 
 
+ELEMENTS: Sequence[tuple[str, Sequence[Sequence[Any]]]] = (
+    ("BOOL", [[True, False], [], [False]]),
+    ("INT8", [[-128, 127], [], [0]]),
+    ("INT16", [[-(2**15), 2**15 - 1], [], [0]]),
+    ("INT32", [[-(2**31), 2**31 - 1], [], [0]]),
+    ("INT64", [[-(2**63), 2**63 - 1], [], [0]]),
+    ("FLOAT", [[-1.5, 2.0**100], [], [0.0]]),
+    ("DOUBLE", [[-1.0e300, 0.1], [], [0.0]]),
+    ("VARCHAR", [["é 漢字", ""], [], ["x" * 50]]),
+)
+"""An element type, and arrays that must come back as they are."""
+
+
+def array_field(name: str, element: str, **more: Any) -> FieldSchema:
+    options = {"element_type": getattr(DataType, element), "max_capacity": 8, "max_length": 50, **more}
+    return FieldSchema(name, DataType.ARRAY, **options)
+
+
+@check("Types", "ARRAY of every element type")
+def _() -> None:
+    with collection(*(array_field(element.lower(), element) for element, _ in ELEMENTS)) as made:
+        filled(made, *(list(values) for _, values in ELEMENTS), rows=3)
+        rows = made.query("key >= 0", output_fields=["*"])
+        for element, values in ELEMENTS:
+            found = [list(row[element.lower()]) for row in rows]
+            assert found == list(values), f"{element}: {found}"
+        hits = made.search(VECTORS[:1], "v", L2, 1, output_fields=["varchar"])[0]
+        assert list(hits[0].entity.get("varchar")) == ["é 漢字", ""]
+
+
+@check("Types", "nullable ARRAY, upsert and delete by its filters", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(array_field("a", "INT32", nullable=True)) as made:
+        made.insert([{"key": n, "v": VECTORS[n], "a": [n, n + 1] if n % 2 else None} for n in range(8)])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        assert keys(made.query("a is null")) == [0, 2, 4, 6]
+        assert keys(made.query("not array_contains(a, 1)")) == [3, 5, 7]
+        made.upsert([{"key": 0, "v": VECTORS[0], "a": []}, {"key": 1, "v": VECTORS[1], "a": None}])
+        made.delete("array_contains_any(a, [3, 9])")
+        rows = made.query("key >= 0", output_fields=["a"])
+        assert {row["key"]: row["a"] and list(row["a"]) for row in rows} == {
+            0: [], 1: None, 2: None, 4: None, 5: [5, 6], 6: None, 7: [7, 8],
+        }  # fmt: skip
+
+
 # indexes
 
 
@@ -319,6 +365,31 @@ def _() -> None:
                 assert found == expected, f"{found} instead of {expected}"
 
             program.run("Filters", f"`{text}`", read)
+
+
+ARRAY_FILTERS: Sequence[tuple[str, Callable[[int], bool]]] = (
+    ("array_contains(n, 7)", lambda row: row in (6, 7)),
+    ('array_contains_all(s, ["a", "s3"])', lambda row: row == 3),
+    ('ARRAY_CONTAINS_ANY(s, ["b", "s3"])', lambda row: row == 3 or row % 2 == 1),
+    ("array_length(n) == 3", lambda row: row % 3 == 1),
+    ("n[1] > 15", lambda row: row > 14),
+    ('s[0] == "a"', lambda row: row % 2 == 0 or row == 3),
+    ("n == [4, 5, 0]", lambda row: row == 4),
+    ("n[2] in [0]", lambda row: row % 3 == 1),
+)
+"""A filter on arrays and which of twenty rows it matches."""
+
+
+@check("Filters", "arrays")
+def _() -> None:
+    numbers = [[row, row + 1, 0] if row % 3 == 1 else [row, row + 1] for row in range(20)]
+    words = [["a", "s3"] if row == 3 else ["b" if row % 2 else "a"] for row in range(20)]
+    with collection(array_field("n", "INT16"), array_field("s", "VARCHAR")) as made:
+        filled(made, numbers, words, rows=20)
+        for text, matches in ARRAY_FILTERS:
+            expected = [row for row in range(20) if matches(row)]
+            found = keys(made.query(text))
+            assert found == expected, f"{text}: {found} instead of {expected}"
 
 
 # what is refused

@@ -196,7 +196,8 @@ def main() -> None:
         server.start().wait_for_spark()
         for name, client in CLIENTS.items():
             install(client)
-            home = Path(directory) / Path(client.program).stem  # milvus-cli takes a dot in a path for a URL
+            # no dot in it: milvus-cli takes a path with one before a slash for a URL
+            home = Path(directory) / Path(client.program).stem
             os.mkdir(home)
             outcomes[name] = outcomes_of(client, server, home)
     failed = {name: found for name, checks in outcomes.items() if (found := failures(checks))}

@@ -32,9 +32,10 @@ Valid = npt.NDArray[np.bool_]
 class Given:
     """A front end's input for one field. ``values``: those of the valid rows, in order, without nulls.
 
-    They are an Arrow array of the field's type, or of another width of numbers or texts; JSON documents may
-    be a sequence of bytes. ``valid``: None if all rows are valid. ``shown``: for vectors whose numbers were
-    converted, the numbers as the client gave them, shape (n · width,).
+    They are an Arrow array of the field's type, or of another width of numbers or texts (for arrays: a
+    ``list`` of these); JSON documents may be a sequence of bytes. ``valid``: None if all rows are valid.
+    ``shown``: for vectors whose numbers were converted, the numbers as the client gave them, shape
+    (n · width,).
     """
 
     values: pa.Array | Sequence[bytes]
@@ -46,6 +47,8 @@ class Problem(Enum):
     NULL = "a null where none is allowed"
     NUMBER = "a number that the type cannot hold"
     LENGTH = "a text that is too long"
+    CAPACITY = "an array with too many elements"
+    NULL_ELEMENT = "a null inside an array"
     NOT_FINITE = "a vector with NaN or an infinity"
     DOCUMENT = "no valid JSON document"
     SPARSE = "bytes that are no sparse vector"
@@ -53,10 +56,11 @@ class Problem(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A value that does not fit. ``row``: within the batch; ``position``: within the vector.
+    """A value that does not fit. ``row``: within the batch; ``position``: within the vector or array.
 
-    ``value``: the number or text. ``detail``: for a document, the whole message, with rows counted from the
-    ``first_row`` that was passed to `conform`; for a sparse vector, what is wrong with it.
+    ``value``: the number or text; for `Problem.CAPACITY` the number of elements. ``detail``: for a document,
+    the whole message, with rows counted from the ``first_row`` that was passed to `conform`; for a sparse
+    vector, what is wrong with it.
     """
 
     field: FieldSchema
@@ -67,12 +71,18 @@ class Fault:
     detail: str = ""
 
 
+_OF_ELEMENTS = frozenset({Problem.NUMBER, Problem.LENGTH, Problem.NULL_ELEMENT})
+"""The problems that an element of an array can have."""
 Refusal = Callable[[Fault], InvalidParameter]
 
 
 def in_the_words_of_an_insert(fault: Fault) -> InvalidParameter:
     """Word the fault as the reference does, where it has a message: conformance suites check them."""
-    field, row = fault.field, fault.row
+    row, name = fault.row, fault.field.name
+    in_array = fault.field.kind.family is Family.LIST and fault.problem in _OF_ELEMENTS
+    # The reference numbers the elements of an array as it numbers the rows of other fields.
+    field, number = (fault.field.element, fault.position) if in_array else (fault.field, row)
+    where = f"field {name}, row {row}" if in_array else f"field {name}"
     match fault.problem:
         case Problem.NULL if field.kind.vector is not None:
             text = f"vector field {field.name} cannot be null"
@@ -80,15 +90,22 @@ def in_the_words_of_an_insert(fault: Fault) -> InvalidParameter:
             text = f"field {field.name} is null in row {row}: it is neither nullable nor has a default value"
         case Problem.NUMBER if field.kind.integer_range is not None:
             low, high = field.kind.integer_range
-            text = f"the {row}th element ({fault.value}) out of range: [{low}, {high}], field {field.name}"
+            text = f"the {number}th element ({fault.value}) out of range: [{low}, {high}], {where}"
         case Problem.NUMBER:
-            text = f"the {row}th element ({fault.value}) is no {field.data_type.name}, field {field.name}"
+            text = f"the {number}th element ({fault.value}) is no {field.data_type.name}, {where}"
         case Problem.LENGTH:
             text = (
-                f"the length ({len(str(fault.value).encode())}) of {row}th string exceeds max length "
+                f"the length ({len(str(fault.value).encode())}) of {number}th string exceeds max length "
                 f"({field.max_length})[expected=valid length string][actual=string length exceeds max length]"
-                f", field {field.name}"
+                f", {where}"
             )
+        case Problem.CAPACITY:
+            text = (
+                f"the length ({fault.value}) of {row}th array exceeds max capacity ({field.max_capacity})"
+                f"[expected=valid length array][actual=array length exceeds max capacity], field {name}"
+            )
+        case Problem.NULL_ELEMENT:
+            text = f"the {number}th element is null, {where}: elements of arrays are never null"
         case Problem.NOT_FINITE:
             text = (
                 f"value '{_go_number(cast(float, fault.value))}' is not a number or infinity: "
@@ -196,10 +213,10 @@ def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) 
                 _check_sparse(column, fault)
         case Family.JSON:
             column = _documents(field, given, first_row, refusal)
-        case Family.TEXT:
-            column = _texts(field, given.values, fault)
+        case Family.LIST:
+            column = _arrays(field, given.values, fault)
         case _:
-            column = _numbers(field, given.values, fault)
+            column = _scalars(field, given.values, fault)
     return column if given.valid is None else _with_nulls(field, column, given.valid)
 
 
@@ -214,6 +231,31 @@ def _with_nulls(field: FieldSchema, column: pa.Array, valid: Valid) -> pa.Array:
     if field.default_value is None:
         return spread
     return pc.fill_null(spread, pa.scalar(field.default_value, field.arrow_type))
+
+
+def _scalars(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
+    check = _texts if field.kind.family is Family.TEXT else _numbers
+    return check(field, values, fault)
+
+
+def _arrays(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
+    """Check a ``list`` column without nulls: the lengths, then all elements as one column."""
+    lengths = pc.list_value_length(values).to_numpy()
+    if len(lengths) and lengths.max() > field.max_capacity:
+        at = int(np.argmax(lengths > field.max_capacity))
+        raise fault(Problem.CAPACITY, at, int(lengths[at]))
+    ends = np.cumsum(lengths, dtype=np.int32)
+
+    def element_fault(problem: Problem, at: int, value: object) -> InvalidParameter:
+        row = int(np.searchsorted(ends, at, side="right"))
+        return fault(problem, row, value, at - int(ends[row] - lengths[row]))
+
+    elements = values.flatten()
+    if elements.null_count:
+        raise element_fault(Problem.NULL_ELEMENT, int(pc.index(elements.is_null(), True).as_py()), None)
+    checked = _scalars(field.element, elements, element_fault)
+    offsets = pa.array(np.concatenate((np.zeros(1, np.int32), ends)))
+    return pa.ListArray.from_arrays(offsets, checked, type=field.arrow_type)
 
 
 def _numbers(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:

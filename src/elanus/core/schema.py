@@ -6,7 +6,7 @@ A schema with ``enable_dynamic`` has one more JSON field, ``$meta``, that holds 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +27,9 @@ Scalar = bool | int | float | str
 
 @dataclass(frozen=True)
 class FieldSchema:
-    """One declared field. ``dim`` is set for vectors, ``max_length`` (bytes) for VarChar.
+    """One declared field. ``dim`` is set for vectors, ``max_length`` (bytes) for VarChar and arrays of it.
 
+    ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays.
     ``default_value`` is the value for rows without the field; ``nullable`` allows null.
     ``params`` keeps any other type parameters that a client sent (``mmap.enabled`` …), so that
     describing the collection returns them.
@@ -46,6 +47,8 @@ class FieldSchema:
     default_value: Scalar | None = None
     is_dynamic: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
+    element_type: DataType = DataType.NONE
+    max_capacity: int = 0
 
     @property
     def kind(self) -> FieldKind:
@@ -68,12 +71,19 @@ class FieldSchema:
             ) from None
 
     @property
+    def element(self) -> FieldSchema:
+        """The elements of an array as a field of their own, under the array's name."""
+        return replace(
+            self, data_type=self.element_type, element_type=DataType.NONE, max_capacity=0, nullable=False
+        )
+
+    @property
     def arrow_type(self) -> pa.DataType:
         return self.kind.arrow(self)
 
     @property
     def row_bytes_estimate(self) -> int:
-        """Bytes per row in this field, for sizing segments (VarChar and JSON: a typical length)."""
+        """Bytes per row in this field, for sizing segments (VarChar, JSON and arrays: a typical length)."""
         return self.kind.row_bytes(self)
 
 

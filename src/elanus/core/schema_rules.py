@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
+    ARRAY_CAPACITY_MAX,
     COLLECTION_FIELDS_MAX,
     DIMENSION_MAX,
     DIMENSION_MIN,
@@ -20,10 +21,11 @@ from elanus.core.limits import (
 )
 from elanus.core.names import check_collection_name, check_field_name
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema, Scalar
-from elanus.core.types import KINDS, DataType, Family, FieldKind, VectorForm
+from elanus.core.types import ELEMENT_TYPES, KINDS, DataType, Family, FieldKind, VectorForm, type_name
 
 DIM = "dim"
 MAX_LENGTH = "max_length"
+MAX_CAPACITY = "max_capacity"
 _WITHOUT_DEFAULTS = frozenset({Family.JSON, Family.LIST, Family.VECTOR})
 
 
@@ -31,7 +33,8 @@ _WITHOUT_DEFAULTS = frozenset({Family.JSON, Family.LIST, Family.VECTOR})
 class Declaration:
     """A field as a client declares it, without its default. ``data_type`` is one of `KINDS`.
 
-    ``params``: its type parameters as texts, `DIM` and `MAX_LENGTH` among them.
+    ``params``: its type parameters as texts, `DIM`, `MAX_LENGTH` and `MAX_CAPACITY` among them.
+    ``element_type``: of an array; ignored for other types.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Declaration:
     auto_id: bool
     nullable: bool
     params: Mapping[str, str]
+    element_type: DataType = DataType.NONE
 
 
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
@@ -51,9 +55,14 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     name, params, kind = check_field_name(declared.name), declared.params, KINDS[declared.data_type]
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, kind, nullable=declared.nullable, is_primary=declared.is_primary)
-    max_length = _max_length(params.get(MAX_LENGTH), name, collection) if kind.has_max_length else 0
+    element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
+    max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
+    has_max_length = (element or kind).has_max_length
+    max_length = _max_length(params.get(MAX_LENGTH), name, collection) if has_max_length else 0
     dim = _dim(params.get(DIM), name, kind.vector) if kind.vector is not None else 0
-    own = {MAX_LENGTH} if max_length else {DIM} if dim else set()
+    own = {
+        key for key, value in ((MAX_LENGTH, max_length), (DIM, dim), (MAX_CAPACITY, max_capacity)) if value
+    }
     return FieldSchema(
         field_id=FieldID(0),
         name=name,
@@ -65,6 +74,8 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
         max_length=max_length,
         nullable=declared.nullable,
         params={key: value for key, value in params.items() if key not in own},
+        element_type=DataType.NONE if element is None else element.data_type,
+        max_capacity=max_capacity,
     )
 
 
@@ -90,7 +101,7 @@ def check_takes_default(field: FieldSchema) -> None:
         raise InvalidParameter(f"primary field not support default_value, field name = {field.name}")
     if field.kind.family in _WITHOUT_DEFAULTS:
         raise InvalidParameter(
-            f"type not support default_value, type:{field.data_type.name}, name:{field.name}"
+            f"type not support default_value, type:{type_name(field.data_type)}, name:{field.name}"
         )
 
 
@@ -149,6 +160,35 @@ def _max_length(given: str | None, field: str, collection: str) -> int:
             f"(0, {VARCHAR_LENGTH_MAX_BYTES}], but got {given} instead"
         )
     return length
+
+
+def _element_kind(element_type: DataType) -> FieldKind:
+    if element_type is DataType.NONE:
+        raise InvalidParameter("element data type None is not valid")
+    if element_type is DataType.STRING:
+        raise InvalidParameter("string data type not supported yet, please use VarChar type instead")
+    if element_type not in ELEMENT_TYPES:
+        names = ", ".join(KINDS[known].name for known in sorted(ELEMENT_TYPES))
+        raise InvalidParameter(f"element type {type_name(element_type)} is not supported: use one of {names}")
+    return KINDS[element_type]
+
+
+def _max_capacity(given: str | None, field: str, collection: str) -> int:
+    if given is None:
+        raise InvalidParameter(
+            f"type param(max_capacity) should be specified for array field {field} of collection {collection}"
+        )
+    capacity = _integer(given)
+    if capacity is None:
+        raise InvalidParameter(
+            f"the value for {MAX_CAPACITY} of field {field} must be an integer, but got {given}"
+        )
+    if not 1 <= capacity <= ARRAY_CAPACITY_MAX:
+        raise InvalidParameter(
+            f"the maximum capacity specified for a Array should be in (0, {ARRAY_CAPACITY_MAX}], "
+            f"but got {capacity} for field {field}"
+        )
+    return capacity
 
 
 def _integer(text: str) -> int | None:
@@ -227,6 +267,7 @@ def check_schema(schema: CollectionSchema) -> None:
 def _check_field(field: FieldSchema, collection: str) -> None:
     params = {DIM: str(field.dim)} if field.dim else {}
     params |= {MAX_LENGTH: str(field.max_length)} if field.max_length else {}
+    params |= {MAX_CAPACITY: str(field.max_capacity)} if field.max_capacity else {}
     declared_field(
         Declaration(
             field.name,
@@ -236,6 +277,7 @@ def _check_field(field: FieldSchema, collection: str) -> None:
             field.auto_id,
             field.nullable,
             params,
+            field.element_type,
         ),
         collection,
     )

@@ -13,6 +13,7 @@ Int8 … Int64   ``int8`` … ``int64``
 Float, Double  ``float32``, ``float64``
 VarChar        ``string``
 JSON           ``string``: compact UTF-8 JSON text
+Array          ``list<item: element type not null>``
 FloatVector    ``fixed_size_list<float32>[dim]``
 BinaryVector   ``fixed_size_binary[dim / 8]``: bit 0 of the vector is the
                highest bit of the first byte, as the wire has it
@@ -45,6 +46,8 @@ from elanus.core.vectors import Space as Space
 from elanus.core.vectors import VectorForm as VectorForm
 
 _TEXT_BYTES_TYPICAL = 256
+_ARRAY_ELEMENTS_TYPICAL = 16
+_OFFSET_BYTES = 4
 
 
 class DataType(IntEnum):
@@ -101,6 +104,10 @@ class Sized(Protocol):
     def dim(self) -> int: ...
     @property
     def max_length(self) -> int: ...
+    @property
+    def element_type(self) -> DataType: ...
+    @property
+    def max_capacity(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +115,8 @@ class FieldKind:
     """A data type of fields.
 
     ``name``: as the reference's filter messages write it. ``arrow``: the Arrow type of a field's column.
-    ``row_bytes``: bytes per row, for texts a typical length. ``integer_range``: both ends included.
+    ``row_bytes``: bytes per row, for texts and arrays a typical length. ``integer_range``: both ends
+    included.
     ``has_max_length``: such a field declares its maximum length, in bytes. ``can_be_key``: as primary key.
     ``has_bounds``: the least and the greatest value of a column are meaningful, and are kept as statistics.
     ``vector``: set for vectors only.
@@ -164,6 +172,15 @@ def _vector(data_type: DataType, name: str, form: VectorForm) -> FieldKind:
     )
 
 
+def _array_arrow_type(field: Sized) -> pa.DataType:
+    return pa.list_(pa.field("item", KINDS[field.element_type].arrow(field), nullable=False))
+
+
+def _array_row_bytes(field: Sized) -> int:
+    elements = min(field.max_capacity, _ARRAY_ELEMENTS_TYPICAL)
+    return _OFFSET_BYTES + elements * KINDS[field.element_type].row_bytes(field)
+
+
 _ALL = (
     _fixed(DataType.BOOL, "Bool", Family.BOOL, pa.bool_()),
     _fixed(DataType.INT8, "Int8", Family.INTEGER, pa.int8()),
@@ -187,6 +204,14 @@ _ALL = (
         Family.JSON,
         lambda _: pa.string(),
         lambda _: _TEXT_BYTES_TYPICAL,
+        has_bounds=False,
+    ),
+    FieldKind(
+        DataType.ARRAY,
+        "Array",
+        Family.LIST,
+        _array_arrow_type,
+        _array_row_bytes,
         has_bounds=False,
     ),
     _vector(
@@ -265,6 +290,19 @@ _ALL = (
 )
 
 KINDS: Mapping[DataType, FieldKind] = {kind.data_type: kind for kind in _ALL}
+ELEMENT_TYPES = frozenset(
+    {
+        DataType.BOOL,
+        DataType.INT8,
+        DataType.INT16,
+        DataType.INT32,
+        DataType.INT64,
+        DataType.FLOAT,
+        DataType.DOUBLE,
+        DataType.VARCHAR,
+    }
+)
+"""The types that the elements of an array can have."""
 VECTOR_FORMS: Mapping[DataType, VectorForm] = {k.data_type: k.vector for k in _ALL if k.vector is not None}
 
 
@@ -275,7 +313,7 @@ def vectors_in(space: Space) -> frozenset[DataType]:
 
 def family_of(data_type: DataType) -> Family:
     """The family of a field's values, or of a literal in a filter, where a list has the type Array."""
-    return Family.LIST if data_type is DataType.ARRAY else KINDS[data_type].family
+    return KINDS[data_type].family
 
 
 def type_name(data_type: DataType) -> str:

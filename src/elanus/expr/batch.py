@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from elanus.core.errors import Internal
 from elanus.core.lookup import Lookup
+from elanus.expr import arrayvalues
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
 
@@ -54,6 +55,7 @@ class Batch:
         self.rows = rows
         self._columns = columns
         self._json: dict[tuple[str, Path], JsonValues] = {}
+        self._elements: dict[tuple[str, int], pa.Array] = {}
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """The values of a field, in the column's own encoding; for a JSON field, the texts."""
@@ -61,6 +63,13 @@ class Batch:
         if isinstance(column, IndexedColumn):
             return column.values
         return column.texts if isinstance(column, JsonColumn) else column
+
+    def element(self, name: str, index: int) -> pa.Array:
+        """The element at an index of each row of an array field, null where the array is shorter."""
+        values = self._elements.get((name, index))
+        if values is None:
+            values = self._elements[name, index] = arrayvalues.element(self.column(name), index)
+        return values
 
     def has_index(self, name: str) -> bool:
         return isinstance(self._columns.get(name), IndexedColumn)

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family, type_name
 from elanus.expr import syntax
+from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
 from elanus.expr.comparisons import bind_comparison, bind_membership, holds
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
 from elanus.expr.logic import all_of, any_of, negation
-from elanus.expr.operands import FUNCTIONS, BoundOperand, OperandBinder, Value, unsupported_function
+from elanus.expr.operands import FUNCTIONS, BoundOperand, OperandBinder, Value
 from elanus.expr.source import Source
 from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate
 
@@ -38,8 +39,9 @@ def _as_condition(bound: Predicate | BoundOperand) -> Predicate | BoundOperand:
 
 
 def _condition_from(bound: BoundOperand) -> str:
-    if isinstance(bound, Column) and bound.field.kind.family is Family.BOOL:
-        return f"write '{bound.field.name} == true'"
+    if isinstance(bound, Column) and bound.kind.family is Family.BOOL:
+        index = "".join(f"[{step}]" for step in bound.path)
+        return f"write '{bound.field.name}{index} == true'"
     return "compare it with something"
 
 
@@ -67,7 +69,7 @@ class _Binder:
                 return self._null(node)
             case syntax.Exists():
                 return self._exists(node)
-            case syntax.Call():
+            case syntax.Call() if node.function.lower() in FUNCTIONS:
                 return self._call(node)
             case _:
                 return self._operands.bind(node)
@@ -138,7 +140,9 @@ class _Binder:
         if not isinstance(item, Column):
             what = "like operation on complicated expr is unsupported"
             raise self._source.error(what, node.item.start, "a field stands before 'like'")
-        if item.field.kind.family not in (Family.TEXT, Family.JSON):
+        if item.is_array:
+            raise no_direct_comparison(self._source, node.item, item)
+        if item.kind.family not in (Family.TEXT, Family.JSON):
             what = "like operation on non-string or no-json field is unsupported"
             raise self._source.error(
                 what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
@@ -166,7 +170,8 @@ class _Binder:
             what = f"exists operations are only supported on single fields now, got: {text}"
             raise self._source.error(what, node.item.start, 'write exists meta["key"]')
         if not column.is_json:
-            what = f"exists operations are only supportted on json field, got:{type_name(column.data_type)}"
+            name = type_name(column.field.data_type)
+            what = f"exists operations are only supportted on json field, got:{name}"
             raise self._source.error(what, node.item.start, "other fields are tested with 'is not null'")
         if not column.path:
             what = "exists operations are only supportted on json key"
@@ -174,28 +179,30 @@ class _Binder:
         return IsNull(column, negated=True)
 
     def _call(self, node: syntax.Call) -> Predicate:
-        verb = FUNCTIONS.get(node.function.lower())
-        if verb is None:
-            raise unsupported_function(self._source, node)
+        verb = FUNCTIONS[node.function.lower()]
         if len(node.arguments) != 2:
             what = f"{node.function} takes 2 arguments, but got {len(node.arguments)}"
             raise self._source.error(what, node.start, f'write {node.function}(meta["key"], ..)')
         column, sought = map(self._operands.bind, node.arguments)
-        if not isinstance(column, Column) or not column.is_json:
+        if not isinstance(column, Column) or not (column.is_json or column.is_array):
             text = self._source.of(node.arguments[0])
             what = f"{verb} operation are only supported on json or array fields now, got: {text}"
             raise self._source.error(
-                what, node.arguments[0].start, "the first argument is a JSON field or a path into one"
+                what,
+                node.arguments[0].start,
+                "the first argument is an array field, a JSON field or a path into one",
             )
         if not isinstance(sought, Value):
             text = self._source.of(node.arguments[1])
             what = f"{verb} operation are only supported explicitly specified element, got: {text}"
             raise self._source.error(what, node.arguments[1].start, "the second argument is a literal")
-        if verb == "contains":
-            return JsonContains(column, JsonSet.of([sought.value]), need_all=False, negated=False)
-        if not isinstance(sought.value, list):
+        if verb != "contains" and not isinstance(sought.value, list):
             what = f"{verb} operation element must be an array"
             raise self._source.error(what, node.arguments[1].start, "write a list of literals: [1, 2, 3]")
+        if column.is_array:
+            return bind_array_contains(self._source, node, column, verb, sought)
+        if verb == "contains":
+            return JsonContains(column, JsonSet.of([sought.value]), need_all=False, negated=False)
         need_all = verb == "contains_all"
         if not sought.value:
             return Always(need_all)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from elanus.core.schema import DataType
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import literals, syntax
+from elanus.expr.array_conditions import bind_array_comparison
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
 from elanus.expr.source import Source, shorten
@@ -27,6 +28,7 @@ from elanus.expr.tree import (
     Compare,
     Constant,
     JsonMember,
+    Length,
     Member,
     Predicate,
     columns_of,
@@ -49,6 +51,9 @@ def bind_comparison(
     """Bind ``left comparator right``, written at ``node``. Raises `InvalidFilter`."""
     if isinstance(left, Value) and isinstance(right, Value):
         return _constants(source, node, comparator, left, right)
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Column) and side.is_array:
+            return bind_array_comparison(source, node, comparator, side, other)
     if not _comparable(comparator, left, right):
         raise _incomparable(source, node, left, right)
     if isinstance(left, Value):
@@ -82,7 +87,7 @@ def holds(comparator: Comparator, left: BoundOperand, right: BoundOperand) -> bo
     return _family(left) is not _family(right) or _COMPARE[comparator](left.value, right.value)
 
 
-def _with_constant(comparator: Comparator, left: Column | Arithmetic, right: Value) -> Predicate:
+def _with_constant(comparator: Comparator, left: Column | Length | Arithmetic, right: Value) -> Predicate:
     if isinstance(right.value, list):
         assert isinstance(left, Column)
         return JsonMember(left, JsonSet.of([right.value]), negated=comparator is Comparator.NE)
@@ -181,8 +186,7 @@ def _element_types(data_type: DataType) -> set[type]:
 
 def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
     """The distinct items in the column's Arrow type. Integers that the type cannot hold match no row."""
-    arrow_type = column.field.arrow_type
-    family = column.field.kind.family
+    arrow_type, family = column.arrow_type, column.kind.family
     if family is Family.INTEGER:
         numbers = np.asarray(pa.array(items, pa.int64()).unique())
         limits = np.iinfo(arrow_type.to_pandas_dtype())

@@ -13,12 +13,15 @@ from elanus.expr.tree import (
     Always,
     And,
     Arithmetic,
+    ArrayContains,
+    ArrayEqual,
     Column,
     Compare,
     Constant,
     IsNull,
     JsonContains,
     JsonMember,
+    Length,
     Like,
     Member,
     Operand,
@@ -28,6 +31,7 @@ from elanus.expr.tree import (
 )
 
 _NUMBER, _LOOKUP, _TEXT, _TEXT_LOOKUP, _TEXT_SCAN, _JSON = 1, 20, 14, 36, 48, 800
+_ELEMENT, _ARRAY = 40, 120
 _PREPARED = 6
 _ARITHMETIC = {"+": 3, "-": 3, "*": 3, "/": 6, "%": 10, "**": 30}
 
@@ -49,9 +53,7 @@ class _Cost(Visitor[int]):
         return self._operand(node.left) + self._operand(node.right)
 
     def member(self, node: Member) -> int:
-        return self._reading(
-            node.column, _TEXT_LOOKUP if node.column.field.kind.family is Family.TEXT else _LOOKUP
-        )
+        return self._reading(node.column, _TEXT_LOOKUP if node.column.kind.family is Family.TEXT else _LOOKUP)
 
     def json_member(self, node: JsonMember) -> int:
         return self._reading(node.column, _JSON)
@@ -59,13 +61,19 @@ class _Cost(Visitor[int]):
     def json_contains(self, node: JsonContains) -> int:
         return 2 * self._reading(node.column, _JSON)
 
+    def array_contains(self, node: ArrayContains) -> int:
+        return self._reading(node.column, _ARRAY)
+
+    def array_equal(self, node: ArrayEqual) -> int:
+        return self._reading(node.column, _ARRAY)
+
     def like(self, node: Like) -> int:
         is_anchored = node.pattern.prefix is not None or node.pattern.is_equality
         text = _TEXT if is_anchored else _TEXT_SCAN
         return self._reading(node.column, _JSON if node.column.is_json else text)
 
     def is_null(self, node: IsNull) -> int:
-        return self._reading(node.column, _JSON) if node.column.path else _NUMBER
+        return self._operand(node.column) if node.column.path else _NUMBER
 
     def _operand(self, operand: Operand) -> int:
         match operand:
@@ -74,9 +82,13 @@ class _Cost(Visitor[int]):
                     _ARITHMETIC[operand.operator] + self._operand(operand.left) + self._operand(operand.right)
                 )
             case Column():
-                family = operand.field.kind.family
+                if operand.is_element:
+                    return _ELEMENT
+                family = operand.kind.family
                 text_or_json = {Family.TEXT: _TEXT, Family.JSON: _JSON}
                 return self._reading(operand, text_or_json[family]) if family in text_or_json else _NUMBER
+            case Length():
+                return self._reading(operand.column, _JSON) if operand.column.is_json else _NUMBER
             case Constant():
                 return _NUMBER
             case _:

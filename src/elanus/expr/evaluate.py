@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.types import Family
-from elanus.expr import arithmetic, kernels
+from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
 from elanus.expr.cost import cost_of
@@ -25,6 +25,8 @@ from elanus.expr.tree import (
     Always,
     And,
     Arithmetic,
+    ArrayContains,
+    ArrayEqual,
     Column,
     Comparator,
     Compare,
@@ -32,6 +34,7 @@ from elanus.expr.tree import (
     IsNull,
     JsonContains,
     JsonMember,
+    Length,
     Like,
     Member,
     Operand,
@@ -104,20 +107,28 @@ class Evaluator(Visitor[pa.Array]):
             return arithmetic.compare_to_constant(
                 self._numbers(left), comparator, right.value, self._batch.rows
             )
-        if isinstance(left, Column) and left.field.kind.family in (Family.TEXT, Family.BOOL):
+        if isinstance(left, Column) and left.kind.family in (Family.TEXT, Family.BOOL):
             assert isinstance(right, Column)
-            one, other = (self._batch.column(column.field.name) for column in (left, right))
+            one, other = map(self._column, (left, right))
             return kernels.compare(one, comparator, other)
         return arithmetic.compare(self._numbers(left), comparator, self._numbers(right), self._batch.rows)
 
     def _compare_to_word(self, left: Operand, comparator: Comparator, value: str | bool) -> pa.Array:
         assert isinstance(left, Column)
-        column = self._batch.column(left.field.name) if not left.is_json else self._of_type(left, type(value))
+        column = self._column(left) if not left.is_json else self._of_type(left, type(value))
         if column is None:
             return kernels.unknown(self._batch.rows)
         if isinstance(value, str):
             return kernels.compare_to_text(column, comparator, value)
         return kernels.compare(column, comparator, pa.scalar(value))
+
+    def _column(self, column: Column) -> pa.Array | pa.ChunkedArray:
+        """The values of a field, or of an element of an array field."""
+        if not column.is_element:
+            return self._batch.column(column.field.name)
+        (index,) = column.path
+        assert isinstance(index, int)
+        return self._batch.element(column.field.name, index)
 
     def _of_type(self, column: Column, wanted: type) -> pa.Array | None:
         values = self._batch.json(column.field.name, column.path)
@@ -131,18 +142,25 @@ class Evaluator(Visitor[pa.Array]):
             return arithmetic.calculate(
                 operand.operator, self._numbers(operand.left), self._numbers(operand.right)
             )
+        if isinstance(operand, Length):
+            return Numbers(self._lengths(operand.column), None)
         if operand.is_json:
             values = self._batch.json(operand.field.name, operand.path)
             return Numbers(values.integers, values.floats)
-        column = kernels.decoded(self._batch.column(operand.field.name))
-        is_whole = operand.field.kind.family is Family.INTEGER
+        column = kernels.decoded(self._column(operand))
+        is_whole = operand.kind.family is Family.INTEGER
         return Numbers(column, None) if is_whole else Numbers(None, column)
+
+    def _lengths(self, column: Column) -> pa.Array:
+        if column.is_json:
+            return self._batch.json(column.field.name, column.path).lengths
+        return arrayvalues.lengths(self._batch.column(column.field.name))
 
     def member(self, node: Member) -> pa.Array:
         indexed = self._looked_up(node, node.column, negated=node.negated)
         if indexed is not None:
             return indexed
-        found = kernels.is_member(self._batch.column(node.column.field.name), node.values)
+        found = kernels.is_member(self._column(node.column), node.values)
         return pc.invert(found) if node.negated else found
 
     def json_member(self, node: JsonMember) -> pa.Array:
@@ -154,14 +172,26 @@ class Evaluator(Visitor[pa.Array]):
         found = values.contains(node.values, node.need_all)
         return pc.invert(found) if node.negated else found
 
+    def array_contains(self, node: ArrayContains) -> pa.Array:
+        column = self._batch.column(node.column.field.name)
+        if node.need_all and node.has_impossible:
+            return kernels.known(column, node.negated)
+        contains = arrayvalues.contains_all if node.need_all else arrayvalues.contains_any
+        found = contains(column, node.values)
+        return pc.invert(found) if node.negated else found
+
+    def array_equal(self, node: ArrayEqual) -> pa.Array:
+        column = self._batch.column(node.column.field.name)
+        if node.values is None:
+            return kernels.known(column, node.negated)
+        found = arrayvalues.equal(column, node.values)
+        return pc.invert(found) if node.negated else found
+
     def like(self, node: Like) -> pa.Array:
         indexed = self._looked_up(node, node.column, negated=node.negated)
         if indexed is not None:
             return indexed
-        if node.column.is_json:
-            column = self._of_type(node.column, str)
-        else:
-            column = self._batch.column(node.column.field.name)
+        column = self._of_type(node.column, str) if node.column.is_json else self._column(node.column)
         if column is None:
             return kernels.unknown(self._batch.rows)
         found = kernels.on_values(column, node.pattern.matches)
@@ -171,7 +201,7 @@ class Evaluator(Visitor[pa.Array]):
         self, leaf: Compare | Member | Like, operand: Operand, *, negated: bool
     ) -> pa.Array | None:
         """Answer a leaf from the index of its column; None if there is no index or it does not help."""
-        if not isinstance(operand, Column) or not self._batch.has_index(operand.field.name):
+        if not isinstance(operand, Column) or operand.path or not self._batch.has_index(operand.field.name):
             return None
         lookup = lookup_of(leaf)
         found = None if lookup is None else self._batch.looked_up(operand.field.name, lookup)
@@ -179,7 +209,9 @@ class Evaluator(Visitor[pa.Array]):
 
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path
-        if path:
+        if node.column.is_element:
+            present = pc.is_valid(self._column(node.column))
+        elif path:
             present = self._batch.json(name, path).present
         else:
             present = kernels.one_array(pc.is_valid(self._batch.column(name)))

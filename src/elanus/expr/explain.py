@@ -13,11 +13,14 @@ from elanus.expr.tree import (
     Always,
     And,
     Arithmetic,
+    ArrayContains,
+    ArrayEqual,
     Compare,
     Constant,
     IsNull,
     JsonContains,
     JsonMember,
+    Length,
     Like,
     Member,
     Operand,
@@ -53,6 +56,14 @@ class Explainer(Visitor[str]):
         text = f"{name}({_operand(node.column)}, {_list(node.values.items)})"
         return f"not {text}" if node.negated else text
 
+    def array_contains(self, node: ArrayContains) -> str:
+        name = "array_contains_all" if node.need_all else "array_contains_any"
+        text = f"{name}({_operand(node.column)}, {_list(node.literals)})"
+        return f"not {text}" if node.negated else text
+
+    def array_equal(self, node: ArrayEqual) -> str:
+        return f"{_operand(node.column)} {'!=' if node.negated else '=='} {_list(node.literals)}"
+
     def like(self, node: Like) -> str:
         text = f"{_operand(node.column)} like {_value(node.pattern.text)}"
         return f"not ({text})" if node.negated else text
@@ -66,6 +77,8 @@ def _operand(operand: Operand) -> str:
         return _value(operand.value)
     if isinstance(operand, Arithmetic):
         return f"({_factor(operand.left)} {operand.operator} {_factor(operand.right)})"
+    if isinstance(operand, Length):
+        return f"array_length({_operand(operand.column)})"
     return operand.field.name + "".join(f"[{_value(step)}]" for step in operand.path)
 
 

@@ -83,6 +83,12 @@ class JsonValues:
         flat = [element for value in lists if value for element in value]
         return JsonValues.of(flat), np.repeat(np.arange(len(lists)), counts)
 
+    @property
+    def lengths(self) -> pa.Array:
+        """The number of elements of each array, int64; null where the value is no array. shape (rows,)"""
+        lists = self.lists or [None] * self.rows
+        return pa.array([None if value is None else len(value) for value in lists], pa.int64())
+
     def is_member(self, members: JsonSet) -> pa.Array:
         """Which values are in the set; null where no member has the value's type. shape (rows,)
 

@@ -9,6 +9,8 @@ from elanus.expr.cost import cost_of
 from elanus.expr.tree import (
     Always,
     And,
+    ArrayContains,
+    ArrayEqual,
     Compare,
     IsNull,
     JsonContains,
@@ -76,6 +78,12 @@ class _Negation(Visitor[Predicate]):
         return replace(node, negated=not node.negated)
 
     def json_contains(self, node: JsonContains) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def array_contains(self, node: ArrayContains) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def array_equal(self, node: ArrayEqual) -> Predicate:
         return replace(node, negated=not node.negated)
 
     def like(self, node: Like) -> Predicate:

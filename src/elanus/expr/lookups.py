@@ -44,8 +44,8 @@ def _compared(node: Compare) -> Lookup | None:
 
 def _equal(column: Column, value: bool | int | float | str) -> OneOf | None:
     """None for a number that the column's type cannot hold: the comparison itself handles that."""
-    if column.field.kind.family is Family.INTEGER:
-        low, high = column.field.kind.integer_range or (0, -1)
+    if column.kind.family is Family.INTEGER:
+        low, high = column.kind.integer_range or (0, -1)
         if not isinstance(value, int) or not low <= value <= high:
             return None
     return OneOf(pa.array([value], column.field.arrow_type))

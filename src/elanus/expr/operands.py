@@ -16,17 +16,18 @@ from typing import Any
 
 from elanus.core.errors import InvalidFilter
 from elanus.core.limits import FILTER_DEPTH_MAX
-from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
 from elanus.expr.source import Source
-from elanus.expr.tree import Arithmetic, Column, Constant, Operand, type_of_value
+from elanus.expr.tree import Arithmetic, Column, Constant, Length, Operand, type_of_value
 
 _VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "**": "power"}
 _CONTAINS = ("contains", "contains_all", "contains_any")
 FUNCTIONS = {f"{prefix}_{verb}": verb for prefix in ("json", "array") for verb in _CONTAINS}
-"""The functions of this release, all of them conditions, and the verb of each."""
+"""The functions that are conditions, and the verb of each."""
+_LENGTH = "array_length"
 _NO_VALUE = ("null", "none", "nil", "nan")
 
 
@@ -42,7 +43,7 @@ class Value:
         return type_of_value(self.value)
 
 
-BoundOperand = Column | Arithmetic | Value
+BoundOperand = Column | Length | Arithmetic | Value
 
 
 def shown(value: Any) -> str:
@@ -102,6 +103,8 @@ class OperandBinder:
                 return self._sign(node)
             case syntax.Arithmetic():
                 return self._arithmetic(node)
+            case syntax.Call() if node.function.lower() == _LENGTH:
+                return self._length(node)
             case syntax.Call() if node.function.lower() not in FUNCTIONS:
                 raise unsupported_function(self._source, node)
             case _:
@@ -138,10 +141,32 @@ class OperandBinder:
         if "" in node.path:
             what = f"invalid identifier: {self._source.of(node)}"
             raise self._source.error(what, node.start, "a key is not empty")
-        if node.path and field.kind.family is not Family.JSON:
+        if node.path and field.kind.family is Family.LIST:
+            self._check_index(node, field)
+        elif node.path and field.kind.family is not Family.JSON:
             what = f"{type_name(field.data_type)} data type not supported accessed with []"
             raise self._source.error(what, node.start, f"only JSON fields have keys; write {node.name} alone")
         return Column(field, node.path)
+
+    def _check_index(self, node: syntax.Name, field: FieldSchema) -> None:
+        if isinstance(node.path[0], str):
+            what = "can only access array field with integer index"
+            raise self._source.error(what, node.start, f"write {node.name}[0]")
+        if len(node.path) > 1:
+            what = f"{type_name(field.element_type)} data type not supported accessed with []"
+            raise self._source.error(what, node.start, f"an array has one index: write {node.name}[0]")
+
+    def _length(self, node: syntax.Call) -> Length:
+        columns = [self._bind(argument) for argument in node.arguments]
+        if (
+            len(columns) == 1
+            and isinstance(columns[0], Column)
+            and (columns[0].is_json or columns[0].is_array)
+        ):
+            return Length(columns[0])
+        text = self._source.of(node)
+        what = f"array_length operation are only supported on json or array fields now, got: {text}"
+        raise self._source.error(what, node.start, "its one argument is an array field, or a path into JSON")
 
     def _dynamic_key(self, node: syntax.Name) -> Column:
         dynamic = self._schema.dynamic_field
@@ -183,6 +208,10 @@ class OperandBinder:
         return Arithmetic(node.operator, as_operand(left), as_operand(right), result_type)
 
     def _check_number(self, node: syntax.Node, verb: str, left: BoundOperand, right: BoundOperand) -> None:
+        for side in (left, right):
+            if isinstance(side, Column) and side.is_array:
+                what = "can not comparisons array fields directly"
+                raise self._source.error(what, node.start, f"use an element: {side.field.name}[0] + 1")
         if all(_kind(side) is not None for side in (left, right)):
             return
         sides = f"{type_name(left.data_type)} field and {type_name(right.data_type)}"
@@ -238,5 +267,5 @@ def _is_literal(value: object) -> bool:
 def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     """The error for a function that this release does not support, whether the reference has it or not."""
     what = f"function {node.function} is not supported in this release"
-    remedy = "functions are json_contains, json_contains_all and json_contains_any, on JSON"
+    remedy = "functions are array_length, and array_ and json_contains, _contains_all and _contains_any"
     return source.error(what, node.start, remedy)

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from elanus.expr.tree import (
     Always,
     And,
+    ArrayContains,
+    ArrayEqual,
     Column,
     Comparator,
     Compare,
@@ -72,6 +74,12 @@ class Pruner(Visitor[bool]):
     def json_contains(self, node: JsonContains) -> bool:
         return True
 
+    def array_contains(self, node: ArrayContains) -> bool:
+        return True
+
+    def array_equal(self, node: ArrayEqual) -> bool:
+        return True
+
     def like(self, node: Like) -> bool:
         bounds, prefix = self._bounds(node.column), node.pattern.prefix
         if bounds is None or prefix is None:
@@ -87,7 +95,7 @@ class Pruner(Visitor[bool]):
     def _bounds(self, operand: Operand) -> Bounds | None:
         if isinstance(operand, Constant):
             return operand.value, operand.value
-        if not isinstance(operand, Column) or operand.is_json:
+        if not isinstance(operand, Column) or operand.is_json or operand.path:
             return None
         low, high = self._stats.get(operand.field.name, (None, None))
         if low is None or high is None or _is_nan(low) or _is_nan(high):

@@ -7,12 +7,14 @@ chain is a conjunction, and conjunctions contain no conjunctions.
 **Null.** A leaf that meets a null is neither true nor false but *unknown*, negated or not; ``and`` and ``or``
 are Kleene's; a row matches when the whole filter is true. A JSON path is null where the key is missing or
 holds JSON's null, and a comparison is also unknown where the value has another type than the literal (the
-reference since 2.6; before, a missing key made ``!=`` true). ``is null`` is never unknown.
+reference since 2.6; before, a missing key made ``!=`` true). An array's element is null where the array is
+shorter. ``is null`` is never unknown.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar, assert_never
@@ -20,7 +22,7 @@ from typing import Generic, TypeVar, assert_never
 import pyarrow as pa
 
 from elanus.core.schema import DataType, FieldSchema
-from elanus.core.types import Family
+from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
 from elanus.expr.like import LikePattern
 
@@ -51,14 +53,33 @@ _MIRRORED = {_C.EQ: _C.EQ, _C.NE: _C.NE, _C.LT: _C.GT, _C.GT: _C.LT, _C.LE: _C.G
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A field, or a path into a JSON field (an empty path is the whole JSON value)."""
+    """A field, a path into a JSON field (an empty path is the whole JSON value), or an array's element."""
 
     field: FieldSchema
     path: Path = ()
 
     @property
     def data_type(self) -> DataType:
-        return self.field.data_type
+        """The type of the values: for an array's element, the elements' type."""
+        return self.field.element_type if self.is_element else self.field.data_type
+
+    @property
+    def kind(self) -> FieldKind:
+        return KINDS[self.data_type]
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self.field.element.arrow_type if self.is_element else self.field.arrow_type
+
+    @property
+    def is_element(self) -> bool:
+        """An element of an array; its index is the whole path."""
+        return bool(self.path) and self.field.data_type is DataType.ARRAY
+
+    @property
+    def is_array(self) -> bool:
+        """A whole array."""
+        return not self.path and self.field.data_type is DataType.ARRAY
 
     @property
     def is_json(self) -> bool:
@@ -75,6 +96,17 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Length:
+    """The number of elements of an array, or of the array at a JSON path."""
+
+    column: Column
+
+    @property
+    def data_type(self) -> DataType:
+        return DataType.INT64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Arithmetic:
     """``+ - * / % **`` on numbers; ``data_type`` is Int64 or Double.
 
@@ -88,7 +120,7 @@ class Arithmetic:
     data_type: DataType
 
 
-Operand = Column | Constant | Arithmetic
+Operand = Column | Constant | Length | Arithmetic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +180,35 @@ class JsonContains:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ArrayContains:
+    """Whether an array contains any, or all, of ``literals``.
+
+    ``values``: the distinct ones in the elements' Arrow type; ``has_impossible``: the type cannot hold one of
+    the literals, so that no array contains all of them.
+    """
+
+    column: Column
+    literals: Sequence[bool | int | float | str]
+    values: pa.Array
+    has_impossible: bool
+    need_all: bool
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayEqual:
+    """Whether an array has exactly the elements ``literals``.
+
+    ``values``: the literals in the elements' Arrow type; None if it cannot hold one of them.
+    """
+
+    column: Column
+    literals: Sequence[bool | int | float | str]
+    values: pa.Array | None
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Like:
     column: Column
     pattern: LikePattern
@@ -160,7 +221,19 @@ class IsNull:
     negated: bool
 
 
-Predicate = Always | And | Or | Compare | Member | JsonMember | JsonContains | Like | IsNull
+Predicate = (
+    Always
+    | And
+    | Or
+    | Compare
+    | Member
+    | JsonMember
+    | JsonContains
+    | ArrayContains
+    | ArrayEqual
+    | Like
+    | IsNull
+)
 
 T = TypeVar("T")
 
@@ -184,6 +257,10 @@ class Visitor(ABC, Generic[T]):
                 return self.json_member(node)
             case JsonContains():
                 return self.json_contains(node)
+            case ArrayContains():
+                return self.array_contains(node)
+            case ArrayEqual():
+                return self.array_equal(node)
             case Like():
                 return self.like(node)
             case IsNull():
@@ -205,6 +282,10 @@ class Visitor(ABC, Generic[T]):
     def json_member(self, node: JsonMember) -> T: ...
     @abstractmethod
     def json_contains(self, node: JsonContains) -> T: ...
+    @abstractmethod
+    def array_contains(self, node: ArrayContains) -> T: ...
+    @abstractmethod
+    def array_equal(self, node: ArrayEqual) -> T: ...
     @abstractmethod
     def like(self, node: Like) -> T: ...
     @abstractmethod
@@ -229,6 +310,8 @@ def columns_of(operand: Operand) -> tuple[Column, ...]:
     match operand:
         case Column():
             return (operand,)
+        case Length():
+            return (operand.column,)
         case Constant():
             return ()
         case Arithmetic():

@@ -7,11 +7,11 @@ value. Here is only what Parquet brings; what is a valid value, `elanus.core.row
 whole columns.
 
 Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, large and
-dictionary-encoded strings; vectors of floats as lists or fixed-size lists of floats; binary vectors, and
-those of half precision, as the bytes they are stored as or lists of uint8; vectors of bytes as lists of
-integers, too; sparse vectors as `elanus.pipeline.import_sparse` says. With a dynamic field, either a
-``$meta`` column of JSON objects, or any columns that the schema does not have: they become keys of the row's
-object, nulls left out.
+dictionary-encoded strings; arrays as lists of what their elements accept; vectors of floats as lists or
+fixed-size lists of floats; binary vectors, and those of half precision, as the bytes they are stored as or
+lists of uint8; vectors of bytes as lists of integers, too; sparse vectors as `elanus.pipeline.import_sparse`
+says. With a dynamic field, either a ``$meta`` column of JSON objects, or any columns that the schema does not
+have: they become keys of the row's object, nulls left out.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ class Place:
         """A fault that `elanus.core.rows` has found in this batch, in words for who has the file."""
         field = fault.field
         match fault.problem:
+            case Problem.NUMBER | Problem.LENGTH | Problem.NULL_ELEMENT if field.kind.family is Family.LIST:
+                why = _element_fault(fault)
+            case Problem.CAPACITY:
+                why = f"has {fault.value} elements, its max_capacity is {field.max_capacity}"
             case Problem.NULL:
                 why = "is null: it is neither nullable nor has a default value"
             case Problem.NUMBER:
@@ -70,6 +74,19 @@ class Place:
         return InvalidParameter(
             f"{self.file}, row group {self.row_group}, row {self.first_row + row}: field {field} {why}"
         )
+
+
+def _element_fault(fault: Fault) -> str:
+    where, element = f"at position {fault.position}", fault.field.element
+    match fault.problem:
+        case Problem.NUMBER:
+            return f"cannot hold {fault.value} {where}: its elements have type {element.data_type.name}"
+        case Problem.LENGTH:
+            length = len(str(fault.value).encode())
+            shown = _shown(fault.value)
+            return f"has {length} bytes {where}, its max_length is {element.max_length}: {shown}"
+        case _:
+            return f"holds a null {where}: elements of arrays are never null"
 
 
 def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> None:
@@ -106,6 +123,7 @@ def _check_column(field: FieldSchema, found: pa.DataType, file: str) -> None:
         raise InvalidParameter(
             f"{file}: column {field.name} has type {found}, which does not fit field {field.name} of type "
             f"{field.data_type.name}{f' with dim {field.dim}' if field.dim else ''}"
+            f"{f' of {field.element_type.name}' if field.kind.family is Family.LIST else ''}"
         )
 
 
@@ -125,6 +143,10 @@ def _is_bytes(found: pa.DataType) -> bool:
 def _is_list(found: pa.DataType, length: int) -> bool:
     if pa.types.is_fixed_size_list(found):
         return bool(found.list_size == length)
+    return _is_variable_list(found)
+
+
+def _is_variable_list(found: pa.DataType) -> bool:
     return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
 
 
@@ -337,6 +359,16 @@ def _sparse_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given
     return Given(to_pairs(column, lambda row, why: place.refuse(field.name, row, why)))
 
 
+def _fits_array(field: FieldSchema, found: pa.DataType) -> bool:
+    is_list = _is_variable_list(found) or pa.types.is_fixed_size_list(found)
+    return bool(is_list and _fits(field.element, found.value_type))
+
+
+def _arrays(field: FieldSchema, column: pa.Array, _: Place) -> Given:
+    found = column.type.value_type
+    return Given(column.cast(pa.list_(field.element.arrow_type if pa.types.is_null(found) else found)))
+
+
 ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.BOOL: _Accepted(lambda _, found: bool(pa.types.is_boolean(found)), _as_it_is),
     DataType.INT8: _Accepted(_fits_integer, _as_it_is),
@@ -347,6 +379,7 @@ ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.DOUBLE: _Accepted(_fits_number, _as_it_is),
     DataType.VARCHAR: _Accepted(lambda _, found: _is_text(found), _as_it_is),
     DataType.JSON: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _documents),
+    DataType.ARRAY: _Accepted(_fits_array, _arrays),
     DataType.FLOAT_VECTOR: _Accepted(_fits_floats, _float_vectors),
     DataType.BINARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
     DataType.FLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),

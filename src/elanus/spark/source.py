@@ -12,7 +12,7 @@ hand.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -51,7 +51,7 @@ from elanus.storage.snapshots import read_snapshot
 
 _CONNECT_S = 20.0
 _ANSWER_S = 120.0
-TYPES: Mapping[elanus_schema.DataType, DataType] = {
+TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataType]] = {
     elanus_schema.DataType.BOOL: BooleanType(),
     elanus_schema.DataType.INT8: ByteType(),
     elanus_schema.DataType.INT16: ShortType(),
@@ -61,6 +61,7 @@ TYPES: Mapping[elanus_schema.DataType, DataType] = {
     elanus_schema.DataType.DOUBLE: DoubleType(),
     elanus_schema.DataType.VARCHAR: StringType(),
     elanus_schema.DataType.JSON: StringType(),
+    elanus_schema.DataType.ARRAY: lambda field: ArrayType(_spark_type(field.element), containsNull=False),
     elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),
     elanus_schema.DataType.BINARY_VECTOR: BinaryType(),
     elanus_schema.DataType.FLOAT16_VECTOR: ArrayType(FloatType(), containsNull=False),
@@ -73,7 +74,7 @@ TYPES: Mapping[elanus_schema.DataType, DataType] = {
     ),
     elanus_schema.DataType.INT8_VECTOR: ArrayType(FloatType(), containsNull=False),
 }
-"""The Spark type of each data type: the same keys as `elanus.core.types.KINDS`."""
+"""The Spark type of each data type, or of a field: the same keys as `elanus.core.types.KINDS`."""
 
 
 def register(spark: SparkSession) -> None:
@@ -163,7 +164,12 @@ class ElanusReader(DataSourceReader):
 def spark_schema(collection: CollectionSchema, columns: tuple[str, ...] = ()) -> StructType:
     """The collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
     fields = [collection.field(name) for name in columns] or list(collection.fields)
-    return StructType([StructField(f.name, TYPES[f.data_type], f.nullable) for f in fields])
+    return StructType([StructField(f.name, _spark_type(f), f.nullable) for f in fields])
+
+
+def _spark_type(field: FieldSchema) -> DataType:
+    found = TYPES[field.data_type]
+    return found if isinstance(found, DataType) else found(field)
 
 
 def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Schema) -> pa.RecordBatch:
@@ -177,7 +183,7 @@ def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Sch
 def _as_type(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
     if pa.types.is_struct(target):
         return _sparse(SparseRows.from_column(column), target)
-    if not pa.types.is_list(target):
+    if field.kind.vector is None or not pa.types.is_list(target):
         return column.cast(target)
     form = field.vector
     values = form.compared(form.to_values(column))

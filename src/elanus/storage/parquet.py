@@ -194,7 +194,7 @@ def writer_options(schema: pa.Schema) -> dict[str, object]:
 
     Only columns with an encoding named here are written without a dictionary; vectors have no statistics.
     """
-    scalars = [field.name for field in schema if not _is_vector(field)]
+    scalars = [_leaf(field) for field in schema if not _is_vector(field)]
     encodings = {
         f"{field.name}.list.element": "BYTE_STREAM_SPLIT"
         for field in schema
@@ -210,6 +210,11 @@ def writer_options(schema: pa.Schema) -> dict[str, object]:
         "write_statistics": scalars,
         "write_page_checksum": True,
     }
+
+
+def _leaf(field: pa.Field) -> str:
+    """The path of the values in the file: those of a list are below the column."""
+    return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
 
 
 def vector_form(field: pa.Field) -> VectorForm:

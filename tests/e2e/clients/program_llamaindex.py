@@ -108,6 +108,14 @@ def _() -> None:
     assert found(made, "red apple") == ["red car", "blue sea"]
 
 
+@check("the filter `is_empty`")
+def _() -> None:
+    empty = MetadataFilters(
+        filters=[MetadataFilter(key="word", operator=FilterOperator.IS_EMPTY, value=None)]
+    )
+    assert made.get_nodes(filters=empty) == []  # every word is text, which has no length as an array
+
+
 @check("a `VectorStoreIndex` over documents, its retriever")
 def _() -> None:
     over = store("llama_index", overwrite=True)
@@ -135,14 +143,6 @@ def _() -> None:
 @lacks("hybrid search with BM25", "functions")
 def _() -> None:
     store("llama_sparse", enable_sparse=True)
-
-
-@lacks("the filter `is_empty`", "array_length")
-def _() -> None:
-    empty = MetadataFilters(
-        filters=[MetadataFilter(key="word", operator=FilterOperator.IS_EMPTY, value=None)]
-    )
-    made.get_nodes(filters=empty)
 
 
 @lacks("the index DISKANN", "DISKANN")

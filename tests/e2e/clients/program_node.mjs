@@ -289,13 +289,25 @@ const created = (name, ...fields) =>
     collection_name: name,
     fields: [{ name: 'id', data_type: DataType.Int64, is_primary_key: true }, ...fields],
   });
-await lacks('arrays', 'ARRAY', () =>
-  created(
-    'node_array',
-    { name: 'a', data_type: DataType.Array, element_type: DataType.Int32, max_capacity: 4 },
-    { name: 'v', data_type: DataType.FloatVector, dim: DIM }
-  )
-);
+await check('arrays: insert, filters, query', async () => {
+  const name = 'node_array';
+  succeeded(
+    await created(
+      name,
+      { name: 'a', data_type: DataType.Array, element_type: DataType.Int32, max_capacity: 4 },
+      { name: 'v', data_type: DataType.FloatVector, dim: DIM }
+    )
+  );
+  const data = [[1, 2], [], [3]].map((a, id) => ({ id, a, v: vector(id) }));
+  succeeded(await client.insert({ collection_name: name, data }));
+  const index = { field_name: 'v', index_type: 'FLAT', metric_type: 'L2' };
+  succeeded(await client.createIndex({ collection_name: name, ...index }));
+  succeeded(await client.loadCollectionSync({ collection_name: name }));
+  const filter = 'array_contains(a, 2) or array_length(a) == 0';
+  const asked = { collection_name: name, filter, output_fields: ['a'], consistency_level: 'Strong' };
+  assert.deepEqual(succeeded(await client.query(asked)).data.map((row) => row.a), [[1, 2], []]);
+  succeeded(await client.dropCollection({ collection_name: name }));
+});
 await check('sparse vectors: create, insert, index, search, output', async () => {
   const collection_name = 'node_sparse';
   succeeded(await created(collection_name, { name: 'v', data_type: DataType.SparseFloatVector }));

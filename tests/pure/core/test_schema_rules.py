@@ -16,6 +16,10 @@ KEY = FieldSchema(FieldID(0), "id", DataType.INT64, is_primary=True)
 VECTOR = FieldSchema(FieldID(0), "v", DataType.FLOAT_VECTOR, dim=4)
 TEXT = FieldSchema(FieldID(0), "s", DataType.VARCHAR, max_length=4)
 
+ARRAY = FieldSchema(
+    FieldID(0), "a", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=4, max_length=4
+)
+
 
 def schema(*fields: FieldSchema, name: str = "books") -> CollectionSchema:
     return CollectionSchema(name, fields)
@@ -27,6 +31,8 @@ def schema(*fields: FieldSchema, name: str = "books") -> CollectionSchema:
         schema(KEY, VECTOR),
         schema(KEY, VECTOR, replace(TEXT, nullable=True)),
         schema(KEY, VECTOR, replace(TEXT, default_value="anon")),
+        schema(KEY, VECTOR, ARRAY),
+        schema(KEY, VECTOR, replace(ARRAY, nullable=True, max_capacity=4096)),
         CollectionSchema("books", with_dynamic_field((KEY, VECTOR)), enable_dynamic=True),
     ],
 )
@@ -47,6 +53,11 @@ def test_a_valid_schema_passes(valid: CollectionSchema) -> None:
         (schema(replace(KEY, data_type=DataType.INT8), VECTOR), InvalidParameter, "should be Int64 or"),
         (schema(replace(KEY, default_value=1), VECTOR), InvalidParameter, "not support default_value"),
         (schema(KEY, VECTOR, replace(TEXT, max_length=0)), InvalidParameter, "max_length"),
+        (schema(KEY, VECTOR, replace(ARRAY, max_capacity=0)), InvalidParameter, "max_capacity"),
+        (schema(KEY, VECTOR, replace(ARRAY, max_capacity=4097)), InvalidParameter, "(0, 4096]"),
+        (schema(KEY, VECTOR, replace(ARRAY, element_type=DataType.NONE)), InvalidParameter, "element data"),
+        (schema(KEY, VECTOR, replace(ARRAY, max_length=0)), InvalidParameter, "max_length"),
+        (schema(KEY, VECTOR, replace(ARRAY, default_value=1)), InvalidParameter, "type:Array, name:a"),
         (schema(KEY, VECTOR, replace(TEXT, name="like")), ElanusError, "keyword"),
         (schema(KEY, VECTOR, replace(TEXT, name="RowID")), InvalidParameter, "system field"),
         (schema(KEY, VECTOR, replace(TEXT, default_value="ééé")), InvalidParameter, "exceeds max length"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+from filter_arrays import COLUMNS as ARRAYS
 from hypothesis import HealthCheck, settings
 
 # Machines may be slow and tests may not be flaky: the same examples every time, however long they take.
@@ -60,6 +61,7 @@ ROWS = st.fixed_dictionaries(
         "flag": st.one_of(st.none(), st.booleans()),
         "meta": st.one_of(st.none(), _documents),
         "$meta": _objects,
+        **ARRAYS,
     }
 )
 
@@ -99,7 +101,7 @@ def path_value(value: Any, path: tuple[str | int, ...]) -> Any:
     return value
 
 
-def _field(name: str) -> Expr:
+def field(name: str) -> Expr:
     return Expr(name, lambda row: row[name])
 
 
@@ -117,7 +119,7 @@ _JSON_PATHS: tuple[Expr, ...] = tuple(
     ]
 )
 json_paths = st.sampled_from(_JSON_PATHS)
-_literals = st.one_of(st.integers(-5, 5), _halves)
+literals = st.one_of(st.integers(-5, 5), _halves)
 
 
 def literal(value: Any) -> Expr:
@@ -129,7 +131,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=len(text) % 2 == 0)
 
 
-_numeric_fields = st.sampled_from(["tiny", "price"]).map(_field)
+_numeric_fields = st.sampled_from(["tiny", "price"]).map(field)
 _numeric_leaves = st.one_of(
     _numeric_fields, json_paths.map(lambda path: Expr(path.text, lambda row: number(path.answer(row))))
 )
@@ -144,7 +146,7 @@ def arithmetic(draw: st.DrawFn) -> Expr:
     left = draw(_numeric_leaves)
     for _ in range(draw(st.integers(1, 2))):
         sign = draw(st.sampled_from(["+", "-", "*", "/", "**"]))
-        right = draw(st.one_of(_numeric_leaves, _literals.filter(bool).map(_factor)))
+        right = draw(st.one_of(_numeric_leaves, literals.filter(bool).map(_factor)))
         if draw(st.booleans()):
             left, right = right, left
         left = Expr(
@@ -158,7 +160,7 @@ remainders = st.builds(
     lambda path, divisor: Expr(
         f"({path.text} % {divisor})", lambda row: calculate("%", number(path.answer(row)), divisor)
     ),
-    st.one_of(st.just(_field("tiny")), json_paths),
+    st.one_of(st.just(field("tiny")), json_paths),
     st.integers(-3, 3).filter(bool),
 )
 
@@ -202,26 +204,26 @@ def typed(path: Expr, like: Any) -> Expr:
 
 _number_comparisons = st.builds(
     comparison,
-    st.one_of(st.just(_field("id")), _numeric_fields, arithmetic(), remainders),
+    st.one_of(st.just(field("id")), _numeric_fields, arithmetic(), remainders),
     signs,
-    st.one_of(_literals, st.sampled_from([2**53 + 1, 2**53, 2**63 - 1, 1000, -1000])).map(literal),
+    st.one_of(literals, st.sampled_from([2**53 + 1, 2**53, 2**63 - 1, 1000, -1000])).map(literal),
     st.booleans(),
 )
 _score_comparisons = st.builds(
     lambda sign, value, mirror: Expr(
-        comparison(_field("score"), sign, literal(value), mirror).text,
+        comparison(field("score"), sign, literal(value), mirror).text,
         lambda row: compare(sign, row["score"], float(np.float32(value))),
     ),
     signs,
-    st.one_of(_literals, st.just(0.1)),
+    st.one_of(literals, st.just(0.1)),
     st.booleans(),
 )
 _text_comparisons = st.builds(
-    comparison, st.sampled_from(["color", "name"]).map(_field), signs, _words.map(literal), st.booleans()
+    comparison, st.sampled_from(["color", "name"]).map(field), signs, _words.map(literal), st.booleans()
 )
 _flag_comparisons = st.builds(
     comparison,
-    st.just(_field("flag")),
+    st.just(field("flag")),
     st.sampled_from(["==", "!="]),
     st.booleans().map(literal),
     st.booleans(),
@@ -229,18 +231,18 @@ _flag_comparisons = st.builds(
 _field_comparisons = st.one_of(
     st.builds(
         comparison,
-        st.sampled_from(["tiny", "price", "score"]).map(_field),
+        st.sampled_from(["tiny", "price", "score"]).map(field),
         signs,
-        st.sampled_from(["tiny", "price", "score", "id"]).map(_field),
+        st.sampled_from(["tiny", "price", "score", "id"]).map(field),
         st.just(False),
     ).filter(lambda expr: "id" not in expr.text or "tiny" in expr.text),  # doubles cannot hold every id
-    st.builds(comparison, st.just(_field("color")), signs, st.just(_field("name")), st.just(False)),
+    st.builds(comparison, st.just(field("color")), signs, st.just(field("name")), st.just(False)),
 )
 
 
 @st.composite
 def json_comparisons(draw: st.DrawFn) -> Expr:
-    value = draw(st.one_of(_literals, _words, st.booleans(), st.lists(_literals, max_size=2)))
+    value = draw(st.one_of(literals, _words, st.booleans(), st.lists(literals, max_size=2)))
     unordered = isinstance(value, bool | list)
     sign = draw(st.sampled_from(["==", "!="]) if unordered else signs)
     path, mirror = typed(draw(json_paths), value), draw(st.booleans())
@@ -285,7 +287,7 @@ def memberships(draw: st.DrawFn) -> Expr:
             [
                 ("id", st.integers(-4, 4)),
                 ("tiny", st.one_of(st.integers(-4, 4), st.just(1000))),
-                ("price", _literals),
+                ("price", literals),
                 ("color", _words),
                 ("flag", st.booleans()),
             ]
@@ -359,7 +361,7 @@ def like_regex(pattern: str) -> re.Pattern[str]:
 def likes(draw: st.DrawFn) -> Expr:
     pieces = st.sampled_from(["%", "_", "a", "b", "c", "\\%", "\\_", "\\\\", "\\", "é", "\n"])
     pattern = "".join(draw(st.lists(pieces, max_size=4)))
-    target = draw(st.one_of(st.just(_field("color")), json_paths.map(lambda path: typed(path, ""))))
+    target = draw(st.one_of(st.just(field("color")), json_paths.map(lambda path: typed(path, ""))))
     regex = like_regex(pattern)
 
     def answer(row: Row) -> bool | None:
@@ -371,7 +373,7 @@ def likes(draw: st.DrawFn) -> Expr:
 
 @st.composite
 def null_tests(draw: st.DrawFn) -> Expr:
-    target = draw(st.one_of(st.sampled_from(["id", "tiny", "color", "meta"]).map(_field), json_paths))
+    target = draw(st.one_of(st.sampled_from(["id", "tiny", "color", "meta"]).map(field), json_paths))
     words = draw(st.sampled_from(["is null", "IS NOT NULL", "is  Not\tnull", "exists"]))
     if words == "exists":
         if "[" not in target.text:
@@ -384,7 +386,7 @@ def null_tests(draw: st.DrawFn) -> Expr:
 
 @st.composite
 def chains(draw: st.DrawFn) -> Expr:
-    low, high = sorted(draw(st.tuples(_literals, _literals)))
+    low, high = sorted(draw(st.tuples(literals, literals)))
     one, two = draw(st.tuples(st.sampled_from(["<", "<="]), st.sampled_from(["<", "<="])))
     if low == high:
         one = two = "<="
@@ -411,7 +413,7 @@ def logical(word: str, parts: list[Expr]) -> Expr:
     return Expr("(" + f" {word} ".join(part.text for part in parts) + ")", answer)
 
 
-_leaves = st.one_of(
+leaves = st.one_of(
     _number_comparisons,
     _score_comparisons,
     _text_comparisons,
@@ -427,7 +429,7 @@ _leaves = st.one_of(
 )
 
 
-def _branches(children: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+def branches(children: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     words = st.sampled_from(["and", "&&", "AND", "or", "||", "OR"])
     return st.one_of(
         st.builds(logical, words, st.lists(children, min_size=2, max_size=3)),
@@ -435,4 +437,4 @@ def _branches(children: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     )
 
 
-FILTERS = st.recursive(_leaves, _branches, max_leaves=5)
+FILTERS = st.recursive(leaves, branches, max_leaves=5)

@@ -133,7 +133,32 @@ MEANING = [
     ("json_contains_all(meta['l'], 2)", 29, "contains_all operation element must be an array", ""),
     ("JSON_CONTAINS_ANY(meta['l'], 'str')", 29, "contains_any operation element must be an array", ""),
     ("json_contains(meta)", 0, "json_contains takes 2 arguments, but got 1", ""),
-    ("array_length(meta['l']) == 1", 0, "function array_length is not supported in this release", "JSON"),
+    # arrays
+    ("longs > [1]", 0, "can not comparisons array fields directly", "longs[0] > 1"),
+    ("longs == longs", 0, "can not comparisons array fields directly", ""),
+    ("1 < longs < 3", 0, "can not comparisons array fields directly", ""),
+    ("longs + 1 == 2", 0, "can not comparisons array fields directly", "longs[0] + 1"),
+    ("labels like 'a%'", 0, "can not comparisons array fields directly", ""),
+    ("longs == 1", 0, "cannot cast value to Array, value: int64_val:1", "longs == [..]"),
+    ("longs == 'a'", 0, "comparisons between Array[Int64] and VarChar are not supported", "type Int64"),
+    ("labels != ['a', 1]", 0, "comparisons between Array[VarChar] and Array[Int64] are not supported", ""),
+    ("longs['0'] == 1", 0, "can only access array field with integer index", "longs[0]"),
+    ("longs[0][1] == 1", 0, "Int64 data type not supported accessed with []", "one index"),
+    ("longs[0] == 'a'", 0, "comparisons between Int64 and VarChar are not supported", ""),
+    ("longs[0] in ['a']", 13, "value 'string_val:\"a\"' in list cannot be casted to Int64", ""),
+    ("longs in [[1]]", 10, "value 'array_val:[1]' in list cannot be casted to Array", "lists know only =="),
+    ("bytes[0] like 'a%'", 0, "like operation on non-string or no-json field is unsupported", "Int8"),
+    ("exists longs[0]", 7, "exists operations are only supportted on json field, got:Array", ""),
+    ("array_contains(longs[0], 1)", 15, "contains operation are only supported on json or array fields", ""),
+    ("array_contains(longs, 'a')", 22, "cannot cast value to Int64, value: string_val:\"a\": contains "
+     "operation can't compare between array element type: Int64 and VarChar", "type Int64"),
+    ("array_contains(longs, [1])", 22, "cannot cast value to Int64, value: array_val:[1]", ""),
+    ("array_contains_all(labels, ['a', true])", 27, "contains_all operation can't compare between array "
+     "element type: VarChar and Bool", ""),
+    ("array_contains_any(longs, 1)", 26, "contains_any operation element must be an array", ""),
+    ("array_length(id) == 1", 0, "array_length operation are only supported on json or array fields now, "
+     "got: array_length(id)", ""),
+    ("array_length(longs, 1) == 1", 0, "array_length operation are only supported on json or array", ""),
     ("text_match(color, 'a')", 0, "function text_match is not supported in this release", ""),
     ("phrase_match(color, 'a', 1)", 0, "function phrase_match is not supported in this release", ""),
     ("ST_WITHIN(meta, 'POINT (0 0)')", 0, "function ST_WITHIN is not supported in this release", ""),
@@ -161,6 +186,9 @@ def test_a_binding_error_says_what_where_and_what_to_do(
         ("price * 2", "Double", "compare it"),
         ('"text"', "VarChar", "compare it"),
         ("[1]", "Array", "compare it"),
+        ("longs", "Array", "compare it"),
+        ("array_length(longs)", "Int64", "compare it"),
+        ("flags[0]", "Bool", "flags[0] == true"),
     ],
 )
 def test_a_value_is_no_filter(text: str, data_type: str, remedy: str) -> None:

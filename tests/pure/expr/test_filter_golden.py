@@ -54,6 +54,18 @@ BOUND = [
     ("not (id > 1 and (tiny < 2 or flag != true))", "(id <= 1 or (tiny >= 2 and flag == true))"),
     ("!(id in [1]) || NOT tiny is null", "(tiny is not null or id not in [1])"),
     ("not not not id == 1", "id != 1"),
+    # arrays: literals as written, and the elements' own type to look them up
+    ("longs[0] == 1", "longs[0] == 1"),
+    ("1 < longs[2] <= 5", "(longs[2] > 1 and longs[2] <= 5)"),
+    ("floats[0] == 0.1", "floats[0] == 0.10000000149011612"),
+    ("[1, 2.0] != longs", "longs != [1, 2.0]"),
+    ("not longs == []", "longs != []"),
+    ("ARRAY_CONTAINS(labels, 'a')", 'array_contains_any(labels, ["a"])'),
+    ("not json_contains_all(bytes, [1, 300])", "not array_contains_all(bytes, [1, 300])"),
+    ("array_contains_all(labels, [])", "1 == 1"),
+    ("array_contains_any(labels, [])", "1 == 0"),
+    ("array_length(longs) + 1 > 2", "(array_length(longs) + 1) > 2"),
+    ('array_length(meta["l"]) == 0', 'array_length(meta["l"]) == 0'),
     # in, like, null
     ("id in []", "id in []"),
     ("id not in [3, 1, 3]", "id not in [3, 1]"),

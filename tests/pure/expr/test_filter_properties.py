@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from filter_array_oracle import ARRAY_FILTERS
 from filter_oracle import FILTERS, ROWS, STEADY, Expr, Row
 from filter_schemas import DYNAMIC
 from hypothesis import given, settings
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.slow
 
 _NAMES = [field.name for field in DYNAMIC.scalar_fields]
 _ROW_LISTS = st.lists(ROWS, max_size=12)
-_EXAMPLES = settings(STEADY, max_examples=200)
+_EXAMPLES = settings(STEADY, max_examples=300)
+_FILTERS = st.one_of(FILTERS, ARRAY_FILTERS)
 
 
 def columns_of(rows: list[Row]) -> dict[str, pa.Array]:
@@ -54,7 +56,7 @@ def eager_selection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @_EXAMPLES
-@given(FILTERS, _ROW_LISTS, st.integers(0, 12))
+@given(_FILTERS, _ROW_LISTS, st.integers(0, 12))
 def test_the_mask_is_the_oracles_in_whatever_form_columns_come(expr: Expr, rows: list[Row], cut: int) -> None:
     bound, columns = compile_filter(expr.text, DYNAMIC), columns_of(rows)
     mask = bound.evaluate(columns, len(rows))
@@ -65,7 +67,7 @@ def test_the_mask_is_the_oracles_in_whatever_form_columns_come(expr: Expr, rows:
 
 @pytest.mark.usefixtures("eager_selection")
 @_EXAMPLES
-@given(FILTERS, _ROW_LISTS, st.integers(0, 12))
+@given(_FILTERS, _ROW_LISTS, st.integers(0, 12))
 def test_looking_at_undecided_rows_only_changes_nothing(expr: Expr, rows: list[Row], cut: int) -> None:
     bound, columns = compile_filter(expr.text, DYNAMIC), columns_of(rows)
     assert bound.evaluate(columns, len(rows)).tolist() == expected(expr, rows)
@@ -73,7 +75,7 @@ def test_looking_at_undecided_rows_only_changes_nothing(expr: Expr, rows: list[R
 
 
 @_EXAMPLES
-@given(FILTERS, _ROW_LISTS)
+@given(_FILTERS, _ROW_LISTS)
 def test_the_other_readers_agree_with_the_mask(expr: Expr, rows: list[Row]) -> None:
     """Pruning never loses a row, the explanation means the same filter, the fields named suffice."""
     bound, columns = compile_filter(expr.text, DYNAMIC), columns_of(rows)

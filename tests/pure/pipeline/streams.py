@@ -21,16 +21,18 @@ SCHEMA = CollectionSchema(
     (
         FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
         FieldSchema(FieldID(101), "v", DataType.FLOAT_VECTOR, dim=2),
+        FieldSchema(FieldID(102), "tags", DataType.ARRAY, element_type=DataType.INT16, max_capacity=3),
     ),
 )
 
 
 def rows(*keys: int) -> pa.RecordBatch:
-    """One row per key, whose vector is (key, -key)."""
+    """One row per key, whose vector is (key, -key); its tags are key % 3, as often as that."""
     matrix = np.array([[key, -key] for key in keys], dtype=np.float32)
     item = pa.field("item", pa.float32(), nullable=False)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), type=pa.list_(item, 2))
-    return pa.record_batch([pa.array(keys, pa.int64()), vectors], schema=SCHEMA.arrow_schema)
+    tags = pa.array([[key % 3] * (key % 3) for key in keys], SCHEMA.field("tags").arrow_type)
+    return pa.record_batch([pa.array(keys, pa.int64()), vectors, tags], schema=SCHEMA.arrow_schema)
 
 
 def insert(ts: int, segment: int, *keys: int, vchannel: str = MINE, row_id: int = 0) -> InsertMessage:

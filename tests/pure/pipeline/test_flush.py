@@ -148,6 +148,8 @@ def test_rows_land_in_their_segments_with_ids_and_times(store: LocalStore) -> No
     table = read_columns(store, first.insert_logs, ["RowID", "Timestamp"])
     assert table.to_pydict() == {"RowID": [100, 101, 300], "Timestamp": [5, 5, 6]}
     assert read_vectors(store, first.insert_logs, "v").tolist() == [[50, -50], [51, -51], [52, -52]]
+    tags = read_columns(store, first.insert_logs, ["tags"]).column("tags")
+    assert tags.to_pylist() == [[2, 2], [], [1]]
     (stats,) = read_stats_logs(store, first.stats_logs)
     assert (stats.rows, stats.pk_min, stats.pk_max) == (3, 50, 52)
     assert stats.may_contain(pa.array([50, 51, 52, 60])).tolist() == [True, True, True, False]

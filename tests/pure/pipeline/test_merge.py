@@ -40,6 +40,15 @@ def schema_of(key: DataType) -> CollectionSchema:
             FieldSchema(FieldID(101), "name", DataType.VARCHAR, max_length=20, nullable=True),
             FieldSchema(FieldID(102), "v", DataType.FLOAT_VECTOR, dim=DIM),
             FieldSchema(FieldID(103), "bits", DataType.BINARY_VECTOR, dim=16),
+            FieldSchema(
+                FieldID(104),
+                "tags",
+                DataType.ARRAY,
+                element_type=DataType.VARCHAR,
+                max_capacity=4,
+                max_length=20,
+                nullable=True,
+            ),
         ),
     )
 
@@ -55,11 +64,13 @@ def keys_of(schema: CollectionSchema, numbers: list[int]) -> pa.Array:
 def rows_of(schema: CollectionSchema, numbers: list[int]) -> pa.RecordBatch:
     vectors = np.repeat(np.array(numbers, dtype=np.float32)[:, None], DIM, axis=1)
     bits = np.array([[n % 256, n // 256] for n in numbers], dtype=np.uint8)
+    tags = schema.field("tags")
     columns = [
         keys_of(schema, numbers),
         pa.array([None if n % 3 == 0 else f"name {n}" for n in numbers]),
         schema.field("v").vector.to_column(vectors),
         schema.field("bits").vector.to_column(bits),
+        pa.array([None if n % 4 == 0 else [f"tag {n}"] * (n % 3) for n in numbers], tags.arrow_type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
 

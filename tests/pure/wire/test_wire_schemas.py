@@ -27,6 +27,11 @@ def scalar(data_type: int, params: dict[str, object] | None = None, **more: Any)
     return field_message("x", data_type, params, **more)
 
 
+def array(element_type: int, max_capacity: object = None, **more: Any) -> Message:
+    params = None if max_capacity is None else {"max_capacity": max_capacity}
+    return scalar(DataType.ARRAY, params, element_type=element_type, **more)
+
+
 def default(**value: Any) -> Message:
     return schema_pb2.ValueField(**value)
 
@@ -54,6 +59,22 @@ def default(**value: Any) -> Message:
         ([KEY, VECTOR, scalar(DataType.VARCHAR, {"max_length": 0})], "should be in (0, 65535]"),
         ([KEY, VECTOR, scalar(DataType.VARCHAR, {"max_length": 65536})], "should be in (0, 65535]"),
         ([KEY, VECTOR, scalar(DataType.VARCHAR, {"max_length": "a"})], "should be in (0, 65535]"),
+        ([KEY, VECTOR, array(5)], "type param(max_capacity) should be specified for array field x of"),
+        ([KEY, VECTOR, array(5, "a")], "the value for max_capacity of field x must be an integer"),
+        ([KEY, VECTOR, array(5, 0)], "the maximum capacity specified for a Array should be in (0, 4096]"),
+        ([KEY, VECTOR, array(5, 4097)], "the maximum capacity specified for a Array should be in (0, 4096]"),
+        ([KEY, VECTOR, array(0, 4)], "element data type None is not valid"),
+        ([KEY, VECTOR, array(20, 4)], "please use VarChar type instead"),
+        ([KEY, VECTOR, array(101, 4)], "element type FloatVector is not supported"),
+        ([KEY, VECTOR, array(23, 4)], "element type JSON is not supported"),
+        ([KEY, VECTOR, array(22, 4)], "element type Array is not supported"),
+        ([KEY, VECTOR, array(99, 4)], "element type 99 of field x is not supported"),
+        ([KEY, VECTOR, array(21, 4)], "type param(max_length) should be specified for the field(x)"),
+        ([KEY, VECTOR, array(5, 4, default_value=default(long_data=1))], "default_value, type:Array, name:x"),
+        (
+            [field_message("id", 22, {"max_capacity": 4}, element_type=5, is_primary_key=True), VECTOR],
+            "should be Int64 or VarChar",
+        ),
         ([KEY, VECTOR, scalar(0)], "data type None"),
         ([KEY, VECTOR, scalar(99)], "data type 99"),
         ([KEY, VECTOR, field_message("1a", DataType.INT64)], "Invalid field name: 1a. The first character"),
@@ -113,7 +134,6 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (schema_bytes(KEY, VECTOR, scalar(DataType.ARRAY, element_type=5)), "data type ARRAY (field x)"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.STRING)), "use VarChar"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_partition_key=True)), "a partition key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_clustering_key=True)), "a clustering key"),

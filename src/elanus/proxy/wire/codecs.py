@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.errors import InvalidDimension
+from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.schema import FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.core.types import DataType
@@ -60,6 +61,42 @@ class VectorCodec:
     decode: _Decode
     encode: Callable[[schema_pb2.VectorField, FieldSchema, pa.Array], None]
     placeholder_type: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayCodec:
+    """``member``: of ``ScalarField``; it has one ``ScalarField`` per row, with the elements' own member.
+
+    ``elements``: the codecs of the types that elements can have.
+    """
+
+    member: str
+    elements: Mapping[DataType, ScalarCodec]
+
+    def decode(self, field: FieldSchema, rows: Sequence[schema_pb2.ScalarField]) -> pa.Array:
+        """Return the rows as a ``list`` column, unchecked. Raises `InvalidParameter` for other elements."""
+        codec = self.elements[field.element_type]
+        sent = {row.WhichOneof("data") for row in rows}
+        if sent - {codec.member}:
+            wrong = sorted("nil" if member is None else member for member in sent - {codec.member})[0]
+            raise InvalidParameter(
+                f"insert data does not match: field {field.name} is an array of {field.element_type.name}"
+                f"[expected={codec.member} array][actual={wrong} array]"
+            )
+        values = [getattr(row, codec.member).data for row in rows]
+        offsets = np.zeros(len(values) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
+        elements = pa.array(list(chain.from_iterable(values)), _SENT_AS[codec.member])
+        return pa.ListArray.from_arrays(pa.array(offsets), elements)
+
+    def encode(self, field: FieldSchema, target: schema_pb2.ArrayArray, column: pa.Array) -> None:
+        """Fill the member with one message per row; a null row gets an empty one."""
+        target.element_type = schema_pb2.DataType.ValueType(field.element_type)
+        member = self.elements[field.element_type].member
+        for elements in column.to_pylist():
+            row = getattr(target.data.add(), member)
+            row.SetInParent()  # clients look up the member of an empty array, too
+            row.data.extend(elements or ())
 
 
 def packed_floats(field_number: int, values: npt.NDArray[np.float32]) -> bytes:
@@ -183,7 +220,17 @@ def _add_sparse(vectors: schema_pb2.VectorField, field: FieldSchema, column: pa.
     vectors.sparse_float_vector.contents.extend(column.to_pylist())
 
 
-CODECS: Mapping[DataType, ScalarCodec | VectorCodec] = {
+_SENT_AS = {
+    "bool_data": pa.bool_(),
+    "int_data": pa.int32(),
+    "long_data": pa.int64(),
+    "float_data": pa.float32(),
+    "double_data": pa.float64(),
+    "string_data": pa.string(),
+}
+"""The Arrow type of each member's values."""
+
+_ELEMENTS: Mapping[DataType, ScalarCodec] = {
     DataType.BOOL: ScalarCodec("bool_data", _numbers, _add_numbers, "bool_data", null_stand_in=False),
     DataType.INT8: ScalarCodec("int_data", _numbers, _add_numbers, "int_data"),
     DataType.INT16: ScalarCodec("int_data", _numbers, _add_numbers, "int_data"),
@@ -192,7 +239,13 @@ CODECS: Mapping[DataType, ScalarCodec | VectorCodec] = {
     DataType.FLOAT: ScalarCodec("float_data", _numbers, _add_floats, "float_data"),
     DataType.DOUBLE: ScalarCodec("double_data", _numbers, _add_numbers, "double_data"),
     DataType.VARCHAR: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
+}
+"""The types that the elements of an array can have, too."""
+
+CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec] = {
+    **_ELEMENTS,
     DataType.JSON: ScalarCodec("json_data", _documents, _add_documents, None, null_stand_in="null"),
+    DataType.ARRAY: ArrayCodec("array_data", _ELEMENTS),
     DataType.FLOAT_VECTOR: VectorCodec(
         "float_vector", _dense(_floats), _add_float_vectors, common_pb2.PlaceholderType.Value("FloatVector")
     ),

@@ -10,7 +10,9 @@ accepted; the number of values distinguishes them. The values of null rows in ex
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import compress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ import pyarrow as pa
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.rows import Given, Valid, check_nulls
 from elanus.core.schema import DataType, FieldSchema
-from elanus.proxy.wire.codecs import CODECS, ScalarCodec, VectorCodec
+from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorCodec
 from elanus.proxy.wire.stubs import schema_pb2
 
 
@@ -36,20 +38,28 @@ def decode_column(field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> 
     return _scalars(codec, field, data, rows)
 
 
-def _scalars(codec: ScalarCodec, field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Given | None:
+def _scalars(
+    codec: ScalarCodec | ArrayCodec, field: FieldSchema, data: schema_pb2.FieldData, rows: int
+) -> Given | None:
     _check_member(field, data.scalars, codec.member)
     values = getattr(data.scalars, codec.member).data
     valid = _valid_rows(field, data, rows)
     if not len(values) and valid is None and (field.nullable or field.default_value is not None):
         return None
     if len(values) == (rows if valid is None else int(valid.sum())):
-        return Given(codec.decode(values), valid)
+        return Given(_decoded(codec, field, values), valid)
     if valid is None or len(values) != rows:
         raise _wrong_count(field, len(values), rows)
+    if isinstance(codec, ArrayCodec):  # what stands for a null need not be an array of the field's type
+        return Given(codec.decode(field, list(compress(values, valid.tolist()))), valid)
     expanded = codec.decode(values)
     if isinstance(expanded, pa.Array):
         return Given(expanded.filter(pa.array(valid)), valid)
     return Given(list(compress(expanded, valid.tolist())), valid)
+
+
+def _decoded(codec: ScalarCodec | ArrayCodec, field: FieldSchema, values: Any) -> pa.Array | Sequence[bytes]:
+    return codec.decode(field, values) if isinstance(codec, ArrayCodec) else codec.decode(values)
 
 
 def _valid_rows(field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Valid | None:

@@ -13,6 +13,7 @@ from elanus.core.names import check_field_name
 from elanus.core.schema import DataType, FieldSchema, Scalar
 from elanus.core.schema_rules import (
     DIM,
+    MAX_CAPACITY,
     MAX_LENGTH,
     Declaration,
     check_default,
@@ -25,7 +26,7 @@ from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
-_KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, "mmap.enabled"})
+_KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled"})
 
 _UNDERSTOOD = frozenset(
     {
@@ -33,7 +34,7 @@ _UNDERSTOOD = frozenset(
         "name",
         "description",
         "data_type",
-        "element_type",  # of arrays, whose data type is refused; some clients set it for every field
+        "element_type",  # some clients set it for every field, not only for arrays
         "is_primary_key",
         "autoID",
         "type_params",
@@ -49,7 +50,6 @@ _UNDERSTOOD = frozenset(
 _INSTEAD_OF_TYPE = {
     DataType.STRING: "use VarChar",
     DataType.TEXT: "use VarChar",
-    DataType.ARRAY: "use JSON",
 }
 
 
@@ -67,6 +67,7 @@ def decode_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchem
             bool(message.autoID),
             bool(message.nullable),
             _type_params(message),
+            _element_type(message),
         ),
         collection,
     )
@@ -84,11 +85,14 @@ def encode_field(field: FieldSchema) -> schema_pb2.FieldSchema:
         autoID=field.auto_id,
         nullable=field.nullable,
         is_dynamic=field.is_dynamic,
+        element_type=schema_pb2.DataType.ValueType(field.element_type),
     )
     if field.dim:
         message.type_params.add(key=DIM, value=str(field.dim))
     if field.max_length:
         message.type_params.add(key=MAX_LENGTH, value=str(field.max_length))
+    if field.max_capacity:
+        message.type_params.add(key=MAX_CAPACITY, value=str(field.max_capacity))
     add_pairs(message.type_params, field.params)
     member = _default_member(field.data_type)
     if field.default_value is not None and member is not None:
@@ -123,6 +127,15 @@ def _data_type(message: schema_pb2.FieldSchema) -> DataType:
         what = f"data type {data_type.name} (field {message.name})"
         raise unsupported(what, _INSTEAD_OF_TYPE.get(data_type))
     return data_type
+
+
+def _element_type(message: schema_pb2.FieldSchema) -> DataType:
+    try:
+        return DataType(message.element_type)
+    except ValueError:
+        raise InvalidParameter(
+            f"element type {message.element_type} of field {message.name} is not supported"
+        ) from None
 
 
 def _type_params(message: schema_pb2.FieldSchema) -> dict[str, str]:

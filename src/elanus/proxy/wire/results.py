@@ -16,7 +16,7 @@ from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
-from elanus.proxy.wire.codecs import CODECS, ScalarCodec, packed_floats
+from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, packed_floats
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
 _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["scores"].number
@@ -80,8 +80,13 @@ def encode_column(
     codec = CODECS[data_type]
     if isinstance(codec, ScalarCodec):
         _add_scalars(message, codec, column)
+        return
+    assert field is not None
+    if isinstance(codec, ArrayCodec):
+        if column.null_count:
+            message.valid_data.extend(column.is_valid().to_pylist())
+        codec.encode(field, message.scalars.array_data, column)
     else:
-        assert field is not None
         codec.encode(message.vectors, field, column)
 
 
