@@ -65,7 +65,7 @@ DIMENSIONS: Mapping[str, Planned] = {
         lambda b, clock: partitions(b.idle_s, clock, USUAL_OPEN_FILES),
     ),
     "connections": Planned(tuple(geometric(16, 8, 8192)), lambda b, clock: connections(b.idle_s, clock)),
-    f"connections, {USUAL_OPEN_FILES} open files": Planned(
+    f"connections with {USUAL_OPEN_FILES} open files": Planned(
         tuple(geometric(16, 8, 2048)), lambda b, clock: connections(b.idle_s, clock, USUAL_OPEN_FILES)
     ),
 }

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from elanus.api.datacoord import SegmentOutput
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
@@ -37,7 +38,9 @@ from elanus.server.data_dir import DataDir
 from elanus.storage.local import LocalStore
 
 _AT_ONCE = 1000
-"""How many segments are written as one range, and persisted together."""
+"""How many segments are persisted together."""
+_IN_A_RANGE = 100
+"""How many are written as one range. Ranges are written at the same time: each waits for the disk."""
 
 
 def add_segments(data_dir: Path, how_many: int, rows: int, first_key: int) -> None:
@@ -96,9 +99,15 @@ async def _add_some(
     infos = [_record(template, SegmentID(segment_id)) for segment_id in segment_ids]
     name = stamped(1, uuid.uuid4().hex)
     plan = _plan(template, vchannel.schema, vchannel.checkpoint, name, opened)
-    messages = _messages(infos, vchannel.schema, template.created, rows, first_key)
-    outcome = await asyncio.to_thread(write_range, plan, messages, store, opened.root / "scratch", name)
-    outputs = {output.segment_id: output for output in outcome.segments}
+
+    async def write(first: int) -> Sequence[SegmentOutput]:
+        some = infos[first : first + _IN_A_RANGE]
+        messages = _messages(some, plan.schema, template.created, rows, first_key + first * rows)
+        outcome = await asyncio.to_thread(write_range, plan, messages, store, opened.root / "scratch", name)
+        return outcome.segments
+
+    written = await asyncio.gather(*map(write, range(0, len(infos), _IN_A_RANGE)))
+    outputs = {output.segment_id: output for segments in written for output in segments}
     pairs = [(info, outputs[info.segment_id]) for info in infos]
     await state.put(segments=await manifests.add_outputs(pairs, name))
 

@@ -46,7 +46,7 @@ class Segments:
         count_ms = self._timed_ms(lambda: count(client, _NAME))
         page_ms = self._timed_ms(lambda: client.query(_NAME, filter="", limit=10, output_fields=["id"]))
         search_ms = self._timed_ms(lambda: client.search(_NAME, [np.zeros(DIM, np.float32)], limit=10))
-        delete_ms = self._timed_ms(lambda: client.delete(_NAME, ids=[self._rows + 1]))
+        delete_ms = self._timed_ms(lambda: client.delete(_NAME, ids=[-1]))
         found = self._server.look()
         more = {
             "strong count": f"{count_ms:.0f} ms",

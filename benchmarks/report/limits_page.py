@@ -102,7 +102,7 @@ def _summary(found: Limits) -> Iterator[str]:
 def _section(dimension: Dimension) -> Iterator[str]:
     yield f"## {dimension.name[0].upper()}{dimension.name[1:]}"
     yield ""
-    about = ABOUT.get(dimension.name.partition(",")[0], "")
+    about = ABOUT.get(dimension.name.partition(" with ")[0], "")
     if about:
         yield from textwrap.wrap(about, _WIDTH)
         yield ""

@@ -232,7 +232,7 @@ def test_the_verdict_is_in_words(end: End, expected: str) -> None:
 
 def test_every_dimension_is_explained_and_its_steps_ascend() -> None:
     for name, planned in DIMENSIONS.items():
-        assert name.partition(",")[0] in ABOUT
+        assert name.partition(" with ")[0] in ABOUT
         assert sorted(set(planned.counts)) == list(planned.counts)
 
 
@@ -241,7 +241,7 @@ SCHEMA = CollectionSchema(
     fields=(
         FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
         FieldSchema(FieldID(101), "v", DataType.FLOAT_VECTOR, dim=4),
-    )
+    ),
 )
 VCHANNEL = "by-dev-rootcoord-dml_0_7v0"
 
