@@ -18,7 +18,7 @@ from benchmarks.limits.figures import Dimension, End, Look, Step, Trickle
 
 Clock = Callable[[], float]
 FAILURES = (MilvusException, grpc.RpcError, TimeoutError, ConnectionError, RuntimeError)
-"""What users see of a server that gave. `RuntimeError`: its process ended."""
+"""The errors that users see of a server that gave. `RuntimeError`: its process ended."""
 
 
 class Gave(Exception):
@@ -39,7 +39,7 @@ class Growth:
 
 
 class Subject(Protocol):
-    """What grows. Its calls raise `Gave`, or one of `FAILURES`."""
+    """The thing that grows. Its calls raise `Gave`, or one of `FAILURES`."""
 
     def grow(self, have: int, to: int, until_s: float) -> Growth:
         """Grow from ``have`` to ``to`` units; to less where the clock shows ``until_s`` before."""
@@ -77,7 +77,7 @@ def one_by_one(
 
 
 def text_of(error: BaseException) -> str:
-    """What a user reads of an error."""
+    """Return the text that a user reads of an error."""
     if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
         return f"{error.code().name}: {error.details()}"
     return f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import psutil
 from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
@@ -99,7 +100,7 @@ class LimitServer:
                 if answers(self.client):
                     return time.monotonic() - began_s
                 said = "another answer than before"
-            except MilvusException as error:
+            except (MilvusException, grpc.RpcError) as error:
                 said = str(error)
             time.sleep(_POLL_S)
         raise TimeoutError(f"no answer {START_LIMIT_S:g} s after the start; the last one was: {said}")
