@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.limits.figures import Look, Trickle
-from benchmarks.limits.growth import Clock, Growth
+from benchmarks.limits.growth import FAILURES, Clock, Gave, Growth, text_of
 from benchmarks.limits.sealed import add_segments
 from benchmarks.limits.server import DIM, LimitServer, count, create, serving
 
@@ -38,7 +38,10 @@ class Segments:
         more = to - max(1, have)
         add_segments(self._server.data_dir, more, ROWS, self._rows)
         self._rows += more * ROWS
-        self._restart_s = self._server.started(lambda client: count(client, _NAME) == self._rows)
+        try:
+            self._restart_s = self._server.started(lambda client: count(client, _NAME) == self._rows)
+        except FAILURES as error:
+            raise Gave(to, text_of(error)) from error
         return Growth(to, 1000 * self._restart_s / to)
 
     def look(self, have: int) -> Look:

@@ -144,15 +144,13 @@ def _table(dimension: Dimension) -> Iterator[str]:
 
 def _trickle(found: Trickle) -> str:
     refused = f"{found.refused:,} were refused" if found.refused else "none was refused"
-    text = "\n".join(
-        [
-            f"Then a client wrote single rows into all {found.collections:,} collections in turn for "
-            f"{found.seconds:.0f} s:",
-            f"{found.rows:,} rows, {refused}. A write took {_ms(found.median_ms)} at the median,",
-            f"{_ms(found.p99_ms)} at the 99th percentile and {_ms(found.longest_ms)} at most. The server",
-            f"used {found.cpu_percent:.0f} % of a core and held {found.growing_mb:.1f} MB of growing data at",
-            "the end.",
-        ]
+    text = textwrap.fill(
+        f"Then a client wrote single rows into all {found.collections:,} collections in turn for "
+        f"{found.seconds:.0f} s: {found.rows:,} rows, {refused}. A write took {_ms(found.median_ms)} at the "
+        f"median, {_ms(found.p99_ms)} at the 99th percentile and {_ms(found.longest_ms)} at most. The server "
+        f"used {found.cpu_percent:.0f} % of a core and held {found.growing_mb:.1f} MB of growing data at the "
+        "end.",
+        _WIDTH,
     )
     return f"{text}\n\n```\n{found.said.strip()}\n```" if found.said else text
 
