@@ -112,7 +112,7 @@ def _section(dimension: Dimension) -> Iterator[str]:
     yield f"**{verdict(dimension).capitalize()}.**"
     if dimension.said:
         yield ""
-        yield "What the user sees:"
+        yield "The user sees:"
         yield ""
         yield "```"
         yield dimension.said.strip()
