@@ -76,6 +76,10 @@ scaling: $(VENV)/.dev  ## Measure clusters of several query nodes, and write doc
 	$(BIN)/python -m benchmarks scaling
 	$(BIN)/python -m benchmarks render scaling > docs/scaling.md
 
+.PHONY: limits
+limits: $(VENV)/.demo  ## Grow collections, segments and so on until something gives, and write docs/limits.md
+	$(BIN)/python -m benchmarks limits $(ARGS)
+
 .PHONY: day
 day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write docs/pipeline-day.md
 	$(BIN)/python -m benchmarks day

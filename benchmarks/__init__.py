@@ -17,6 +17,7 @@ The parts, in the order in which a run meets them:
 `measures`         one module per question asked of every system
 `runner`           the order of the measures, and what is written when one fails
 `metrics`          recall, percentiles: pure functions
+`limits`           one dimension after the other until something gives
 `report`           results → ratios → the Markdown page
 `kernels`          micro-benchmarks of the two loops on which the server's design rests
 =================  ==================================================================================

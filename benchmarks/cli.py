@@ -22,6 +22,8 @@ from benchmarks.settings import (
     SHOWN_DAY_PICTURE,
     SHOWN_FRESHNESS,
     SHOWN_GROWTH,
+    SHOWN_LIMITS,
+    SHOWN_LIMITS_PAGE,
     SHOWN_PIPELINE,
     SHOWN_SCALING,
     Settings,
@@ -65,7 +67,7 @@ def run(
 
 @app.command()
 def render(
-    page: Annotated[str, typer.Argument(help="benchmarks, freshness, pipeline or scaling")],
+    page: Annotated[str, typer.Argument(help="benchmarks, freshness, limits, pipeline or scaling")],
     results: Annotated[
         Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")
     ] = None,
@@ -155,6 +157,31 @@ def scaling(
         found = measure.measure(turns, collections, typer.echo)
     out.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, remark=remark)))
     _say_written("scaling", out)
+
+
+@app.command()
+def limits(
+    only: Annotated[str, typer.Option(help="comma-separated dimensions; the others stay as they are")] = "",
+    minutes: Annotated[float, typer.Option(help="longest that one dimension grows", min=0.1)] = 10.0,
+    idle: Annotated[float, typer.Option(help="seconds that a server at rest is watched", min=1)] = 20.0,
+    trickle: Annotated[float, typer.Option(help="seconds of single writes at the end", min=1)] = 120.0,
+    out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_LIMITS,
+    page: Annotated[Path, typer.Option(help="page to write")] = SHOWN_LIMITS_PAGE,
+) -> None:
+    """Grow one dimension after the other until something gives. May be interrupted: it keeps what it has."""
+    from benchmarks.limits.measure import DIMENSIONS, Budget, measure
+
+    names = [name.strip() for name in only.split(",") if name.strip()] or list(DIMENSIONS)
+    if unknown := [name for name in names if name not in DIMENSIONS]:
+        raise typer.BadParameter(f"unknown {', '.join(unknown)}; known are: {', '.join(DIMENSIONS)}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        measure(names, Budget(60 * minutes, idle, trickle), out, page, typer.echo)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; the server is stopped; {out} and {page} have what was measured", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"wrote {out} and {page}")
 
 
 @app.command()

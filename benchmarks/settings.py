@@ -18,6 +18,8 @@ NOTES = Path("docs/benchmarks-notes.md")
 #: The results that the freshness page is made from.
 SHOWN_FRESHNESS = Path("docs/freshness.json")
 SHOWN_SCALING = Path("docs/scaling.json")
+SHOWN_LIMITS = Path("docs/limits.json")
+SHOWN_LIMITS_PAGE = Path("docs/limits.md")
 #: The results that the pipeline's page is made from, and its picture.
 SHOWN_PIPELINE = Path("docs/pipeline-benchmarks.json")
 SHOWN_GROWTH = Path("docs/pipeline-growth.svg")

@@ -10,14 +10,23 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from benchmarks.freshness import Freshness
+from benchmarks.limits.figures import Limits
 from benchmarks.pipeline.figures import Figures
 from benchmarks.report.freshness_page import render_freshness
+from benchmarks.report.limits_page import render_limits
 from benchmarks.report.page import render_page
 from benchmarks.report.pipeline_page import render_pipeline
 from benchmarks.report.scaling_page import render_scaling
 from benchmarks.results import Results
 from benchmarks.scaling.figures import Scaling
-from benchmarks.settings import NOTES, SHOWN_FRESHNESS, SHOWN_PIPELINE, SHOWN_RESULTS, SHOWN_SCALING
+from benchmarks.settings import (
+    NOTES,
+    SHOWN_FRESHNESS,
+    SHOWN_LIMITS,
+    SHOWN_PIPELINE,
+    SHOWN_RESULTS,
+    SHOWN_SCALING,
+)
 
 Found = TypeVar("Found")
 
@@ -46,6 +55,7 @@ def _render_peers(found: Results) -> str:
 PAGES: dict[str, Page[Any]] = {
     "benchmarks": Page(SHOWN_RESULTS, Results.read, _render_peers),
     "freshness": Page(SHOWN_FRESHNESS, _json_of(Freshness), render_freshness),
+    "limits": Page(SHOWN_LIMITS, _json_of(Limits), render_limits),
     "pipeline": Page(SHOWN_PIPELINE, _json_of(Figures), render_pipeline),
     "scaling": Page(SHOWN_SCALING, _json_of(Scaling), render_scaling),
 }

@@ -21,7 +21,7 @@ from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManif
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
 from elanus.storage.manifests import read_delta_list, read_manifest, write_delta_list, write_manifest
-from elanus.storage.parallel import for_each
+from elanus.storage.parallel import for_each, write_each
 from elanus.storage.paths import snapshot_path
 from elanus.storage.port import ObjectMissing, ObjectStore
 from elanus.storage.snapshots import read_snapshot, write_snapshot
@@ -165,7 +165,7 @@ class Manifests:
         if not manifests:
             return []
         named = [(manifest, name) for manifest in manifests]
-        paths: list[str] = await self._offload(for_each, self._store, _write, named)
+        paths: list[str] = await self._offload(write_each, self._store, _write, named)
         for path, manifest in zip(paths, manifests, strict=True):
             self._remember_written(path, manifest)
         return paths

@@ -7,8 +7,8 @@ more, sorted by them (`elanus.pipeline.ordering`), one segment after the other.
 
 A range may touch as many segments as a collection has partitions. The first `OPEN_MAX` segments have open
 files; the rows of all others are collected in one file (`elanus.pipeline.spill`), and their insert logs are
-written one after the other at the end. So neither the open files nor the memory depend on the number of
-segments.
+written at the end, some at a time: each waits until its files are durable. So neither the open files nor the
+memory depend on the number of segments.
 
 Deletes are not applied here. They are written to a file of their own, and apply to every older row of the
 vchannel, in whichever file; an upsert counts as a delete at the timestamp of its own rows, which is why it
@@ -35,6 +35,7 @@ from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.spill import Spill
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
+from elanus.storage.parallel import write_each
 from elanus.storage.parquet import BinlogWriter
 from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
@@ -92,16 +93,17 @@ class _RangeFiles:
                 self._deletes().write(delete_rows(keys, message.ts, message.partition_id, self._delta_schema))
 
     def finish(self) -> RangeOutcome:
-        outputs = []
-        for files in self._segments.values():
-            with files:
-                outputs.append(files.finish())
+        store = self._place.store
+        outputs = write_each(store, lambda _, files: _finished(files), tuple(self._segments.values()))
         with self._spill.reading() as spilled:
-            for segment_id, key in self._spilled.items():
+
+            def write(_: ObjectStore, key: SegmentKey) -> SegmentOutput:
                 with _SegmentFiles(self._place, key) as files:
-                    for batch in spilled.of(segment_id, files.file_schema):
+                    for batch in spilled.of(key.segment_id, files.file_schema):
                         files.write(batch)
-                    outputs.append(files.finish())
+                    return files.finish()
+
+            outputs += write_each(store, write, tuple(self._spilled.values()))
         delta = self._delta.finish() if self._delta else None
         return RangeOutcome(self._plan.vchannel, tuple(outputs), delta, tuple(self._quarantined))
 
@@ -131,6 +133,11 @@ class _RangeFiles:
 
     def __exit__(self, *exc_info: object) -> None:
         self._open_files.close()
+
+
+def _finished(files: _SegmentFiles) -> SegmentOutput:
+    with files:
+        return files.finish()
 
 
 def _rows_of(message: InsertMessage | UpsertMessage, file_schema: pa.Schema) -> pa.RecordBatch:

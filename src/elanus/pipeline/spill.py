@@ -9,8 +9,10 @@ segment in the order in which they came.
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -81,6 +83,8 @@ class Spill:
 
 
 class _SpilledRows:
+    """Threads may read different segments at the same time."""
+
     def __init__(
         self,
         file: pa.RecordBatchFileReader | None,
@@ -88,6 +92,7 @@ class _SpilledRows:
         held: dict[SegmentID, list[pa.RecordBatch]],
     ) -> None:
         self._file = file
+        self._reading = threading.Lock()
         self._places = places
         self._held = held
 
@@ -99,4 +104,8 @@ class _SpilledRows:
     def _batches(self, segment_id: SegmentID) -> Iterable[pa.RecordBatch]:
         if self._file is None:
             return self._held[segment_id]
-        return map(self._file.get_batch, self._places[segment_id])
+        return map(partial(self._read, self._file), self._places[segment_id])
+
+    def _read(self, file: pa.RecordBatchFileReader, place: int) -> pa.RecordBatch:
+        with self._reading:
+            return file.get_batch(place)

@@ -23,6 +23,7 @@ from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
 from elanus.server.counters import RequestMeasures
+from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
 from elanus.server.startup import PortTaken
 
@@ -71,6 +72,7 @@ def start_front(
         port,
         max_workers=settings.workers,
         request_max_bytes=settings.message_max_mb * 1024 * 1024,
+        connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
         security=security,
     )
     try:

@@ -10,6 +10,20 @@ _ENOUGH = 4096
 _log = structlog.get_logger("server")
 
 
+def connections_for(limit: int, fronts: int) -> int | None:
+    """How many client connections each of ``fronts`` ports may have; None for any number.
+
+    ``limit``: of open files. A connection takes one. A quarter is left for everything else: without it a full
+    port would keep the process from opening log files and segments. At least 1.
+    """
+    return None if limit == resource.RLIM_INFINITY else max(1, limit * 3 // 4 // fronts)
+
+
+def open_files_limit() -> int:
+    """The soft limit; `resource.RLIM_INFINITY` for none."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raise_open_files_limit() -> int:
     """Raise the soft limit of open files to the hard one, and return it. Child processes inherit it.
 

@@ -69,6 +69,10 @@ class ProxySettings(Section):
     follow. Each has its own threads and task queues; clients may talk to any of them."""
     workers: int = Field(default=32, ge=1, le=1024)
     """Threads that answer requests, which is how many are in work at once."""
+    connections_max: int = Field(default=0, ge=0, le=1_000_000)
+    """Connections of clients. A further one is closed at once, and its client gets the gRPC status
+    UNAVAILABLE (`Socket closed`). Each takes one of the open files of the process (`ulimit -n`). 0 stands for
+    three quarters of those that it may have, divided by `count`."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
     """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A
     strong read does not wait for it: it asks for a report. A pchannel without writes is ticked once a second,

@@ -110,6 +110,7 @@ class MemoryStore:
 
     url = "memory:"
     calls_at_once = 1
+    writes_at_once = 1
 
     def __init__(
         self, chance: Chance, wall_ms: Callable[[], int], observe_delete: Callable[[str], None]

@@ -69,6 +69,8 @@ class LocalStore:
     """
 
     calls_at_once = 1
+    writes_at_once = 8
+    """A file system makes the writes of several threads durable together."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

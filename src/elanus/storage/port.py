@@ -37,6 +37,11 @@ class ObjectStore(Protocol):
         """How many threads gain from calling the store at the same time: 1 for a store without latency."""
         ...
 
+    @property
+    def writes_at_once(self) -> int:
+        """How many threads gain from writing at the same time: each write waits until it is durable."""
+        ...
+
     def check(self) -> None:
         """Check the store at startup. Raises `elanus.core.errors.ElanusError` when it cannot be used."""
         ...

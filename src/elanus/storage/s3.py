@@ -59,6 +59,7 @@ class S3Store:
     answer, and `InvalidParameter` when it refuses the credentials or has no such bucket."""
 
     calls_at_once = 32
+    writes_at_once = 32
 
     def __init__(self, url: str) -> None:
         """Opens no connection. Raises `InvalidParameter`."""

@@ -117,6 +117,8 @@ class Fault:
 class FaultyStore(LocalStore):
     """A store on whose puts the fault strikes. A broken put leaves what a real one leaves."""
 
+    writes_at_once = 1  # so that it strikes once
+
     def __init__(self, root: Path, fault: Fault) -> None:
         super().__init__(root)
         self._directory = root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from elanus.storage.stats_log import read_stats_logs
 
 SEGMENTS = 3 * OPEN_MAX
 ROUNDS = 3
+PATIENCE_S = 60.0
 
 
 def plan(until: int) -> FlushPlan:
@@ -101,6 +103,34 @@ def test_segments_beyond_the_open_ones_are_written_one_after_the_other(
     assert outcome.delta is not None
     assert outcome.delta.rows == SEGMENTS + 1
     assert list(scratch.iterdir()) == []
+
+
+class SyncedStore(LocalStore):
+    """Ends writes of insert logs when as many wait as it takes at once: a disk ends many syncs together."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._together = threading.Barrier(self.writes_at_once)
+
+    def put_file(self, path: str, source: Path) -> None:
+        self._together.wait(PATIENCE_S)
+        super().put_file(path, source)
+
+
+def test_the_files_of_some_segments_become_durable_together(
+    tmp_path: Path, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "HELD_BYTES", 1)
+    store, scratch = SyncedStore(tmp_path / "files"), tmp_path / "scratch"
+    assert OPEN_MAX % store.writes_at_once == 0
+    scratch.mkdir()
+    messages = [insert(segment, segment, segment) for segment in range(1, SEGMENTS + 1)]
+    end = SEGMENTS + 1
+    outcome = write_range(
+        plan(end), writes_in_range(stream(*messages, tick(end)), plan(end)), store, scratch, "one"
+    )
+    assert [output.segment_id for output in outcome.segments] == list(range(1, SEGMENTS + 1))
+    assert writers.most == OPEN_MAX
 
 
 def test_an_error_half_way_leaves_nothing_open_and_no_scratch_files(

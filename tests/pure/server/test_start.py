@@ -14,6 +14,7 @@ import pytest
 
 from elanus.log.files import FileLog
 from elanus.server.data_dir import DataDir
+from elanus.server.open_files import connections_for
 from elanus.storage.local import LocalStore
 from elanus.storage.port import StorageFailed
 
@@ -29,6 +30,13 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
     done = subprocess.run([sys.executable, "-c", LIMIT], capture_output=True, text=True, check=True)
     assert done.stdout.split()[-2:] == ["256", "256"]
     assert "few open files allowed" in done.stdout + done.stderr
+
+
+def test_connections_leave_a_quarter_of_the_open_files_for_everything_else() -> None:
+    assert connections_for(1024, 1) == 768
+    assert connections_for(1024, 2) == 384
+    assert connections_for(64, 64) == 1
+    assert connections_for(resource.RLIM_INFINITY, 1) is None
 
 
 def test_running_out_of_open_files_names_the_limit_and_the_remedy(

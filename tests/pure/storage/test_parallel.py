@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from elanus.storage.local import LocalStore
-from elanus.storage.parallel import for_each
-from elanus.storage.port import ObjectMissing, ObjectStore
+from elanus.storage.parallel import for_each, write_each
+from elanus.storage.port import ObjectExists, ObjectMissing, ObjectStore
 
 PATIENCE_S = 30.0
 
@@ -43,6 +43,39 @@ def test_a_local_store_is_called_in_the_callers_thread(tmp_path: Path) -> None:
     threads = for_each(LocalStore(tmp_path), lambda store, item: threading.get_ident(), [1, 2, 3])
     assert threads == [threading.get_ident()] * 3
     assert for_each(LocalStore(tmp_path), lambda store, item: item, []) == []
+
+
+class SyncedStore(LocalStore):
+    """Ends writes when as many wait as it takes at once: as a disk ends many syncs together."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.together = threading.Barrier(self.writes_at_once)
+
+    def written(self, path: str) -> str:
+        self.together.wait(PATIENCE_S)
+        return path
+
+
+def test_a_local_store_writes_many_objects_at_a_time_because_each_write_waits_for_the_disk(
+    tmp_path: Path,
+) -> None:
+    def write(store: ObjectStore, path: str) -> str:
+        assert isinstance(store, SyncedStore)
+        return store.written(path)
+
+    store = SyncedStore(tmp_path)
+    assert store.writes_at_once > 1
+    paths = [str(n) for n in range(3 * store.writes_at_once)]
+    assert write_each(store, write, paths) == paths
+
+
+def test_the_first_write_that_fails_is_raised_when_all_have_ended(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("taken", b"x")
+    with pytest.raises(ObjectExists, match="taken"):
+        write_each(store, lambda s, path: s.put(path, b"y"), ["first", "taken", "last"])
+    assert bytes(memoryview(store.get("last"))) == b"y"
 
 
 @pytest.mark.parametrize("at_once", [1, 4])

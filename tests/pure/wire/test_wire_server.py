@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import grpc
 import pytest
 from fake_front import FakeFront
@@ -59,6 +61,28 @@ def test_a_request_beyond_the_limit_is_refused_before_it_is_read_and_says_both_s
         assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "larger than max (100001 vs. 100000)" in refusal.value.details()
         assert send(b"", timeout=10), "the server goes on"
+    server.stop(grace_s=0)
+
+
+def test_connections_beyond_the_limit_are_refused_at_once_and_the_others_go_on(front: FakeFront) -> None:
+    server = MilvusServer(calls_of(front), "127.0.0.1", 0, max_workers=1, connections_max=2)
+    address = f"127.0.0.1:{server.start()}"
+    own_socket = [("grpc.use_local_subchannel_pool", 1)]
+    with ExitStack() as stack:
+        channels = [grpc.insecure_channel(address, options=own_socket) for _ in range(3)]
+        for channel in channels:
+            stack.callback(channel.close)
+        first, second, third = (
+            channel.unary_unary("/milvus.proto.milvus.MilvusService/GetVersion") for channel in channels
+        )
+        assert first(b"", timeout=10)
+        assert second(b"", timeout=10)
+        with pytest.raises(grpc.RpcError) as refusal:
+            third(b"", timeout=60)
+        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert first(b"", timeout=10), "the connected go on"
+        channels[1].close()
+        assert third(b"", timeout=60, wait_for_ready=True), "there is room again"
     server.stop(grace_s=0)
 
 

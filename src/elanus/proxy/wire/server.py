@@ -37,8 +37,9 @@ class MilvusServer:
 
     ``port`` 0 takes a free one. ``max_workers`` limits the requests handled at a time, including those that
     wait for a tick or a load; further requests queue. ``request_max_bytes``: gRPC refuses larger requests
-    before they are read, with the status RESOURCE_EXHAUSTED. ``security``: the certificate presented to
-    clients; None serves without TLS.
+    before they are read, with the status RESOURCE_EXHAUSTED. ``connections_max``: further connections are
+    closed at once, and their clients get the status UNAVAILABLE; None for no limit. ``security``: the
+    certificate presented to clients; None serves without TLS.
     """
 
     def __init__(
@@ -49,13 +50,16 @@ class MilvusServer:
         *,
         max_workers: int = 64,
         request_max_bytes: int = REQUEST_MAX_BYTES,
+        connections_max: int | None = None,
         security: FrontSecurity | None = None,
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._security = security
         self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
-        received = ("grpc.max_receive_message_length", request_max_bytes)
-        self._server = grpc.server(self._workers, options=(received, *_OPTIONS))
+        limits = [("grpc.max_receive_message_length", request_max_bytes)]
+        if connections_max is not None:
+            limits.append(("grpc.max_allowed_incoming_connections", connections_max))
+        self._server = grpc.server(self._workers, options=(*limits, *_OPTIONS))
         handlers = (milvus_handlers(calls), interface_handler(ConnectorApi, calls))
         self._server.add_generic_rpc_handlers(handlers)
 
