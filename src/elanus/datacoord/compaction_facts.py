@@ -98,7 +98,7 @@ class FactGatherer:
                     _log.error("segment not compacted", segment=f.info.segment_id, error=str(error))
         paths = {f.manifest.segment_id: f.info.manifest for f in found}
         superseded = superseded_deltas(
-            deltas if not damaged else (),  # which deletes concern those segments, nobody can tell
+            deltas if not damaged else (),  # it is not known which of them concern those segments
             manifests,
             bound,
             lambda manifest, delta: self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0,

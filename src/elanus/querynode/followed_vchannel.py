@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from elanus.api.querynode import UnrecoveredSegment
 from elanus.core.errors import Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -44,6 +45,10 @@ class FollowedVchannel:
     @property
     def failure(self) -> str | None:
         return None if self.follower is None else self.follower.failure
+
+    def unrecovered(self) -> tuple[UnrecoveredSegment, ...]:
+        """Return the segments whose rows are not here, because their binlogs could not be read."""
+        return () if self.follower is None else self.follower.unrecovered()
 
     def watch(self, watcher: Watcher) -> None:
         """Call ``watcher`` after the next tick. May be called by any thread."""

@@ -441,8 +441,17 @@ class LoadedCollection:
             service_ts=service_ts,
             partitions=self._partitions,
             segments=(*self._views.of(self.serving.values(), self._serves), *growing),
-            missing={s: gap for s, gap in self._missing.items() if self._serves(gap.partition_id)},
+            missing={s: gap for s, gap in self._lacking().items() if self._serves(gap.partition_id)},
         )
+
+    def _lacking(self) -> Mapping[SegmentID, MissingSegment]:
+        """Return the segments that the version lacks, and those that could not be recovered here."""
+        led = (self.channels[vchannel] for vchannel in self.channels if vchannel in self.leads)
+        own = {s.segment_id: s for channel in led for s in channel.unrecovered()}
+        if not own:
+            return self._missing
+        found = {s: MissingSegment(one.partition_id, one.reason) for s, one in own.items()}
+        return {**self._missing, **found}
 
     def growing_segments(self) -> list[GrowingSegment]:
         """Return the growing segments of the followers that are served."""

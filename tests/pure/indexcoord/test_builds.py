@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import CID, collection, recovery, schema, settle
+from fakes import CID, collection, schema, settle
 from giving_up import cut_off
 from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
-from elanus.api.datacoord import DamagedManifest
 from elanus.api.indexcoord import BuildState
 from elanus.core.errors import (
     Cancelled,
@@ -445,19 +443,6 @@ async def test_builds_and_files_of_dropped_segments_go(tmp_path: Path) -> None:
     await settle()
     assert (set(bench.builds()), bench.stored()) == ({2}, await bench.files())
     assert len(bench.stored()) == 1
-    await bench.coord.stop()
-
-
-async def test_the_index_of_a_segment_whose_manifest_is_damaged_stays(tmp_path: Path) -> None:
-    bench = await with_an_index(tmp_path)
-    await bench.node()
-    await bench.flushed(segment(1), segment(2))
-    stored = bench.stored()
-    bench.data.set_recovery(
-        replace(recovery(collection(), segment(2)), damaged=(DamagedManifest(segment(1), "damaged"),))
-    )
-    await settle()
-    assert (set(bench.builds()), bench.stored()) == ({1, 2}, stored)
     await bench.coord.stop()
 
 
