@@ -236,6 +236,16 @@ class QueryNodeApi(Protocol):
 
     @order_of("querycoord")
     @repeatable
+    async def give_up_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        """Release a vchannel that cannot be followed any more, with its growing and sealed segments.
+
+        The collection serves nothing until a later version. The segments of its other vchannels stay loaded
+        for that version, and these vchannels are followed on. Does nothing if the vchannel has not failed.
+        """
+        ...
+
+    @order_of("querycoord")
+    @repeatable
     async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         """Return when the segment is ready. A segment that is ready already, with the same files and
         indexes, is left alone; with others it is loaded in addition to the copy that serves.

@@ -181,6 +181,15 @@ class QueryNode:
         for follower in self._loaded(collection_id).unwatch(vchannel):
             await follower.stop()
 
+    async def give_up_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        collection = self._loaded(collection_id)
+        followers = collection.give_up(vchannel)
+        serving = self._serving.get(collection_id)
+        if followers and serving is not None:
+            await serving.pause()
+        for follower in followers:
+            await follower.stop()
+
     async def _watch(
         self, collection: LoadedCollection, channel: FollowedVchannel, request: WatchVchannel
     ) -> None:
@@ -205,7 +214,7 @@ class QueryNode:
                     self._store,
                     self._delta_logs,
                 )
-            collection.check_open()
+            collection.check_current(channel)
             if channel.holds(collection.wanted) and recovered.damaged == channel.unrecovered():
                 channel.withdraw(follower)  # nothing that could not be recovered before can be now
                 return

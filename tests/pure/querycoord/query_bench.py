@@ -79,6 +79,15 @@ class FakeNode:
             self.unrecovered[request.vchannel] = (*request.damaged, *found)
         return self.unrecovered[request.vchannel]
 
+    async def give_up_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        self.calls.note("give_up_vchannel", vchannel)
+        held = self._of(collection_id)
+        held.version = 0
+        held.vchannels.pop(vchannel, None)
+        kept = {**held.served, **held.ready}.items()
+        held.ready, held.served = {s: r for s, r in kept if r.manifest.vchannel != vchannel}, {}
+        self.failures.pop(vchannel, None)
+
     async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         self.calls.note("load_segment", request)
         if request.manifest.segment_id in self.damaged_rows:
