@@ -52,14 +52,27 @@ class FlushOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedManifest:
+    """A segment whose manifest, or whose vchannel's list of delta logs, cannot be read.
+
+    ``manifest``: without its files. ``reason`` names the object.
+    """
+
+    manifest: SegmentManifest
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class VchannelRecovery:
-    """``growing``: manifests of segments that are not flushed but already have binlogs."""
+    """``growing``: manifests of segments that are not flushed but already have binlogs; ``damaged``: those
+    of them that cannot be read."""
 
     vchannel: str
     checkpoint: Checkpoint
     delta_logs: tuple[DeltaLog, ...]
     growing: tuple[SegmentManifest, ...]
     excluded: tuple[SegmentID, ...]
+    damaged: tuple[DamagedManifest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +92,15 @@ class RecoveryInfo:
     """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
 
     ``successors``: the dropped segments on record, and the requested ones that have no record any more. Each
-    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none.
+    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none. ``damaged``:
+    the flushed segments whose manifests cannot be read; they are not in ``flushed``.
     """
 
     collection_id: CollectionID
     vchannels: tuple[VchannelRecovery, ...]
     flushed: tuple[SegmentManifest, ...]
     successors: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
+    damaged: tuple[DamagedManifest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,16 @@ class LoadCollection:
 
 
 @dataclass(frozen=True, slots=True)
+class UnrecoveredSegment:
+    """A growing segment whose binlogs could not be read. The node serves none of its rows, and refuses reads
+    of its partition. ``reason`` names the object and the remedy."""
+
+    segment_id: SegmentID
+    partition_id: PartitionID
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WatchVchannel:
     """Follow a vchannel from its checkpoint.
 
@@ -79,6 +89,9 @@ class WatchVchannel:
 
     ``rows`` False: take its deletes only, for sealed segments of a vchannel whose growing rows another node
     serves.
+
+    ``damaged``: segments as ``growing`` that cannot be loaded, because their manifests cannot be read.
+    ``again``: those of the segments without rows (see `UnrecoveredSegment`) to be tried once more.
 
     A vchannel that is followed already is followed again only when rows are wanted that were not taken in:
     of partitions that were added to the load since, or of a vchannel that was followed only for its
@@ -93,6 +106,8 @@ class WatchVchannel:
     delta_logs: tuple[DeltaLog, ...]
     rows: bool = True
     leaving: tuple[PartitionID, ...] = ()
+    damaged: tuple[UnrecoveredSegment, ...] = ()
+    again: tuple[SegmentID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +225,27 @@ class QueryNodeApi(Protocol):
     async def load_collection(self, request: LoadCollection) -> None: ...
     @order_of("querycoord")
     @repeatable
-    async def watch_vchannel(self, request: WatchVchannel) -> None:
-        """Returns when the vchannel is followed, and has caught up with what the collection serves."""
+    async def watch_vchannel(self, request: WatchVchannel) -> tuple[UnrecoveredSegment, ...]:
+        """Returns when the vchannel is followed, and has caught up with what the collection serves.
+
+        Returns the growing segments that could not be recovered. They hold up nothing else.
+        """
         ...
 
     @order_of("querycoord")
     @repeatable
     async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
         """Stop following a vchannel. Raises `NotReady` while it is led here, or segments need its deletes."""
+        ...
+
+    @order_of("querycoord")
+    @repeatable
+    async def give_up_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        """Release a vchannel that cannot be followed any more, with its growing and sealed segments.
+
+        The collection serves nothing until a later version. The segments of its other vchannels stay loaded
+        for that version, and these vchannels are followed on. Does nothing if the vchannel has not failed.
+        """
         ...
 
     @order_of("querycoord")

@@ -23,6 +23,7 @@ from elanus.core.ids import SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import DataState, Vchannel
 from elanus.storage.port import CorruptObject, ObjectMissing
@@ -75,7 +76,14 @@ class FactGatherer:
             for s in self._state.segments_on(vchannel.vchannel)
             if s.state is not SegmentState.DROPPED and s.manifest
         ]
-        manifests = await self._manifests.of_segments(infos)
+        _, contents = await self._manifests.current(lambda: Chosen(infos), skip_damaged=True)
+        damaged = [info for info in infos if info.manifest in contents.damaged]
+        for info in damaged:
+            _log.error(
+                "segment not compacted", segment=info.segment_id, error=contents.damaged[info.manifest]
+            )
+        infos = [info for info in infos if info not in damaged]
+        manifests = contents.of_segments(infos)
         found = [
             _Found(info, manifest, concerned_deltas(manifest, deltas, bound))
             for info, manifest in zip(infos, manifests, strict=True)
@@ -90,7 +98,7 @@ class FactGatherer:
                     _log.error("segment not compacted", segment=f.info.segment_id, error=str(error))
         paths = {f.manifest.segment_id: f.info.manifest for f in found}
         superseded = superseded_deltas(
-            deltas,
+            deltas if not damaged else (),  # it is not known which of them concern those segments
             manifests,
             bound,
             lambda manifest, delta: self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0,

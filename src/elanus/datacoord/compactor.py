@@ -31,7 +31,7 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.dead_rows import DeadRows
-from elanus.datacoord.manifests import Chosen
+from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.planner import Planner, PlanPolicy
 from elanus.datacoord.planning_schedule import PlanningSchedule
 from elanus.datacoord.state import Vchannel

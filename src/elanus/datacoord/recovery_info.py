@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
+from elanus.api.datacoord import DamagedManifest, LogHold, RecoveryInfo, VchannelRecovery
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.log_holds import LogHolds
-from elanus.datacoord.manifests import Chosen, Contents
+from elanus.datacoord.manifest_reader import Chosen, Contents, empty
 from elanus.datacoord.state import Vchannel
 
 
@@ -41,17 +41,24 @@ class Recovery:
     ) -> RecoveryInfo:
         """Answer as of one moment. No lock is taken: the manifests are read first, and again those that
         commits
-        have replaced meanwhile; then all is put together without a pause."""
-        chosen, contents = await self._manifests.current(lambda: self._chosen(collection_id))
+        have replaced meanwhile; then all is put together without a pause.
+
+        A manifest that cannot be read concerns its segment alone, and a list of delta logs the segments of
+        its vchannel: what they name is reported as damaged."""
+        chosen, contents = await self._manifests.current(
+            lambda: self._chosen(collection_id), skip_damaged=True
+        )
         for vchannel in chosen.vchannels:
             self._log_holds.give_out(pchannel_of(vchannel.vchannel), vchannel.checkpoint.position)
         segments = self._state.segments_of(collection_id)
+        reasons = _damage(chosen, contents)
         flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
         return RecoveryInfo(
             collection_id,
-            tuple(_recovery(v, segments, contents) for v in chosen.vchannels),
-            contents.of_segments(flushed),
+            tuple(_recovery(v, segments, contents, reasons) for v in chosen.vchannels),
+            contents.of_segments([s for s in flushed if s.segment_id not in reasons]),
             self._successors((*held, *(s.segment_id for s in segments))),
+            _damaged(flushed, reasons),
         )
 
     def _chosen(self, collection_id: CollectionID) -> Chosen:
@@ -75,13 +82,33 @@ class Recovery:
         return found
 
 
-def _recovery(vchannel: Vchannel, segments: list[SegmentInfo], contents: Contents) -> VchannelRecovery:
+def _damage(chosen: Chosen, contents: Contents) -> dict[SegmentID, str]:
+    """Return the segments that have binlogs and cannot be read, each with the reason."""
+    if not contents.damaged:
+        return {}
+    lists = {v.vchannel: contents.damaged[v.deltas] for v in chosen.vchannels if v.deltas in contents.damaged}
+    found = ((s, contents.damaged.get(s.manifest) or lists.get(s.vchannel)) for s in chosen.segments)
+    return {s.segment_id: reason for s, reason in found if reason and s.manifest}
+
+
+def _damaged(
+    segments: Iterable[SegmentInfo], reasons: Mapping[SegmentID, str]
+) -> tuple[DamagedManifest, ...]:
+    return tuple(
+        DamagedManifest(empty(s), reasons[s.segment_id]) for s in segments if s.segment_id in reasons
+    )
+
+
+def _recovery(
+    vchannel: Vchannel, segments: list[SegmentInfo], contents: Contents, reasons: Mapping[SegmentID, str]
+) -> VchannelRecovery:
     own = [s for s in segments if s.vchannel == vchannel.vchannel]
-    unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED)]
+    unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED) and s.manifest]
     return VchannelRecovery(
         vchannel.vchannel,
         vchannel.checkpoint,
-        contents.of_vchannel(vchannel),
-        growing=contents.of_segments([s for s in unflushed if s.manifest]),
+        () if vchannel.deltas in contents.damaged else contents.of_vchannel(vchannel),
+        growing=contents.of_segments([s for s in unflushed if s.segment_id not in reasons]),
         excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
+        damaged=_damaged(unflushed, reasons),
     )

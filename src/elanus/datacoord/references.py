@@ -13,7 +13,7 @@ from elanus.core.faults import StorageFault
 from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
 from elanus.core.ids import SegmentID
 from elanus.core.offload import Offload
-from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import Vchannel
@@ -112,7 +112,7 @@ class References:
         }
 
     async def _named(self, moment: Moment) -> tuple[dict[str, list[str]], set[str]]:
-        """Return the paths in use per prefix, and the segments whose manifests cannot be read."""
+        """Return the paths in use per prefix, and the segments and vchannels whose lists cannot be read."""
         named: dict[str, list[str]] = {INSERT_LOG: [], STATS_LOG: [], DELTA_LOG: [], MANIFESTS: []}
         unreadable: set[str] = set()
         live = [s for s in moment.segments if s.manifest and s.state is not SegmentState.DROPPED]
@@ -123,13 +123,18 @@ class References:
                 if manifest is None:
                     unreadable.add(str(info.segment_id))
                 else:
+                    named[MANIFESTS] += self._manifests.befores(info.manifest)
                     named[INSERT_LOG] += (file.path for file in manifest.insert_logs)
                     named[STATS_LOG] += manifest.stats_logs
         for vchannel in moment.vchannels:
             if vchannel.deltas:
                 named[MANIFESTS].append(vchannel.deltas)
-                logs = await self._manifests.of_vchannel(vchannel)
-                named[DELTA_LOG] += (log.file.path for log in logs)
+                logs = await self._read_deltas(vchannel)
+                if logs is None:
+                    unreadable.add(vchannel.vchannel)
+                else:
+                    named[MANIFESTS] += self._manifests.befores(vchannel.deltas)
+                    named[DELTA_LOG] += (log.file.path for log in logs)
         return named, unreadable
 
     async def _read(self, info: SegmentInfo) -> SegmentManifest | None:
@@ -138,4 +143,12 @@ class References:
         except StorageFault as error:
             _log.error("manifest not readable; all files of the segment are kept", manifest=info.manifest)
             _log.debug("manifest not readable: details", error=str(error))
+            return None
+
+    async def _read_deltas(self, vchannel: Vchannel) -> tuple[DeltaLog, ...] | None:
+        try:
+            return await self._manifests.of_vchannel(vchannel)
+        except StorageFault as error:
+            _log.error("delta list not readable; its delta logs are kept", path=vchannel.deltas)
+            _log.debug("delta list not readable: details", error=str(error))
             return None

@@ -29,7 +29,7 @@ from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.early_ticks import request_early_tick
-from elanus.datacoord.manifests import Chosen
+from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.state import Vchannel
 from elanus.storage.port import ObjectMissing
 

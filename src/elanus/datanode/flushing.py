@@ -2,13 +2,14 @@
 
 Ranges that are due together are a *batch*: one job, and then their commits. A few batches are under way at a
 time, each vchannel in at most one. So a job that hangs delays the vchannels of its own batch only, until its
-deadline. Orders that arrive while all batches are under way wait, and form the next batch together.
+deadline; then each range is tried alone, and is committed when it is written. Orders that arrive while all
+batches are under way wait, and form the next batch together.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -135,12 +136,20 @@ class Flusher:
 
     async def _flush(self, orders: dict[str, Order]) -> None:
         """Write one range of each vchannel; the rest of a range, or one that failed, is ordered again."""
+        under_way = set(orders)
         try:
-            await self._write_and_commit(orders)
+            await self._write_and_commit(orders, under_way)
         finally:
-            self._release(orders)
+            self._release(under_way)
 
-    async def _write_and_commit(self, orders: dict[str, Order]) -> None:
+    async def _write_and_commit(self, orders: dict[str, Order], under_way: set[str]) -> None:
+        """Each vchannel leaves ``under_way`` when it is done: the others may take much longer."""
+
+        def done(vchannels: Iterable[str]) -> None:
+            vchannels = under_way.intersection(vchannels)
+            under_way.difference_update(vchannels)
+            self._release(vchannels)
+
         attempts = await self._open_attempts([v for v in orders if self._owned.is_live(v)])
         channels = {v: self._owned[v] for v in attempts if self._owned.is_live(v)}
         ranges = {v: c.next_range(self._policy.range_size_max_bytes) for v, c in channels.items()}
@@ -156,24 +165,28 @@ class Flusher:
             for v, range_ in ranges.items()
             if range_.has_rows
         ]
-        written = await self._ranges.write(works, self._policy.flush_timeout_s)
-        moves: list[CheckpointMove] = []
-        for vchannel, range_ in ranges.items():
-            order, outcome = orders[vchannel], written.get(vchannel)
-            if range_.has_rows and outcome is None:
-                if self._is_still_ours(vchannel, epochs[vchannel]):
-                    self._orders.add(vchannel, order)  # tried again after its rest
-                continue
-            if not range_.has_rows and not order.segment_ids:
-                moves.append(_move_of(vchannel, epochs[vchannel], range_))
-                continue
-            # A segment is complete only when everything up to its seal is in binlogs.
-            flushed = order.segment_ids if range_.is_whole else set()
-            attempt = attempts.pop(vchannel)
-            await self._commit(vchannel, epochs[vchannel], range_, outcome, flushed, attempt)
-            if not range_.is_whole and self._owned.is_live(vchannel):
-                self._orders.add(vchannel, order)
-        await self._move(moves)
+
+        async def ended(outcomes: Mapping[str, RangeOutcome | None]) -> None:
+            for vchannel, outcome in outcomes.items():
+                order, range_, epoch = orders[vchannel], ranges[vchannel], epochs[vchannel]
+                if range_.has_rows and outcome is None:
+                    if self._is_still_ours(vchannel, epoch):
+                        self._orders.add(vchannel, order)  # tried again after its rest
+                else:
+                    # A segment is complete only when everything up to its seal is in binlogs.
+                    flushed = order.segment_ids if range_.is_whole else set()
+                    await self._commit(vchannel, epoch, range_, outcome, flushed, attempts.pop(vchannel))
+                    if not range_.is_whole and self._owned.is_live(vchannel):
+                        self._orders.add(vchannel, order)
+                done([vchannel])
+
+        done(orders.keys() - ranges.keys())  # no longer ours
+        idle = [v for v, range_ in ranges.items() if not range_.has_rows]
+        await ended({v: None for v in idle if orders[v].segment_ids})
+        moving = [v for v in idle if not orders[v].segment_ids]
+        await self._move([_move_of(v, epochs[v], ranges[v]) for v in moving])
+        done(moving)
+        await self._ranges.write(works, self._policy.flush_timeout_s, ended)
         if unused := tuple(number for number in attempts.values() if number != NO_ATTEMPT):
             await self._datacoord.close_attempts(unused)
 

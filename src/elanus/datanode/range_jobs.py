@@ -16,7 +16,7 @@ and the error is raised to the caller.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,10 @@ REST_MIN_S, REST_MAX_S = 1.0, 60.0
 TIMEOUT_MAX_S = 3600.0
 """The longest deadline of a repeated try, unless that of a first one is longer."""
 _log = structlog.get_logger("datanode")
+
+
+Ended = Callable[[Mapping[str, RangeOutcome | None]], Awaitable[None]]
+"""Takes the outcomes of ranges, by vchannel; None: the range was not written."""
 
 
 class FlushRunner(Protocol):
@@ -91,29 +95,28 @@ class RangeJobs:
         """Forget all failures: all vchannels are treated alike again."""
         self._troubles.clear()
 
-    async def write(self, works: Sequence[RangeWork], timeout_s: float) -> dict[str, RangeOutcome]:
-        """Return the outcomes of the ranges that were written, by vchannel; the others rest from now on.
+    async def write(self, works: Sequence[RangeWork], timeout_s: float, ended: Ended) -> None:
+        """Write the ranges; return when all are written or have failed. Those that failed rest from now on.
 
-        ``timeout_s``: the deadline of a first try. Raises `TrimmedLog`, and `JobCancelled`.
+        ``timeout_s``: the deadline of a first try. ``ended``: called with what each job wrote, as soon as
+        that job ends: a range waits only for those it shares a job with. Raises what it raises, `TrimmedLog`,
+        and `JobCancelled`.
         """
         sound = [work for work in works if work.vchannel not in self._troubles]
         troubled = [[work] for work in works if work.vchannel in self._troubles]
         jobs = [sound, *troubled] if sound else troubled
-        return await self._all(jobs, timeout_s)
+        await self._all(jobs, timeout_s, ended)
 
-    async def _all(self, jobs: Sequence[Sequence[RangeWork]], timeout_s: float) -> dict[str, RangeOutcome]:
+    async def _all(self, jobs: Sequence[Sequence[RangeWork]], timeout_s: float, ended: Ended) -> None:
         """Run these jobs concurrently, and wait for all of them."""
         results = await asyncio.gather(
-            *(self._job(works, timeout_s) for works in jobs), return_exceptions=True
+            *(self._job(works, timeout_s, ended) for works in jobs), return_exceptions=True
         )
-        written: dict[str, RangeOutcome] = {}
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-            written |= result
-        return written
 
-    async def _job(self, works: Sequence[RangeWork], timeout_s: float) -> dict[str, RangeOutcome]:
+    async def _job(self, works: Sequence[RangeWork], timeout_s: float, ended: Ended) -> None:
         plans = [self._flushes.plan(work.progress, work.range_, work.attempt) for work in works]
         tries = max(self._tries(work.vchannel) for work in works) + 1
         try:
@@ -123,12 +126,14 @@ class RangeJobs:
             raise  # these say nothing about the ranges
         except (ElanusError, Fault) as error:
             if len(works) > 1:
-                return await self._all([[work] for work in works], timeout_s)
-            self._failed(works[0].vchannel, tries, error)
-            return {}
+                await self._all([[work] for work in works], timeout_s, ended)
+            else:
+                self._failed(works[0].vchannel, tries, error)
+                await ended({works[0].vchannel: None})
+            return
         for work in works:
             self._troubles.pop(work.vchannel, None)
-        return {outcome.vchannel: outcome for outcome in outcomes}
+        await ended({outcome.vchannel: outcome for outcome in outcomes})
 
     async def _run(
         self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int, deadline_s: float

@@ -137,9 +137,8 @@ class Builder:
             recovery = await self._datacoord.recovery_info(collection_id)
         except CollectionNotFound:
             return
-        await self._remove(
-            self._state.builds_of_dropped(collection_id, {m.segment_id for m in recovery.flushed})
-        )
+        flushed = {m.segment_id for m in (*recovery.flushed, *(d.manifest for d in recovery.damaged))}
+        await self._remove(self._state.builds_of_dropped(collection_id, flushed))
         for index in self._state.indexes(collection_id):
             for manifest in recovery.flushed:
                 await self._ensure_build(index, manifest)

@@ -3,6 +3,8 @@
 ``nats://host:4222,other:4222/prefix?credentials=/etc/elanus/nats.creds&replicas=3``. The scheme ``tls``
 means an encrypted connection. The path is the prefix of all streams, ``elanus`` when there is none.
 The URL contains no secrets: ``credentials`` names a file that every process that opens the log can read.
+With ``monitor=8222`` the servers' monitoring is asked how durable they make what they acknowledge
+(`elanus.nats.durability`).
 """
 
 from __future__ import annotations
@@ -18,17 +20,22 @@ SCHEMES = frozenset({"nats", "tls"})
 DEFAULT_PREFIX = "elanus"
 REPLICAS_MAX = 5
 _DEFAULT_PORT = 4222
-FORM = "nats://host:port[,host:port]/prefix, optionally with ?credentials=/file&replicas=1..5"
+_PORT_MAX = 65_535
+FORM = "nats://host:port[,host:port]/prefix, optionally with ?credentials=/file&replicas=1..5&monitor=port"
 
 
 @dataclass(frozen=True, slots=True)
 class NatsSource:
-    """``servers``: URLs without a path. ``replicas``: copies of each stream that is created."""
+    """``servers``: URLs without a path. ``replicas``: copies of each stream that is created.
+
+    ``monitor_port``: where each server's monitoring is, 0 if it is not to be asked.
+    """
 
     servers: tuple[str, ...]
     prefix: str = DEFAULT_PREFIX
     credentials: Path | None = None
     replicas: int = 1
+    monitor_port: int = 0
 
     @classmethod
     def parse(cls, url: str) -> Self:
@@ -44,19 +51,22 @@ class NatsSource:
         prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
         replicas = query.pop("replicas", ["1"])[-1]
         credentials = query.pop("credentials", [""])[-1]
+        monitor = query.pop("monitor", ["0"])[-1]
         wrong = (
             parts.scheme not in SCHEMES
             or not hosts
             or bool(query)
             or not prefix.replace("-", "").replace("_", "").isalnum()
             or replicas not in map(str, range(1, REPLICAS_MAX + 1))
+            or not (monitor.isascii() and monitor.isdigit() and int(monitor) <= _PORT_MAX)
         )
         if wrong:
             raise InvalidParameter(f"log {url!r}: expected a URL of the form {FORM}")
         servers = tuple(
             f"{parts.scheme}://{host if ':' in host else f'{host}:{_DEFAULT_PORT}'}" for host in hosts
         )
-        return cls(servers, prefix, Path(credentials) if credentials else None, int(replicas))
+        file = Path(credentials) if credentials else None
+        return cls(servers, prefix, file, int(replicas), int(monitor))
 
     @property
     def url(self) -> str:
@@ -68,4 +78,6 @@ class NatsSource:
             query["credentials"] = str(self.credentials)
         if self.replicas != 1:
             query["replicas"] = str(self.replicas)
+        if self.monitor_port:
+            query["monitor"] = str(self.monitor_port)
         return f"{scheme}://{hosts}/{self.prefix}" + (f"?{urlencode(query)}" if query else "")

@@ -30,7 +30,8 @@ class LoadProgress:
 
     def begin(self, target: Target) -> None:
         """Measure progress by the segments of the load's first target."""
-        self._initial = {s: m.partition_id for s, m in target.segments.items()}
+        damaged = {s: d.manifest for s, d in target.damaged.items()}
+        self._initial = {s: m.partition_id for s, m in {**target.segments, **damaged}.items()}
 
     def update(self, target: Target, served: Sequence[Collection[SegmentID]]) -> None:
         """Replace segments by those that compaction has moved their rows to.
@@ -43,7 +44,7 @@ class LoadProgress:
         for segment_id, partition_id in (self._initial or {}).items():
             is_served = all(segment_id in segments for segments in served)
             current = segment_id if is_served else successors.get(segment_id, segment_id)
-            if is_served or current in target.segments:
+            if is_served or current in target.segments or current in target.damaged:
                 found[current] = partition_id
         self._initial = found
 
@@ -61,7 +62,7 @@ class LoadProgress:
 
     def _is_ready(self, replicas: Sequence[Replica], statuses: Statuses) -> bool:
         is_served = bool(replicas) and all(replica.is_served(statuses) for replica in replicas)
-        if not self.has_begun or not is_served:
+        if not self.has_begun or not is_served or any(r.unrecovered.all() for r in replicas):
             return False
         caught_up = all(
             statuses[node_id].service_times.get(vchannel, 0) >= self.load_ts

@@ -202,10 +202,11 @@ class CollectionLoader:
                 one.manifest.segment_id,
                 one.manifest.partition_id,
                 one.reason,
-                one.manifest.segment_id in replica.info.missing,
+                is_growing or one.manifest.segment_id in replica.info.missing,
             )
             for replica in self._replicas
-            for one in replica.unreadable.all()
+            for is_growing, segments in ((False, replica.unreadable), (True, replica.unrecovered))
+            for one in segments.all()
         }
         return tuple(found.values())
 
@@ -301,7 +302,8 @@ class CollectionLoader:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        due_s = [due_s for replica in self._replicas if (due_s := replica.unreadable.due_s()) is not None]
+        found = [of.due_s() for r in self._replicas for of in (r.unreadable, r.unrecovered)]
+        due_s = [due_s for due_s in found if due_s is not None]
         if due_s:
             self._retry = asyncio.get_running_loop().call_at(min(due_s), self.look_again)
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from elanus.api.querynode import FieldIndexSpec, LoadCollection, LoadSegment, WatchVchannel
+from elanus.api.datacoord import DamagedManifest
+from elanus.api.querynode import (
+    FieldIndexSpec,
+    LoadCollection,
+    LoadSegment,
+    UnrecoveredSegment,
+    WatchVchannel,
+)
 from elanus.core.ids import SegmentID
+from elanus.core.unreadable import unreadable_text
 from elanus.querycoord.target import Target
 
 
@@ -20,7 +28,9 @@ def load_request(target: Target, whole: bool) -> LoadCollection:
     )
 
 
-def watch_request(target: Target, vchannel: str, *, leads: bool) -> WatchVchannel:
+def watch_request(
+    target: Target, vchannel: str, *, leads: bool, again: tuple[SegmentID, ...] = ()
+) -> WatchVchannel:
     """Return the request to follow a vchannel. ``leads``: whether the node serves its growing rows."""
     recovery = target.vchannel(vchannel)
     return WatchVchannel(
@@ -32,6 +42,8 @@ def watch_request(target: Target, vchannel: str, *, leads: bool) -> WatchVchanne
         recovery.delta_logs,
         rows=leads,
         leaving=target.collection.leaving,
+        damaged=tuple(map(_unrecovered, recovery.damaged)),
+        again=again,
     )
 
 
@@ -46,3 +58,9 @@ def segment_request(target: Target, segment_id: SegmentID) -> LoadSegment:
         recovery.delta_logs,
         recovery.checkpoint,
     )
+
+
+def _unrecovered(damaged: DamagedManifest) -> UnrecoveredSegment:
+    of = damaged.manifest
+    text = unreadable_text(of.segment_id, of.partition_id, damaged.reason)
+    return UnrecoveredSegment(of.segment_id, of.partition_id, text)

@@ -35,16 +35,17 @@ async def repaired_channel(info: QueryChannelInfo, fleet: Fleet, statuses: Statu
 async def without_failures(
     fleet: Fleet, statuses: Statuses, collection: catalog.Collection
 ) -> dict[NodeID, QueryNodeStatus]:
-    """Release the collection on nodes where following a vchannel has failed, so that they start afresh.
+    """Have nodes give up the vchannels that they cannot follow any more, to start afresh with these alone.
 
     Returns the updated statuses.
     """
     updated = dict(statuses)
     for node_id, status in statuses.items():
-        if any(vchannel in status.failures for vchannel in collection.vchannels):
-            node = fleet.node(node_id)
-            await node.release_collection(collection.collection_id)
-            updated[node_id] = await node.status()
+        failed = [vchannel for vchannel in collection.vchannels if vchannel in status.failures]
+        for vchannel in failed:
+            await fleet.node(node_id).give_up_vchannel(collection.collection_id, vchannel)
+        if failed:
+            updated[node_id] = await fleet.node(node_id).status()
     return updated
 
 

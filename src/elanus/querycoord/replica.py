@@ -18,10 +18,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-import structlog
-
 from elanus.api.query_channel import MissingSegment, QueryChannelInfo
-from elanus.api.querynode import DamagedFile, QueryNodeStatus, SegmentServing
+from elanus.api.querynode import DamagedFile, QueryNodeStatus, SegmentServing, UnrecoveredSegment
 from elanus.core.errors import NotReady, SegmentUnreadable
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -34,10 +32,9 @@ from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import LoadState
 from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.target import Target
-from elanus.querycoord.unreadable import Unreadable, UnreadableSegments
+from elanus.querycoord.unreadable import Unreadable, UnreadableSegments, UnrecoveredSegments
 from elanus.querycoord.visible_from import Settled
 
-_log = structlog.get_logger("querycoord")
 _FRESH_S = 1.0
 """If loading took longer than this, node status is fetched again before switching versions."""
 
@@ -60,6 +57,7 @@ class Replica:
         self._fleet = fleet
         self._rebuild = rebuild
         self.unreadable = UnreadableSegments()
+        self.unrecovered = UnrecoveredSegments()
         self.stood_in_for: frozenset[SegmentID] = frozenset()
         """Segments that cannot be read, but whose rows something else serves."""
         self._version = VersionSwitch(record, fleet, state, stamp)
@@ -173,13 +171,15 @@ class Replica:
         await version.persist(replace(self.record, info=info))
         places = {**self.info.sealed, **self.record.plan, **moves}
         statuses = await without_failures(self._fleet, statuses, target.collection)
-        statuses = await without_strays(self.info, self._fleet, statuses, target.segments, places)
+        wanted = target.segments.keys() | target.damaged.keys()
+        statuses = await without_strays(self.info, self._fleet, statuses, wanted, places)
         service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
         found = self._found(statuses)
         before = self._still(before, statuses)
         successors = target.recovery.successors
         handoff = decide(target.segments, before, successors, target.unbuilt, service_ts)
-        unreadable = self.unreadable.waiting(target.segments, asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        unreadable = self.unreadable.waiting_with(target.segments, target.damaged, now_s)
         handoff = hold_back(handoff, unreadable, before, successors)
         nodes_of = {s: node_id for s, (node_id, _) in found.items()}
         layout = plan_layout(target, handoff, statuses, places, nodes_of, self.info.vchannels)
@@ -193,7 +193,7 @@ class Replica:
         # A planned move may be in force without a record of it: the kept segment is then named where it is.
         unnamed = {s: at for s in layout.kept if (at := layout.segments[s]) != self.info.sealed.get(s)}
         await version.persist(replace(self.record, nodes=tuple(statuses), plan={**online, **unnamed}))
-        await asyncio.gather(*(self._prepare(n, layout, target, whole) for n in layout.nodes()))
+        await self._prepare_all(layout, target, whole)
         began_s = asyncio.get_running_loop().time()
         failures = await asyncio.gather(
             *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
@@ -234,13 +234,34 @@ class Replica:
 
     # preparing the nodes
 
-    async def _prepare(self, node_id: NodeID, layout: Layout, target: Target, whole: bool) -> None:
-        """Follow the vchannels that the node leads, and those whose deletes its segments need."""
+    async def _prepare_all(self, layout: Layout, target: Target, whole: bool) -> None:
+        """Prepare all nodes, and note the growing segments that could not be recovered."""
+        now_s = asyncio.get_running_loop().time()
+        again = self.unrecovered.due(now_s)
+        found = await asyncio.gather(
+            *(self._prepare(n, layout, target, whole, again) for n in layout.nodes())
+        )
+        answers = {vchannel: segments for of in found for vchannel, segments in of.items()}
+        self.unrecovered.found(self.collection_id, answers, now_s)
+
+    async def _prepare(
+        self, node_id: NodeID, layout: Layout, target: Target, whole: bool, again: tuple[SegmentID, ...]
+    ) -> dict[str, tuple[UnrecoveredSegment, ...]]:
+        """Follow the vchannels that the node leads, and those whose deletes its segments need.
+
+        ``again``: growing segments to be tried once more. Returns those that could not be recovered, by
+        vchannel.
+        """
         node = self._fleet.node(node_id)
         await node.load_collection(load_request(target, whole))
+        found = {}
         for vchannel in layout.vchannels_of(node_id, target):
             leads = layout.vchannels[vchannel] == node_id
-            await node.watch_vchannel(watch_request(target, vchannel, leads=leads))
+            request = watch_request(target, vchannel, leads=leads, again=again)
+            segments = await node.watch_vchannel(request)
+            if leads:
+                found[vchannel] = segments
+        return found
 
     async def _load(self, node_id: NodeID, segment_ids: list[SegmentID], target: Target) -> bool:
         """Load segments. Returns whether some could not be read, which holds up none of the others."""
@@ -251,15 +272,7 @@ class Replica:
             except SegmentUnreadable as error:
                 failed = True
                 now_s = asyncio.get_running_loop().time()
-                noted = self.unreadable.failed(target.segments[segment_id], error.message, now_s)
-                _log.error(
-                    "segment not readable; trying again",
-                    collection=self.collection_id,
-                    segment=segment_id,
-                    node=node_id,
-                    pause_s=noted.pause_s,
-                    error=error.message,
-                )
+                self.unreadable.failed(target.segments[segment_id], error.message, now_s)
             else:
                 for file in damaged:
                     await self._rebuild(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from elanus.api.datacoord import DataCoordApi, RecoveryInfo, VchannelRecovery
+from elanus.api.datacoord import DamagedManifest, DataCoordApi, RecoveryInfo, VchannelRecovery
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querynode import SegmentServing
 from elanus.api.rootcoord import RootCoordApi
@@ -31,6 +31,15 @@ class Target:
     indexes: tuple[Index, ...]
     files: Mapping[SegmentID, tuple[IndexFile, ...]]
     unbuilt: tuple[SegmentID, ...]
+
+    @property
+    def damaged(self) -> dict[SegmentID, DamagedManifest]:
+        """The flushed segments of the load that should be served too, but whose manifests cannot be read."""
+        return {
+            d.manifest.segment_id: d
+            for d in self.recovery.damaged
+            if d.manifest.partition_id in self.partition_ids
+        }
 
     def vchannel(self, name: str) -> VchannelRecovery:
         return next(v for v in self.recovery.vchannels if v.vchannel == name)

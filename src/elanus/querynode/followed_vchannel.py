@@ -8,7 +8,10 @@ and takes over when both have reached the same tick, so nothing is seen twice or
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
+from elanus.api.query_channel import MissingSegment
+from elanus.api.querynode import UnrecoveredSegment
 from elanus.core.errors import Unavailable
 from elanus.core.ids import SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -44,6 +47,10 @@ class FollowedVchannel:
     @property
     def failure(self) -> str | None:
         return None if self.follower is None else self.follower.failure
+
+    def unrecovered(self) -> tuple[UnrecoveredSegment, ...]:
+        """Return the segments whose rows are not here, because their binlogs could not be read."""
+        return () if self.follower is None else self.follower.unrecovered()
 
     def watch(self, watcher: Watcher) -> None:
         """Call ``watcher`` after the next tick. May be called by any thread."""
@@ -129,3 +136,9 @@ class FollowedVchannel:
     def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
         """Release growing segments permanently; return those that were held."""
         return [segment for f in self.followers() for segment in f.release(segment_ids)]
+
+
+def gaps_of(channels: Iterable[FollowedVchannel]) -> dict[SegmentID, MissingSegment]:
+    """Return the segments whose rows are not here, as what a version lacks."""
+    found = (segment for channel in channels for segment in channel.unrecovered())
+    return {s.segment_id: MissingSegment(s.partition_id, s.reason) for s in found}

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from elanus.api.querynode import WatchVchannel
+from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, Message, MsgKind, UpsertMessage
 from elanus.core.quarantine import Quarantined, checked
@@ -38,6 +38,7 @@ from elanus.log.shared_reader import Subscription
 from elanus.log.tick_line import Watcher
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.growing import GrowingSegment, NewRows
+from elanus.querynode.recovery import Recovered
 from elanus.rpc.tracing import untraced
 
 _log = structlog.get_logger("querynode")
@@ -94,6 +95,7 @@ class Follower:
         self.growing: dict[SegmentID, GrowingSegment] = {}
         self.excluded = set(request.excluded)
         self.failure: str | None = None
+        self._damaged: dict[SegmentID, UnrecoveredSegment] = {}
         self._collection_id = request.collection_id
         self._checkpoint = request.checkpoint
         self._schema = schema
@@ -139,11 +141,22 @@ class Follower:
     def growing_bytes(self) -> int:
         return sum(segment.batch_bytes for segment in self.growing.values())
 
-    def start(self, dispatcher: Dispatcher, recovered: Sequence[GrowingSegment]) -> None:
+    def start(self, dispatcher: Dispatcher, recovered: Recovered) -> None:
         """Begin to follow; ``recovered``: the segments of the request's binlogs."""
-        self.growing = {s.segment_id: s for s in recovered if self._wants(s.segment_id, s.partition_id)}
+        self._damaged = {s.segment_id: s for s in recovered.damaged}
+        self.growing = {
+            s.segment_id: s for s in recovered.segments if self._wants(s.segment_id, s.partition_id)
+        }
         self._subscription = dispatcher.follow(self.vchannel, self._checkpoint, self)
         self._subscription.watch(self._ticked)
+
+    def unrecovered(self) -> tuple[UnrecoveredSegment, ...]:
+        """Return the segments whose binlogs could not be read. None of their rows are taken in."""
+        return tuple(
+            s
+            for s in self._damaged.values()
+            if s.segment_id not in self.excluded and self.coverage.takes(s.partition_id)
+        )
 
     def watch(self, watcher: Watcher) -> None:
         """Call ``watcher`` after the next tick of the vchannel. May be called by any thread."""
@@ -214,7 +227,9 @@ class Follower:
         return gone
 
     def _wants(self, segment_id: SegmentID, partition_id: PartitionID) -> bool:
-        return segment_id not in self.excluded and self.coverage.takes(partition_id)
+        if segment_id in self.excluded or segment_id in self._damaged:
+            return False
+        return self.coverage.takes(partition_id)
 
     def _take_in(self, packs: Sequence[EntryPack]) -> PackEffect:
         """Add the rows of packs to their growing segments; return what else the packs do.

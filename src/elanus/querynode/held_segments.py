@@ -72,6 +72,16 @@ class HeldSegments:
         self.serving[segment_id] = self.staged.pop(segment_id)
         return replaced
 
+    def withdraw(self) -> list[SealedSegment]:
+        """Serve nothing; what is served stays staged, unless a newer copy is."""
+        gone: list[SealedSegment] = []
+        for segment_id in list(self.serving):
+            if segment_id in self.staged:
+                gone += self._popped(self.serving, segment_id)
+            else:
+                self.staged[segment_id] = self.serving.pop(segment_id)
+        return gone
+
     def release(self, segment_id: SegmentID) -> list[SealedSegment]:
         return self._popped(self.serving, segment_id) + self._popped(self.staged, segment_id)
 

@@ -28,7 +28,7 @@ from elanus.querynode.block import Block
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.delete_applier import DeleteApplier
 from elanus.querynode.deletes import DeleteBatch, DeleteBuffer
-from elanus.querynode.followed_vchannel import FollowedVchannel
+from elanus.querynode.followed_vchannel import FollowedVchannel, gaps_of
 from elanus.querynode.follower import Follower, PackEffect
 from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.held_segments import HeldSegments
@@ -79,6 +79,7 @@ class LoadedCollection:
         self._on_release = on_release
         self._on_growth = on_growth
         self._version = 0
+        self._given_up = 0  # the version in which a vchannel failed last
         self._partitions = self._wanted_partitions()
         self._published = self._take_snapshot(NO_TIMESTAMP)
         self.growing_bytes = 0
@@ -100,6 +101,12 @@ class LoadedCollection:
         service_ts = NO_TIMESTAMP if self.closed is not None else self.clock.time
         published = self._published  # after the time was read: it has everything up to it
         return published if published.service_ts == service_ts else replace(published, service_ts=service_ts)
+
+    def check_current(self, channel: FollowedVchannel) -> None:
+        """Raise if the collection was closed, or the vchannel was given up or unwatched."""
+        self.check_open()
+        if self.channels.get(channel.vchannel) is not channel:
+            raise NotReady(f"vchannel {channel.vchannel} was let go meanwhile: watch it again")
 
     def check_open(self) -> None:
         """Raise the error that the collection was closed with, if it was."""
@@ -160,6 +167,29 @@ class LoadedCollection:
         channel.gone()
         self.publish()
         return channel.followers()
+
+    def give_up(self, vchannel: str) -> list[Follower]:
+        """See `QueryNodeApi.give_up_vchannel`. Returns the followers, to be stopped."""
+        channel = self.channels.get(vchannel)
+        followers = channel.followers() if channel is not None and channel.failure is not None else []
+        if channel is None or not followers:
+            return []
+        gone: list[SealedSegment | GrowingSegment] = [*self._held.drop(lambda s: s.vchannel == vchannel)]
+        gone += self._held.withdraw()
+        for follower in followers:
+            follower.retire()
+            gone += follower.growing.values()
+            follower.growing.clear()
+        channel.gone()
+        self.channels[vchannel] = FollowedVchannel(vchannel)
+        # The version in force does not name the segments that were flushed since: only a later one does.
+        self._given_up = max(self._given_up, self._version)
+        self._version = 0
+        self._served = NO_TIMESTAMP, ()
+        self._views.changed()
+        self._let_go(gone)
+        self.publish()
+        return followers
 
     # packs
 
@@ -317,6 +347,8 @@ class LoadedCollection:
         """See `QueryNodeApi.announce`."""
         if change.version <= self._version:
             return
+        if change.version <= self._given_up:
+            raise NotReady(f"a vchannel was given up under version {self._given_up}: a later one is awaited")
         ready = self.staged.keys() | self.serving.keys()
         missing = [segment_id for segment_id in change.online if segment_id not in ready]
         if missing:
@@ -336,7 +368,8 @@ class LoadedCollection:
             replaced.update(self.serving[segment_id].parents)
         for channel in self.channels.values():
             gone += channel.release(replaced)
-        lost = self.leads - leads if self._version else ()  # before a first version nothing was led
+        was_served = self._version or self._given_up
+        lost = self.leads - leads if was_served else ()  # before a first version nothing was led
         self._version = change.version
         self._missing = change.missing
         self._views.changed()
@@ -433,6 +466,7 @@ class LoadedCollection:
             for s in self.growing_segments()
             if self._serves(s.partition_id)
         ]
+        missing = {**self._missing, **gaps_of(self.channels[vchannel] for vchannel in self.leads)}
         return Snapshot(
             collection_id=self.collection_id,
             schema=self.schema,
@@ -441,7 +475,7 @@ class LoadedCollection:
             service_ts=service_ts,
             partitions=self._partitions,
             segments=(*self._views.of(self.serving.values(), self._serves), *growing),
-            missing={s: gap for s, gap in self._missing.items() if self._serves(gap.partition_id)},
+            missing={s: gap for s, gap in missing.items() if self._serves(gap.partition_id)},
         )
 
     def growing_segments(self) -> list[GrowingSegment]:

@@ -27,6 +27,7 @@ from elanus.api.querynode import (
     NodeSearch,
     QueryNodeStatus,
     SealedSegmentsChange,
+    UnrecoveredSegment,
     WatchVchannel,
 )
 from elanus.core.errors import (
@@ -39,7 +40,6 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.offload import Offload
-from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
@@ -52,7 +52,7 @@ from elanus.querynode.loaded_collection import Blocks, LoadedCollection
 from elanus.querynode.memory import return_free_memory, when_gone
 from elanus.querynode.pinned_files import PinnedSegments
 from elanus.querynode.query import count, query
-from elanus.querynode.recovery import recover_growing
+from elanus.querynode.recovery import recover_growing, unreadable
 from elanus.querynode.sealed import files_of, load_sealed
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
@@ -162,20 +162,32 @@ class QueryNode:
             request, self._applier, self._dropped, self._let_go, self._grew
         )
 
-    async def watch_vchannel(self, request: WatchVchannel) -> None:
+    async def watch_vchannel(self, request: WatchVchannel) -> tuple[UnrecoveredSegment, ...]:
         collection = self._loaded(request.collection_id)
         channel = collection.channels.get(request.vchannel)
         if channel is None:
             raise Internal(f"{request.vchannel} is none of collection {request.collection_id}'s vchannels")
         channel.rows = channel.rows or request.rows
-        while not channel.holds(collection.wanted):
+        again = any(s.segment_id in request.again for s in channel.unrecovered())
+        while again or not channel.holds(collection.wanted):
+            again = False
             await self._flights.join(
                 (request.collection_id, request.vchannel), lambda: self._watch(collection, channel, request)
             )
         await channel.caught_up()
+        return channel.unrecovered()
 
     async def unwatch_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
         for follower in self._loaded(collection_id).unwatch(vchannel):
+            await follower.stop()
+
+    async def give_up_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        collection = self._loaded(collection_id)
+        followers = collection.give_up(vchannel)
+        serving = self._serving.get(collection_id)
+        if followers and serving is not None:
+            await serving.pause()
+        for follower in followers:
             await follower.stop()
 
     async def _watch(
@@ -202,7 +214,10 @@ class QueryNode:
                     self._store,
                     self._delta_logs,
                 )
-            collection.check_open()
+            collection.check_current(channel)
+            if channel.holds(collection.wanted) and recovered.damaged == channel.unrecovered():
+                channel.withdraw(follower)  # nothing that could not be recovered before can be now
+                return
             follower.start(self._dispatcher, recovered)
         except BaseException:
             channel.withdraw(follower)
@@ -237,7 +252,7 @@ class QueryNode:
                         self._scratch,
                     )
                 except (CorruptObject, ObjectMissing, FieldNotFound) as error:
-                    raise _unreadable(request.manifest, error) from error
+                    raise SegmentUnreadable(unreadable(request.manifest, error)) from error
                 self._held.keep(segment.segment_id, segment.blocks)
             self._trim_delta_logs_later()
             await collection.stage(segment, request)
@@ -378,14 +393,6 @@ class QueryNode:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
-
-
-def _unreadable(manifest: SegmentManifest, error: Exception) -> SegmentUnreadable:
-    what = f"{error}: no such object" if isinstance(error, ObjectMissing) else str(error)
-    return SegmentUnreadable(
-        f"segment {manifest.segment_id} of partition {manifest.partition_id} cannot be read: {what}. Restore "
-        "the object from a backup; or drop the partition, or the collection, and insert its rows again"
-    )
 
 
 def _not_loaded(collection_id: CollectionID) -> CollectionNotLoaded:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from elanus.api.querynode import WatchVchannel
+from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
+from elanus.core.errors import FieldNotFound
 from elanus.core.ids import FieldID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import SegmentManifest
+from elanus.core.unreadable import unreadable_text
 from elanus.index import IndexSpec
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.storage.binlog import read_columns
-from elanus.storage.port import ObjectStore
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """``damaged``: the segments that could not be recovered."""
+
+    segments: tuple[GrowingSegment, ...]
+    damaged: tuple[UnrecoveredSegment, ...] = ()
 
 
 def recover_growing(
@@ -25,20 +36,40 @@ def recover_growing(
     coverage: Coverage,
     store: ObjectStore,
     delta_logs: DeltaLogs,
-) -> list[GrowingSegment]:
+) -> Recovered:
     """Return the covered growing segments of the request as of its checkpoint, with deletes applied.
 
-    For a worker thread. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`.
+    A damaged or missing file concerns its segment alone; one with deletes concerns all of them. For a worker
+    thread.
     """
+    damaged = [d for d in request.damaged if coverage.takes(d.partition_id)]
     wanted = [m for m in request.growing if m.rows and coverage.takes(m.partition_id)]
-    if not wanted:
-        return []
-    segments = [_recover(manifest, schema, specs, store) for manifest in wanted]
-    files = [log.file for log in request.delta_logs]
-    for run in delta_logs.deletes(request.vchannel, files, {file.path for file in files}):
-        for segment in segments:
-            segment.delete(run.of_partition(segment.partition_id))
-    return segments
+    segments: list[GrowingSegment] = []
+    for manifest in wanted:
+        try:
+            segments.append(_recover(manifest, schema, specs, store))
+        except (CorruptObject, ObjectMissing, FieldNotFound) as error:
+            damaged.append(_unrecovered(manifest, error))
+    files = [log.file for log in request.delta_logs] if segments else []
+    try:
+        for run in delta_logs.deletes(request.vchannel, files, {file.path for file in files}):
+            for segment in segments:
+                segment.delete(run.of_partition(segment.partition_id))
+    except (CorruptObject, ObjectMissing) as error:
+        known = {d.segment_id for d in damaged}
+        damaged += [_unrecovered(m, error) for m in wanted if m.segment_id not in known]
+        segments = []
+    return Recovered(tuple(segments), tuple(damaged))
+
+
+def unreadable(manifest: SegmentManifest, error: Exception) -> str:
+    """Return what is wrong with a segment's files, and the remedy."""
+    reason = f"{error}: no such object" if isinstance(error, ObjectMissing) else str(error)
+    return unreadable_text(manifest.segment_id, manifest.partition_id, reason)
+
+
+def _unrecovered(manifest: SegmentManifest, error: Exception) -> UnrecoveredSegment:
+    return UnrecoveredSegment(manifest.segment_id, manifest.partition_id, unreadable(manifest, error))
 
 
 def _recover(

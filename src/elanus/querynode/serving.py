@@ -178,11 +178,20 @@ class ChannelServing:
         """Return when no read waits for a snapshot, after giving up those that wait for too long."""
         if self._waiting:
             await asyncio.wait(self._waiting, timeout=_CHANGE_WAIT_S)
+        error = VersionChanged(f"query node {self._node_id} changed to version {version} meanwhile; retry")
+        await self._refuse_waiting(error)
+
+    async def pause(self) -> None:
+        """Refuse reads until the next version: the node cannot serve the one in force any more."""
+        error = Unavailable(f"query node {self._node_id} recovers a vchannel that it could not follow; retry")
+        self._unable = error
+        await self._refuse_waiting(error)
+
+    async def _refuse_waiting(self, error: ElanusError) -> None:
         given_up = dict(self._waiting)
         for task in given_up:
             task.cancel()
         await asyncio.gather(*given_up, return_exceptions=True)
-        error = VersionChanged(f"query node {self._node_id} changed to version {version} meanwhile; retry")
         for task, request in given_up.items():
             if task.cancelled():
                 self._spawn(request, self._refuse(request, error))

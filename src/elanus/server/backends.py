@@ -25,6 +25,8 @@ from elanus.storage.backends import BACKENDS as STORES
 from elanus.storage.port import ObjectStore
 
 _MB = 1024 * 1024
+_ABANDONED_S = 3600.0
+"""Nobody continues a write to an object that has paused for this long."""
 _BINDING = "BACKENDS"
 
 
@@ -100,13 +102,16 @@ async def open_follower(settings: Settings, paths: Paths, *, poll_ms: float) -> 
     return await LOGS.of(url).follow(url, poll_ms)
 
 
-def open_objects(settings: Settings, paths: Paths) -> ObjectStore:
-    """Open and check the store, and remove the leftovers of interrupted writes. Raises `ElanusError`."""
+def open_objects(settings: Settings, paths: Paths, *, shared: bool = False) -> ObjectStore:
+    """Open and check the store, and remove the leftovers of interrupted writes. Raises `ElanusError`.
+
+    ``shared``: other processes may be writing to it.
+    """
     url = store_url(settings, paths)
     backend = STORES.of(url)
     store = backend.open(url)
     store.check()
-    backend.clean(url)
+    backend.clean(url, _ABANDONED_S if shared else 0.0)
     return store
 
 

@@ -8,12 +8,10 @@ pipeline process through `elanus.rpc.carrier`.
 from __future__ import annotations
 
 import asyncio
-import shutil
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from elanus.api.connector import SnapshotApi
 from elanus.api.datacoord import DataCoordApi
@@ -42,10 +40,12 @@ from elanus.querycoord.fleet import OneNode
 from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.local import LocalRole, local_client
+from elanus.server.backends import log_url, store_url
 from elanus.server.builders import Builders, RoleDependencies, data_node_ports
 from elanus.server.connections import Connections
 from elanus.server.current_reads import CurrentReads
 from elanus.server.data_dir import DataDir
+from elanus.server.free_disk import FreeDisk, directories_of
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
 from elanus.server.status import RoleStatus
@@ -57,7 +57,6 @@ _QUERY_NODE = NodeID(2)
 """The coordinators' id for the query node of this process, the same for every instance: there is only one."""
 DATA_NODE = "datanode"
 """The data node's role name in its session."""
-_DISK_LOOK_S = 1.0
 
 
 class Online:
@@ -172,8 +171,9 @@ class Online:
         return cast(QueryNode | None, self._handles["querynode"].instance)
 
     def pressure(self) -> Pressure:
-        free_bytes = _FreeDisk(self._paths.root).free_bytes
-        return self._builders.pressure(self._growing, free_bytes)
+        urls = log_url(self._settings, self._paths), store_url(self._settings, self._paths)
+        disk = FreeDisk((self._paths.root, *directories_of(urls)))
+        return self._builders.pressure(self._growing, disk.free_bytes)
 
     def _growing(self) -> GrowingData:
         """The sum is the query node's present one: it runs in this process."""
@@ -218,19 +218,3 @@ class Online:
 
     def _build_proxy(self, session: Session) -> Proxy:
         return self._builders.proxy(session, CurrentReads(self.current_node), OwnStamps(self._builders.stamp))
-
-
-class _FreeDisk:
-    """Free bytes of the file system of a directory, cached for `_DISK_LOOK_S`."""
-
-    def __init__(self, directory: Any) -> None:
-        self._directory = directory
-        self._free_bytes = 0
-        self._looked_s = float("-inf")
-
-    def free_bytes(self) -> int:
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= _DISK_LOOK_S:
-            self._free_bytes = shutil.disk_usage(self._directory).free
-            self._looked_s = now_s
-        return self._free_bytes

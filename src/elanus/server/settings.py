@@ -80,9 +80,10 @@ class ProxySettings(Section):
     max_task_num: int = Field(default=1024, ge=1, le=65_536)
     """Unfinished tasks that each of the three task queues holds before requests are refused."""
     message_max_mb: int = Field(default=64, ge=1, le=512)
-    """The largest request that a client may send. A larger one is refused before it is read, with the gRPC
-    status RESOURCE_EXHAUSTED and both sizes: insert fewer rows at a time, or use `elanus import`. Each of the
-    `workers` may hold that much."""
+    """The largest request that a client may send. A larger one is refused before it is decoded, with the gRPC
+    status RESOURCE_EXHAUSTED and the name of this setting: insert fewer rows at a time, or use
+    `elanus import`. gRPC itself refuses requests of more than twice this size, and those of more than 512 MB.
+    Each of the `workers` may hold that much."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
     """How far a read with Bounded consistency may lie behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
@@ -91,7 +92,7 @@ class ProxySettings(Section):
     """Hits that one search may ask for: its vectors times the sum of limit and offset; the searches of a
     hybrid search together. A grouping search also ranks at most as many rows at a time to find its groups. A
     hit takes about 40 bytes of memory while it is answered, its output fields not counted."""
-    answer_max_mb: int = Field(default=256, ge=1, le=2000)
+    answer_max_mb: int = Field(default=256, ge=1, le=500)
     """The output fields of one search or query together. A larger answer is refused, and its vectors are not
     even fetched."""
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
@@ -270,8 +271,8 @@ class LogSettings(Section):
 
     url: Annotated[str, _backend(LOGS)] = ""
     """Where the log is kept on NATS JetStream: `nats://host:port[,host:port]/prefix`, optionally with
-    `?credentials=/file&replicas=3`; `tls://` is encrypted. The file has NATS credentials or a line
-    `user:password`. The servers need `sync_interval: always`, else an acknowledged write of the last two
+    `?credentials=/file&replicas=3&monitor=8222`; `tls://` is encrypted. The file has NATS credentials or a
+    line `user:password`. The servers need `sync_interval: always`, else an acknowledged write of the last two
     minutes does not survive the machine. `file:///directory` keeps a standalone server's log in files
     elsewhere. Empty: it is in files in the data directory. The last three settings below are for files."""
     append_timeout_s: float = Field(default=30, gt=0, le=600)
@@ -322,7 +323,8 @@ class BackpressureSettings(Section):
     turned away with a rate limit error, which Milvus clients answer by trying again later. 0 stands for a
     quarter of `proxy.workers`."""
     disk_reserve_mb: int = Field(default=512, ge=0)
-    """Free space on the data directory's disk below which writes are refused with a disk error."""
+    """Free space below which writes are refused with a disk error: on the disk of the data directory, and of
+    the directories that `log.url` and `storage.url` name."""
 
     @model_validator(mode="after")
     def _soft_before_hard(self) -> Self:

@@ -21,6 +21,7 @@ DOCUMENT_VERSION = 2
 FIRST_VERSION = 1
 Data: TypeAlias = "bytes | memoryview | pa.Buffer"
 T = TypeVar("T")
+_HEAD_BYTES_MAX = 96
 
 
 def encode_document(name: str, content: object) -> bytes:
@@ -41,6 +42,11 @@ def decode_document(path: str, name: str, data: Data, content: msgspec.json.Deco
         return content.decode(_checked(path, name, data))
     except (ValueError, KeyError, AttributeError) as error:  # msgspec's errors are ValueErrors too
         raise CorruptObject(f"{path} is damaged, or not a {name}: {error}") from error
+
+
+def is_document(name: str, data: Data) -> bool:
+    """Whether an object is a document of this name, by its head. Its content may be damaged."""
+    return f'"{name}":'.encode() in bytes(memoryview(data)[:_HEAD_BYTES_MAX])
 
 
 def version_of(path: str, data: Data) -> int:

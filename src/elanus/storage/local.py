@@ -14,6 +14,7 @@ import errno
 import os
 import resource
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -147,15 +148,20 @@ class LocalStore:
             file.unlink(missing_ok=True)
             self._remove_empty_directories(file.parent)
 
-    def discard_staged(self) -> int:
+    def discard_staged(self, unused_for_s: float = 0.0) -> int:
         """Remove the files that interrupted writes left behind. Returns how many.
 
-        Only call it while nothing writes: before a server starts its pipeline.
+        ``unused_for_s``: only those that nobody has written to for so long; 0 only while nothing else uses
+        the store.
         """
-        left = list(self._staging.iterdir()) if self._staging.is_dir() else []
-        for file in left:
-            file.unlink()
-        return len(left)
+        until_s = time.time() - unused_for_s
+        removed = 0
+        for file in list(self._staging.iterdir()) if self._staging.is_dir() else ():
+            with contextlib.suppress(FileNotFoundError):  # another process has finished with it
+                if not unused_for_s or file.stat().st_mtime < until_s:
+                    file.unlink()
+                    removed += 1
+        return removed
 
     def _file(self, path: str) -> Path:
         return self._root.joinpath(*checked_path(path).split("/"))

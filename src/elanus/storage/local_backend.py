@@ -29,10 +29,10 @@ def _open(url: str) -> ObjectStore:
     return LocalStore(_directory(url))
 
 
-def _clean(url: str) -> None:
+def _clean(url: str, unused_for_s: float) -> None:
     from elanus.storage.local import LocalStore
 
-    LocalStore(_directory(url)).discard_staged()
+    LocalStore(_directory(url)).discard_staged(unused_for_s)
 
 
 BACKEND = StorageBackend(form=_FORM, check=_directory, identity=identity_of_place, open=_open, clean=_clean)

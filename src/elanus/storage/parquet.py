@@ -262,7 +262,7 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
         with pq.ParquetFile(data, page_checksum_verification=True, pre_buffer=remote) as file:
             _check_header(path, kind, file.metadata.metadata or {})
             yield file
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptObject(f"{path} cannot be read as Parquet: {error}") from error
 
 

@@ -98,13 +98,14 @@ class StorageBackend(Backend):
     """How the object stores of a scheme are opened. The functions import what they need when they are called.
 
     ``identity(url)``: the part of the URL that may not change once there is data. ``open(url)`` writes
-    nothing and opens no connection. ``clean(url)`` removes what interrupted writes left, at the start of a
-    server. They raise `elanus.core.errors.ElanusError`.
+    nothing and opens no connection. ``clean(url, unused_for_s)`` removes what interrupted writes left and
+    nobody has written to for that long, at the start of a server. They raise
+    `elanus.core.errors.ElanusError`.
     """
 
     identity: Callable[[str], str]
     open: Callable[[str], ObjectStore]
-    clean: Callable[[str], object]
+    clean: Callable[[str, float], object]
 
 
 class ObjectMissing(StorageFault):

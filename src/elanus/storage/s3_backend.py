@@ -13,7 +13,7 @@ def _open(url: str) -> ObjectStore:
     return S3Store(url)
 
 
-def _clean(url: str) -> None:
+def _clean(url: str, unused_for_s: float) -> None:
     """Parts of interrupted uploads are not listed; a rule of the bucket removes them (docs/services.md)."""
 
 

@@ -108,6 +108,25 @@ async def test_at_the_deadline_the_ranges_of_the_batch_are_tried_alone() -> None
     await stop(bench, jobs)
 
 
+async def test_a_range_that_hangs_alone_delays_nobody_in_its_batch() -> None:
+    bench, jobs = await started(V0, V1)
+    jobs.hanging = {V0}
+    await bench.insert(1, 10, V0)
+    await bench.insert(2, 20, V1)
+    await bench.tick()
+    await bench.flush(V0, S1)
+    await bench.flush(V1, S2)
+    await asyncio.sleep(TIMEOUT_S + 1)
+    assert bench.committed_rows() == {S2: 20}, "the other is committed while the first is tried alone"
+    await bench.insert(3, 30, V1)
+    await bench.tick()
+    await bench.flush(V1, S3)
+    await asyncio.sleep(1)
+    assert bench.committed_rows() == {S2: 20, S3: 30}, "and it is free for the next order"
+    assert jobs.runs[-1] == ("flush", (V1,))
+    await stop(bench, jobs)
+
+
 async def test_each_further_try_may_take_twice_as_long_and_a_late_end_commits_nothing() -> None:
     bench, jobs = await started(V0)
     jobs.hanging = {V0}

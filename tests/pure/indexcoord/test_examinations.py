@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from fakes import CID, collection, recovery, settle
 from index_bench import HNSW, ROWS_MIN, Bench, segment
 
+from elanus.api.datacoord import DamagedManifest
 from elanus.api.indexcoord import BuildState
 from elanus.core.errors import Unavailable
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
@@ -125,3 +127,18 @@ async def test_builds_are_found_by_collection_and_by_what_became_of_their_index(
         await again.remove_build(build)
     assert again.leftovers() == again.builds() == ()
     assert list(again.unfinished_collections()) == []
+
+
+async def test_the_index_of_a_segment_whose_manifest_is_damaged_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.start()
+    await bench.create()
+    await bench.node()
+    await bench.flushed(segment(1), segment(2))
+    stored = bench.stored()
+    bench.data.set_recovery(
+        replace(recovery(collection(), segment(2)), damaged=(DamagedManifest(segment(1), "damaged"),))
+    )
+    await settle()
+    assert (set(bench.builds()), bench.stored()) == ({1, 2}, stored)
+    await bench.coord.stop()

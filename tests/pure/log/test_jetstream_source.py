@@ -19,6 +19,7 @@ from elanus.nats.source import NatsSource
             "tls://one/a-b_c?credentials=/etc/a%20file&replicas=3",
             NatsSource(("tls://one:4222",), "a-b_c", Path("/etc/a file"), 3),
         ),
+        ("nats://one?monitor=8222", NatsSource(("nats://one:4222",), monitor_port=8222)),
     ],
 )
 def test_a_url_is_parsed_and_written(url: str, source: NatsSource) -> None:
@@ -28,7 +29,10 @@ def test_a_url_is_parsed_and_written(url: str, source: NatsSource) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["nats://", "http://one", "nats://one/a.b", "nats://one/a/b", "nats://one?replicas=6", "nats://one?x=1"],
+    [
+        *("nats://", "http://one", "nats://one/a.b", "nats://one/a/b", "nats://one?replicas=6"),
+        *("nats://one?x=1", "nats://one?monitor=x", "nats://one?monitor=70000"),
+    ],
 )
 def test_what_is_no_such_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidParameter, match="expected a URL of the form nats://"):

@@ -15,6 +15,7 @@ from elanus.api.querynode import (
     QueryNodeStatus,
     SealedSegmentsChange,
     SegmentServing,
+    UnrecoveredSegment,
     WatchVchannel,
 )
 from elanus.core.catalog import Collection
@@ -56,6 +57,7 @@ class FakeNode:
         self.damaged_indexes: set[str] = set()
         self.positions: dict[str, int] = {}
         self.loses_answers = False
+        self.unrecovered: dict[str, tuple[UnrecoveredSegment, ...]] = {}
         self.served_before_announce: list[set[SegmentID]] = []
 
     def _of(self, collection_id: CollectionID) -> Held:
@@ -67,9 +69,24 @@ class FakeNode:
         self.calls.note("load_collection", request)
         self.held.setdefault(request.collection_id, Held(request))
 
-    async def watch_vchannel(self, request: WatchVchannel) -> None:
+    async def watch_vchannel(self, request: WatchVchannel) -> tuple[UnrecoveredSegment, ...]:
         self.calls.note("watch_vchannel", request)
-        self._of(request.collection_id).vchannels.setdefault(request.vchannel, request)
+        held = self._of(request.collection_id)
+        if request.vchannel not in held.vchannels or request.again:
+            held.vchannels[request.vchannel] = request
+            damaged = (m for m in request.growing if m.segment_id in self.damaged_rows)
+            found = (UnrecoveredSegment(m.segment_id, m.partition_id, "its file is damaged") for m in damaged)
+            self.unrecovered[request.vchannel] = (*request.damaged, *found)
+        return self.unrecovered[request.vchannel]
+
+    async def give_up_vchannel(self, collection_id: CollectionID, vchannel: str) -> None:
+        self.calls.note("give_up_vchannel", vchannel)
+        held = self._of(collection_id)
+        held.version = 0
+        held.vchannels.pop(vchannel, None)
+        kept = {**held.served, **held.ready}.items()
+        held.ready, held.served = {s: r for s, r in kept if r.manifest.vchannel != vchannel}, {}
+        self.failures.pop(vchannel, None)
 
     async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         self.calls.note("load_segment", request)

@@ -130,7 +130,7 @@ async def test_the_output_does_not_wait_for_what_a_failing_node_had_read() -> No
     bench.node.failures = {ONE.vchannels[0]: "the log before it is gone"}
     bench.set_data(COMPACTED)
     await asyncio.sleep(1)
-    assert bench.node.calls.of("release_collection") == [CID]
+    assert bench.node.calls.of("give_up_vchannel") == [ONE.vchannels[0]]
     assert bench.node.served() == {9}
     await bench.coord.stop()
 

@@ -441,7 +441,8 @@ async def test_a_vchannel_whose_following_failed_is_followed_again() -> None:
     await loaded(bench)
     bench.node.failures[ONE.vchannels[0]] = "CorruptLog: a frame"
     await asyncio.sleep(2)
-    assert bench.node.calls.of("release_collection") == [CID]
+    assert bench.node.calls.of("give_up_vchannel") == [ONE.vchannels[0]]
+    assert bench.node.calls.of("release_collection") == []
     assert bench.node.served() == {1}
     assert len(bench.node.calls.of("watch_vchannel")) >= 2
     await bench.coord.stop()

@@ -9,6 +9,7 @@ from fakes import CID, DEFAULT, OTHER, index, manifest, recovery
 from query_bench import Bench
 from test_loading import ONE, TWO_PARTITIONS, loaded
 
+from elanus.api.datacoord import DamagedManifest
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import SegmentServing
 from elanus.core.ids import IndexID, SegmentID
@@ -159,6 +160,75 @@ async def test_inputs_serve_on_while_the_output_of_a_compaction_cannot_be_read()
     bench.node.damaged_rows = set()
     await asyncio.sleep(PAUSE_S + 1)
     assert bench.node.served() == {9}
+    await bench.coord.stop()
+
+
+async def test_a_damaged_manifest_leaves_out_its_segment_alone() -> None:
+    bench = Bench(TWO_PARTITIONS)
+    intact, damaged = manifest(1), DamagedManifest(manifest(2, partition_id=OTHER), "manifests/2 is damaged")
+    bench.set_data(replace(recovery(TWO_PARTITIONS, intact), damaged=(damaged,)))
+    await loaded(bench)
+    await asyncio.sleep(1)
+    assert bench.node.served() == {1}
+    (gap,) = bench.node.calls.of("announce")[-1].missing.values()
+    assert gap.partition_id == OTHER
+    assert gap.reason.startswith(f"segment 2 of partition {OTHER} cannot be read: manifests/2 is damaged. Re")
+    (status,) = await bench.coord.loads(CID)
+    assert [(one.segment_id, one.missing) for one in status.unreadable] == [(2, True)]
+    assert status.percentages == {DEFAULT: 99, OTHER: 0}
+    bench.data.recoveries[CID] = recovery(TWO_PARTITIONS, intact, manifest(2, partition_id=OTHER))
+    await asyncio.sleep(PAUSE_S + 1)
+    assert bench.node.served() == {1, 2}, "it is read again after a pause, though nothing has changed"
+    (status,) = await bench.coord.loads(CID)
+    assert (status.unreadable, status.percentages) == ((), {DEFAULT: 100, OTHER: 100})
+    await bench.coord.stop()
+
+
+async def test_a_segment_that_is_served_stays_when_its_manifest_can_no_longer_be_read() -> None:
+    bench = Bench()
+    bench.set_data(recovery(ONE, manifest(1), manifest(2)))
+    await loaded(bench)
+    bench.set_data(replace(recovery(ONE, manifest(1)), damaged=(DamagedManifest(manifest(2), "damaged"),)))
+    await asyncio.sleep(1)
+    assert bench.node.served() == {1, 2}
+    (status,) = await bench.coord.loads(CID)
+    assert [(one.segment_id, one.missing) for one in status.unreadable] == [(2, False)]
+    assert status.percentages == {DEFAULT: 100}
+    await bench.coord.stop()
+
+
+async def test_a_growing_segment_that_cannot_be_recovered_holds_up_nothing() -> None:
+    bench = Bench()
+    bench.node.damaged_rows = {5}
+    bench.set_data(recovery(ONE, manifest(1), growing=(manifest(5), manifest(6))))
+    await loaded(bench)
+    await asyncio.sleep(1)
+    assert bench.node.served() == {1}
+    (status,) = await bench.coord.loads(CID)
+    assert status.unreadable == (
+        UnreadableSegment(SegmentID(5), DEFAULT, "its file is damaged", missing=True),
+    )
+    assert status.percentages == {DEFAULT: 99}
+    await asyncio.sleep(PAUSE_S)
+    tried = [request.again for request in bench.node.calls.of("watch_vchannel") if request.again]
+    assert tried == [(5,)]
+    bench.node.damaged_rows = set()
+    await asyncio.sleep(2 * PAUSE_S)
+    (status,) = await bench.coord.loads(CID)
+    assert (status.unreadable, status.percentages) == ((), {DEFAULT: 100})
+    await bench.coord.stop()
+
+
+async def test_the_manifest_of_a_growing_segment_may_be_damaged_too() -> None:
+    bench = Bench()
+    (vchannel,) = recovery(ONE).vchannels
+    vchannel = replace(vchannel, damaged=(DamagedManifest(manifest(5), "manifests/5 is damaged"),))
+    bench.set_data(replace(recovery(ONE, manifest(1)), vchannels=(vchannel,)))
+    await loaded(bench)
+    await asyncio.sleep(1)
+    assert bench.node.served() == {1}
+    (status,) = await bench.coord.loads(CID)
+    assert [(one.segment_id, "manifests/5" in one.reason) for one in status.unreadable] == [(5, True)]
     await bench.coord.stop()
 
 

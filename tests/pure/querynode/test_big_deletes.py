@@ -317,6 +317,7 @@ async def test_a_follower_takes_over_only_when_neither_applies_anything(world: W
         growing_bytes=0,
         started=True,
         is_busy=True,
+        unrecovered=tuple,
         failure=None,
     )
     channel.successor = successor

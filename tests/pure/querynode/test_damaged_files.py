@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from node_world import World, scenario
+from node_world import COLLECTION, World, scenario
 from test_node_fleet import Fleet
 from test_node_fleet import scenario as fleet_scenario
 
 from elanus.api.query_channel import MissingSegment
-from elanus.api.querynode import SealedSegmentsChange
+from elanus.api.querynode import SealedSegmentsChange, UnrecoveredSegment
 from elanus.core.errors import SegmentUnreadable
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.proxy.fanout.client import Patience
 from elanus.storage.local import LocalStore
 
@@ -110,6 +111,126 @@ async def test_reads_of_partitions_that_are_complete_are_answered(world: World) 
             world.node.count(world.node_query(partition_ids=partitions))
     await world.node.announce(SealedSegmentsChange(CollectionID(7), 6, (), ()))
     assert world.node.count(world.node_query()) == 2
+
+
+async def growing_with_binlogs(world: World) -> list[SegmentID]:
+    """Two growing segments, of partitions 1 and 2, with some rows in files and some only in the log."""
+    for partition in (1, 2):
+        await world.insert([(10 * partition + n, n) for n in range(3)], partition)
+    await world.tick()
+    world.flush()
+    for partition in (1, 2):
+        await world.insert([(10 * partition + 5, 5)], partition)
+    await world.delete([10, 20])
+    await world.tick()
+    return list(world.open.values())
+
+
+@scenario(partitions=(1, 2))
+async def test_a_growing_segment_that_cannot_be_recovered_is_refused_and_the_others_serve(
+    world: World,
+) -> None:
+    damaged, intact = await growing_with_binlogs(world)
+    path = insert_log(world, damaged)
+    content = damage(world.store, path, 0.2)
+    await world.restart()
+    (found,) = await world.node.watch_vchannel(world.watch_request())
+    assert (found.segment_id, found.partition_id, path in found.reason) == (damaged, 1, True)
+    assert world.count(partition_ids=(PartitionID(2),)) == 3
+    for partitions in ((), (PartitionID(1),)):
+        with pytest.raises(SegmentUnreadable, match=rf"segment {damaged} of partition 1 .*{path}.*Restore"):
+            world.node.count(world.node_query(partition_ids=partitions))
+    await world.insert([(16, 6)], 1)
+    await world.tick()
+    growing = [s.segment_id for s in (await world.node.status()).segments]
+    assert growing == [intact], "its rows in the log are not taken for the whole segment"
+    again = replace(world.watch_request(), again=(damaged,))
+    assert len(await world.node.watch_vchannel(again)) == 1, "still damaged"
+    restore(world.store, path, content)
+    assert len(await world.node.watch_vchannel(world.watch_request())) == 1, "it is not looked at each time"
+    trying = asyncio.create_task(world.node.watch_vchannel(again))
+    await world.stamp_and_tick()
+    assert await trying == ()
+    assert world.count() == 7
+    world.node.invariants()
+
+
+@scenario(partitions=(1, 2))
+async def test_a_damaged_file_of_deletes_concerns_the_growing_segments_with_binlogs(world: World) -> None:
+    await growing_with_binlogs(world)
+    world.flush()
+    (log,) = world.delta_logs
+    content = bytes(world.store.get(log.file.path))
+    world.store.delete(log.file.path)
+    await world.restart()
+    found = await world.node.watch_vchannel(world.watch_request())
+    assert sorted(one.partition_id for one in found) == [1, 2]
+    assert all(log.file.path in one.reason for one in found)
+    world.store.put(log.file.path, content)
+    trying = asyncio.create_task(
+        world.node.watch_vchannel(replace(world.watch_request(), again=(found[0].segment_id,)))
+    )
+    await world.stamp_and_tick()
+    assert await trying == ()
+    assert world.count() == 6
+
+
+@scenario(partitions=(1, 2))
+async def test_a_growing_segment_without_its_manifest_is_refused_until_a_version_has_it(world: World) -> None:
+    damaged, _ = await growing_with_binlogs(world)
+    whole = world.watch_request()
+    named = UnrecoveredSegment(damaged, PartitionID(1), "manifests/5 is damaged")
+    growing = tuple(m for m in whole.growing if m.segment_id != damaged)
+    await world.node.stop()
+    world.node, world.version = world._new_node(), 0
+    await world.node.start()
+    await world.node.load_collection(world.load_request())
+    assert await world.node.watch_vchannel(replace(whole, growing=growing, damaged=(named,))) == (named,)
+    await world.announce()
+    await world.tick()
+    with pytest.raises(SegmentUnreadable, match="manifests/5"):
+        world.node.count(world.node_query())
+    world.seal()
+    world.flush()
+    await world.hand_off([damaged])
+    assert world.count() == 6
+    assert await world.node.watch_vchannel(world.watch_request()) == ()
+
+
+@fleet_scenario
+async def test_the_replica_that_has_a_segment_in_memory_answers_for_the_one_that_cannot_read_it(
+    fleet: Fleet,
+) -> None:
+    await fleet.begin(1, 2, replicas=2)
+    segment_id = await fleet.finish(1, 2, 3)
+
+    async def spread() -> bool:
+        return await fleet.spread() == {1: 1, 2: 1}
+
+    await fleet.until(spread)
+    await fleet.insert([(key, key) for key in (4, 5)])
+    await fleet.tick()
+    fleet.flush()
+    await fleet.check()
+    (growing,) = fleet.open.values()
+    for damaged in (segment_id, growing):
+        damage(fleet.store, insert_log(fleet, damaged), 0.2)
+    await fleet.kill(2)
+    await fleet.join(3)
+
+    async def joined() -> bool:
+        await fleet.stamp_and_tick()
+        infos = await fleet.coord.query_channels(COLLECTION)
+        return len(infos) == 2 and any(info.missing and 3 in info.vchannels.values() for info in infos)
+
+    await fleet.until(joined)
+    for _ in range(4):
+        await fleet.check()
+    (status,) = await fleet.coord.loads()
+    assert {one.segment_id for one in status.unreadable if one.missing} == {segment_id, growing}
+    with pytest.raises(SegmentUnreadable):
+        fleet.nodes[NodeID(3)].count(fleet.node_query())
+    await fleet.end()
 
 
 @fleet_scenario

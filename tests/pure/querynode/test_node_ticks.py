@@ -24,6 +24,7 @@ from elanus.log.memory import MemoryLog
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.follower import Follower
 from elanus.querynode.node import QueryNode
+from elanus.querynode.recovery import Recovered
 from elanus.storage.local import LocalStore
 
 PCHANNELS = [pchannel_name(number) for number in range(16)]
@@ -116,7 +117,7 @@ async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_
         return False
 
     follower = Follower(request, first.schema, first.specs, Coverage.nothing(), broken)
-    follower.start(loaded.node._dispatcher, [])
+    follower.start(loaded.node._dispatcher, Recovered(()))
     await loaded.tick(2000)
     assert follower.failure is not None
     await loaded.tick(3000)

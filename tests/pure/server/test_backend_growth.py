@@ -56,7 +56,7 @@ class Toys:
     def __init__(self, directory: Path) -> None:
         self.logs = MemoryLog()
         self.options: list[LogOptions] = []
-        self.cleaned: list[str] = []
+        self.cleaned: list[tuple[str, float]] = []
         self._directory = directory
         self.log = LogBackend(
             form=FORM,
@@ -73,7 +73,7 @@ class Toys:
             check=self._check,
             identity=identity_of_path,
             open=lambda _url: LocalStore(self._directory),
-            clean=self.cleaned.append,
+            clean=lambda url, unused_for_s: self.cleaned.append((url, unused_for_s)),
         )
 
     @staticmethod
@@ -159,7 +159,10 @@ async def test_metadata_is_opened() -> None:
 
 def test_objects_are_opened_and_cleaned(toys: Toys, tmp_path: Path) -> None:
     open_objects(all_toys(), paths_of(tmp_path)).put("one", b"x")
-    assert toys.cleaned == [URL]
+    open_objects(all_toys(), paths_of(tmp_path), shared=True)
+    (alone, shared) = toys.cleaned
+    assert alone == (URL, 0.0)
+    assert shared[1] > 60, "others may be writing"
     assert open_store(URL).get("one").to_pybytes() == b"x", "what a Spark task reads"
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from samples import EVERY_TYPE, KEY, rows_of_every_type
 
+from elanus.core.errors import FieldNotFound
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
@@ -142,6 +143,21 @@ def test_pages_of_insert_logs_are_covered(store: LocalStore, tmp_path: Path) -> 
         return table
 
     check_never_wrong(store, written.path, places_in(store.local_path(written.path, tmp_path)), read)
+
+
+def test_damage_of_a_footer_is_reported_by_the_file_s_name(store: LocalStore, tmp_path: Path) -> None:
+    schema = insert_log_schema(EVERY_TYPE, KEY)
+    batch = with_system_columns(rows_of_every_type(20), 0, Timestamp(5), schema)
+    written = write_insert_log(store, "log.parquet", EVERY_TYPE, KEY, [batch], tmp_path)
+    size_bytes = store.head(written.path).size_bytes
+    footer = range(size_bytes - int.from_bytes(store.get(written.path)[-8:-4], "little") - 8, size_bytes)
+    reported = 0
+    for name in damaged(store, written.path, footer[1::40]):
+        try:
+            read_columns(store, [replace(written, path=name)], ["RowID", "Timestamp"])
+        except (CorruptObject, FieldNotFound) as error:
+            reported += name in str(error)
+    assert reported > 20
 
 
 def test_pages_of_delta_logs_are_covered(store: LocalStore, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,17 @@ def test_interrupted_writes_are_invisible_and_can_be_discarded(store: LocalStore
     assert store.discard_staged() == 1
     assert store.discard_staged() == 0
     assert store.get("kept").to_pybytes() == b"x"
+
+
+def test_what_others_are_writing_is_not_discarded(store: LocalStore, tmp_path: Path) -> None:
+    store.put("kept", b"x")
+    staging = tmp_path / "files" / ".staging"
+    for name, age_s in (("abandoned", 4000), ("being-written", 10)):
+        (staging / name).write_bytes(b"half")
+        then_s = time.time() - age_s
+        os.utime(staging / name, (then_s, then_s))
+    assert store.discard_staged(3600) == 1
+    assert [file.name for file in staging.iterdir()] == ["being-written"]
 
 
 def test_deleting_takes_empty_directories_along_while_others_write(store: LocalStore, tmp_path: Path) -> None:

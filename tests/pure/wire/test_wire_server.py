@@ -11,7 +11,9 @@ from wire_calls import calls_of
 from wire_messages import Call, float_vectors, key_message, scalar_data, schema_bytes, vector_message
 
 from elanus.core.errors import Unavailable
+from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.core.schema import DataType
+from elanus.proxy.wire.message_limit import received_max_bytes
 from elanus.proxy.wire.server import MilvusServer
 
 DIM = 1024
@@ -50,16 +52,18 @@ def test_requests_beyond_the_default_size_pass(call: Call, front: FakeFront) -> 
     assert front.writes[0].rows.nbytes > 4 * 1024 * 1024
 
 
-def test_a_request_beyond_the_limit_is_refused_before_it_is_read_and_says_both_sizes(
-    front: FakeFront,
-) -> None:
+def test_a_request_beyond_the_limit_is_refused_before_it_is_decoded(front: FakeFront) -> None:
     server = MilvusServer(calls_of(front), "127.0.0.1", 0, max_workers=1, request_max_bytes=100_000)
     with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
         send = channel.unary_unary("/milvus.proto.milvus.MilvusService/GetVersion")
-        with pytest.raises(grpc.RpcError) as refusal:
-            send(b"\xff" * 100_001, timeout=10)
-        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "larger than max (100001 vs. 100000)" in refusal.value.details()
+        for size_bytes, text in (
+            (100_001, "the request has 100001 bytes, proxy.message_max_mb allows 100000: insert fewer rows"),
+            (200_001, "larger than max (200001 vs. 200000)"),
+        ):
+            with pytest.raises(grpc.RpcError) as refusal:
+                send(b"\xff" * size_bytes, timeout=10)
+            assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert text in refusal.value.details()
         assert send(b"", timeout=10), "the server goes on"
     server.stop(grace_s=0)
 
@@ -84,6 +88,11 @@ def test_connections_beyond_the_limit_are_refused_at_once_and_the_others_go_on(f
         channels[1].close()
         assert third(b"", timeout=60, wait_for_ready=True), "there is room again"
     server.stop(grace_s=0)
+
+
+def test_the_largest_limit_is_also_that_of_grpc() -> None:
+    assert received_max_bytes(64 << 20) == 128 << 20
+    assert received_max_bytes(GRPC_MESSAGE_MAX_BYTES) == GRPC_MESSAGE_MAX_BYTES
 
 
 def test_malformed_bytes_are_a_grpc_error(port: int) -> None:

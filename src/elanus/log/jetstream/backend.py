@@ -11,8 +11,12 @@ from elanus.nats.source import FORM, NatsSource
 
 async def _open(url: str, options: LogOptions) -> Log:
     from elanus.log.jetstream.log import NatsLog
+    from elanus.nats.durability import warn_if_volatile
 
-    return await NatsLog.open(NatsSource.parse(url), append_timeout_s=options.append_timeout_s)
+    source = NatsSource.parse(url)
+    log = await NatsLog.open(source, append_timeout_s=options.append_timeout_s)
+    await warn_if_volatile(source)
+    return log
 
 
 async def _follow(url: str, poll_ms: float) -> LogFollower:

@@ -39,6 +39,7 @@ from elanus.core.errors import (
     DeadlineExceeded,
     ElanusError,
     Internal,
+    SegmentUnreadable,
     Unavailable,
     VersionChanged,
 )
@@ -283,16 +284,21 @@ class FanOut:
             return self._ask_in_turn(collection_id, data, patience)
 
     def _ask_in_turn(self, collection_id: CollectionID, data: bytes, patience: Patience) -> list[Answer]:
-        """Raises `ChannelLost` when any replica failed with it: the channel may have been replaced."""
+        """Raises `ChannelLost` when any replica failed with it: the channel may have been replaced.
+
+        A replica that cannot read a segment does not end the read: another may have it in memory.
+        """
         replicas = self._replicas_of(collection_id)
         first = next(self._turns)
-        failures: list[Unavailable] = []
+        failures: list[ElanusError] = []
         for attempt in range(len(replicas)):
             try:
                 return self._ask(replicas[(first + attempt) % len(replicas)], data, patience)
             except Unavailable as error:
                 self._replicas.forget(collection_id)
                 failures.append(error)
+            except SegmentUnreadable as error:
+                failures.insert(0, error)  # a retry may find the others again
         raise next((error for error in failures if isinstance(error, ChannelLost)), failures[-1])
 
     def _ask(self, replica: KnownReplica, data: bytes, patience: Patience) -> list[Answer]:

@@ -154,6 +154,7 @@ class Pressure:
         if free < self._limits.disk_reserve_bytes:
             raise DiskFull(
                 f"disk quota exceeded: {free} bytes would be left, backpressure.disk_reserve_mb keeps "
-                f"{self._limits.disk_reserve_bytes}: free space on the data directory's disk"
+                f"{self._limits.disk_reserve_bytes}: free space on the disk of the data directory, "
+                "of the log or of the objects; free disk space, then retry"
             )
         return admitted_after_s(self._growing(), collection_id, size_bytes, self._limits)

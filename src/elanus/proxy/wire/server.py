@@ -15,6 +15,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.calls import Calls
 from elanus.proxy.wire.interfaces import interface_handler
+from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.rpc.security import FrontSecurity
 
@@ -36,10 +37,11 @@ class MilvusServer:
     """Serves the operations of ``calls`` to Milvus clients and to Elanus' own. Not started until `start`.
 
     ``port`` 0 takes a free one. ``max_workers`` limits the requests handled at a time, including those that
-    wait for a tick or a load; further requests queue. ``request_max_bytes``: gRPC refuses larger requests
-    before they are read, with the status RESOURCE_EXHAUSTED. ``connections_max``: further connections are
-    closed at once, and their clients get the status UNAVAILABLE; None for no limit. ``security``: the
-    certificate presented to clients; None serves without TLS.
+    wait for a tick or a load; further requests queue. ``request_max_bytes``: larger requests are
+    refused before they are decoded, with the status RESOURCE_EXHAUSTED (see
+    `elanus.proxy.wire.message_limit`). ``connections_max``: further connections are closed at once, and their
+    clients get the status UNAVAILABLE; None for no limit. ``security``: the certificate presented to clients;
+    None serves without TLS.
     """
 
     def __init__(
@@ -56,12 +58,13 @@ class MilvusServer:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._security = security
         self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
-        limits = [("grpc.max_receive_message_length", request_max_bytes)]
+        limits = [("grpc.max_receive_message_length", received_max_bytes(request_max_bytes))]
         if connections_max is not None:
             limits.append(("grpc.max_allowed_incoming_connections", connections_max))
         self._server = grpc.server(self._workers, options=(*limits, *_OPTIONS))
         handlers = (milvus_handlers(calls), interface_handler(ConnectorApi, calls))
-        self._server.add_generic_rpc_handlers(handlers)
+        limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)
+        self._server.add_generic_rpc_handlers(limited)
 
     def start(self) -> int:
         """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""

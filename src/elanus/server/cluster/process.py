@@ -49,6 +49,7 @@ from elanus.server.cluster.peers import COORDINATORS, NODES, ClusterPeers
 from elanus.server.cluster.workspace import Workspace
 from elanus.server.connections import Connections
 from elanus.server.data_dir import paths_of
+from elanus.server.free_disk import FreeDisk, directories_of
 from elanus.server.roles import Role, RoleHost
 from elanus.server.settings import Settings
 from elanus.server.status import RoleStatus
@@ -61,7 +62,6 @@ _READ_THREADS = 16
 _PROXY_CALL_S = 3.0
 """How long a coordinator waits for a proxy's answer. A proxy that has ended or hangs is dropped
 when its session ends."""
-_NO_LIMIT_BYTES = 1 << 62
 _INTERFACES: dict[str, tuple[type[Any], ...]] = {
     "rootcoord": (RootCoordApi,),
     "datacoord": (DataCoordApi, JobLedgerApi, SnapshotApi),
@@ -211,9 +211,10 @@ class ClusterProcess:
         return self._growing_watch.latest.total_bytes
 
     def pressure(self) -> Pressure:
-        """Backpressure by growing data alone: only the services' disks can fill up, and they refuse writes
-        themselves."""
-        return self._builders.pressure(lambda: self._growing_watch.latest, lambda: _NO_LIMIT_BYTES)
+        """Backpressure by growing data, and by the disk of objects that are in a directory. The services
+        refuse writes themselves when their disks are full."""
+        disk = FreeDisk(directories_of([self._settings.storage.url]))
+        return self._builders.pressure(lambda: self._growing_watch.latest, disk.free_bytes)
 
     def elsewhere(self) -> list[RoleStatus]:
         """The roles of other processes, according to their sessions."""

@@ -142,7 +142,7 @@ async def _start_pipeline(
 async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     """Open the services of the cluster. Raises `ElanusError`."""
     paths = paths_of(settings.data_dir)
-    store = await asyncio.to_thread(open_objects, settings, paths)
+    store = await asyncio.to_thread(partial(open_objects, settings, paths, shared=True))
     owner = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     meta = open_meta(settings, owner)
     stack.push_async_callback(meta.close)
