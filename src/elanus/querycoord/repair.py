@@ -44,7 +44,7 @@ async def without_failures(
         if any(vchannel in status.failures for vchannel in collection.vchannels):
             node = fleet.node(node_id)
             await node.release_collection(collection.collection_id)
-            updated[node_id] = await node.status()
+            updated[node_id] = await node.status(collection.collection_id)
     return updated
 
 
@@ -73,5 +73,5 @@ async def without_strays(
         if strays:
             node = fleet.node(node_id)
             await node.unload_segments(info.collection_id, strays)
-            updated[node_id] = await node.status()
+            updated[node_id] = await node.status(info.collection_id)
     return updated
