@@ -127,7 +127,10 @@ class DataNodeTick:
 
 @dataclass(frozen=True, slots=True)
 class SegmentOutput:
-    """The files and rows that one range adds to one segment."""
+    """The files and rows that one range adds to one segment.
+
+    The output of merged delta logs is one delta log, in place of insert logs, of no segment.
+    """
 
     segment_id: SegmentID
     insert_logs: tuple[BinlogFile, ...]

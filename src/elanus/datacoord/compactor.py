@@ -31,6 +31,7 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.delta_merges import DeltaMerges
 from elanus.datacoord.manifests import Chosen
 from elanus.datacoord.planner import Planner, PlanPolicy
 from elanus.datacoord.planning_schedule import PlanningSchedule
@@ -76,7 +77,8 @@ class Compactor:
         self._clock = context.clock
         self._lock = context.lock
         self._nodes = nodes
-        self._planner = Planner(context, dead_rows, policy.plan)
+        self._delta_merges = DeltaMerges(context)
+        self._planner = Planner(context, dead_rows, self._delta_merges, policy.plan)
         interval_s = policy.interval_s if policy.automatic else None
         self._schedule = PlanningSchedule(self._planner, context.rootcoord, context.clock, interval_s)
         self._policy = policy
@@ -186,6 +188,13 @@ class Compactor:
 
     async def _order_of(self, plan: CompactionPlan, attempt: int) -> CompactionOrder | None:
         """Return the order, or None for a plan that is stale; it is then marked as failed."""
+        if plan.deltas:
+            merge = await self._delta_merges.order(plan, attempt)
+            if isinstance(merge, CompactionOrder):
+                return merge
+            async with self._lock:
+                await self.failed(plan.plan_id, merge)
+            return None
         chosen, contents = await self._manifests.current(lambda: self._chosen(plan))
         if not chosen.vchannels:
             async with self._lock:
@@ -218,6 +227,9 @@ class Compactor:
         The output's manifest is written without the lock; the commit is checked before, and again under it.
         """
         plan = self._running(commit)
+        if plan.deltas:
+            await self._commit_deltas(plan, commit)
+            return
         info = None
         if commit.output.insert_logs and commit.output.segment_id == plan.output and not self._stale(plan):
             info = await self._output(plan, self._inputs(plan), commit)
@@ -239,6 +251,15 @@ class Compactor:
             self._ended(plan.plan_id)
         # The output may complete a set of small segments, and delta logs may be superseded.
         self.flushed(plan.collection_id)
+
+    async def _commit_deltas(self, plan: CompactionPlan, commit: CompactionCommit) -> None:
+        wrong = await self._delta_merges.commit(commit, self._running)
+        async with self._lock:
+            if wrong:
+                await self.failed(plan.plan_id, wrong)
+                raise CommitRefused(f"compaction {plan.plan_id}: {wrong}")
+            self._ended(plan.plan_id)
+        self.flushed(plan.collection_id)  # there may be more to merge
 
     def _chosen(self, plan: CompactionPlan) -> Chosen:
         """Return the inputs and the vchannel of a plan; nothing if it is stale."""

@@ -25,6 +25,7 @@ from elanus.core.compaction import (
     fold_until,
     is_candidate,
 )
+from elanus.core.delta_merging import choose_deltas
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
@@ -34,6 +35,7 @@ from elanus.datacoord.attempts import OWN
 from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.delta_merges import DeltaMerges
 from elanus.datacoord.state import Vchannel
 from elanus.storage.port import CorruptObject, ObjectMissing
 
@@ -55,7 +57,10 @@ class PlanPolicy:
 class Planner:
     """Decides and persists compaction plans."""
 
-    def __init__(self, context: DataContext, dead_rows: DeadRows, policy: PlanPolicy) -> None:
+    def __init__(
+        self, context: DataContext, dead_rows: DeadRows, delta_merges: DeltaMerges, policy: PlanPolicy
+    ) -> None:
+        self._delta_merges = delta_merges
         self._state = context.state
         self._manifests = context.manifests
         self._allocator = context.allocator
@@ -120,6 +125,19 @@ class Planner:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
         await self._forget_deltas(vchannel.vchannel, survey, bound)
+        await self._plan_segments(vchannel, survey, bound, expired, trigger_id, force, target_bytes)
+        await self._plan_deltas(vchannel.vchannel, bound)
+
+    async def _plan_segments(
+        self,
+        vchannel: Vchannel,
+        survey: CompactionFacts,
+        bound: Timestamp,
+        expired: Timestamp,
+        trigger_id: int,
+        force: bool,
+        target_bytes: int | None,
+    ) -> None:
         rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
         chosen = choose(
             survey.candidates,
@@ -139,6 +157,27 @@ class Planner:
             await self._state.put(plans=plans)
         for plan in plans:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
+
+    async def _plan_deltas(self, name: str, bound: Timestamp) -> None:
+        """Plan to merge small delta logs, unless a compaction is about to read them."""
+        vchannel = self._state.vchannel(name)
+        if vchannel is None or vchannel.dropping or self._delta_merges.is_planned(name):
+            return
+        logs = await self._manifests.of_vchannel(vchannel)
+        count_min = self._policy.thresholds.merge_delta_logs_min
+        chosen = choose_deltas(logs, bound, self._policy.retention_s, count_min)
+        if not chosen:
+            return
+        if len(self._state.planned()) >= self._policy.plans_max:
+            self.is_full = True
+            return
+        plan = self._delta_merges.plan(await self._rootcoord.alloc_ids(1), vchannel, chosen)
+        async with self._lock:
+            current = self._state.vchannel(name)
+            if current is None or current.dropping or self._delta_merges.is_planned(name):
+                return
+            await self._state.put(plans=[plan])
+        _log.info("merge of delta logs planned", plan=plan.plan_id, vchannel=name, delta_logs=len(chosen))
 
     async def _new_plan(
         self,

@@ -1,4 +1,4 @@
-"""What datacoord does for one collection costs the same with ten collections and with a thousand."""
+"""The work of datacoord for one collection is the same with ten collections and with a thousand."""
 
 from __future__ import annotations
 

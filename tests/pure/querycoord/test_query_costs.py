@@ -1,4 +1,4 @@
-"""What querycoord does for one collection costs the same with ten loaded collections and with hundreds."""
+"""The work of querycoord for one collection is the same with ten loaded collections and with hundreds."""
 
 from __future__ import annotations
 
