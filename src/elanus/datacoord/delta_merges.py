@@ -74,11 +74,14 @@ class DeltaMerges:
         )
 
     async def commit(
-        self, commit: CompactionCommit, running: Callable[[CompactionCommit], CompactionPlan]
+        self,
+        commit: CompactionCommit,
+        running: Callable[[CompactionCommit], CompactionPlan],
+        ended: Callable[[int], None],
     ) -> str:
         """Commit all or nothing. Returns why the result would be wrong now, "" if it was committed.
 
-        ``running`` returns the plan, and raises `CommitRefused` unless the commit is of the attempt in force.
+        ``running`` and ``ended``: see `elanus.datacoord.segment_merges.SegmentMerges.commit`.
         """
         while True:
             plan = running(commit)
@@ -101,6 +104,7 @@ class DeltaMerges:
                     continue
                 done = replace(plan, state=CompactionState.COMPLETED)
                 await self._state.put(vchannels=[replace(current, deltas=written.deltas)], plans=[done])
+                ended(plan.plan_id)
                 return ""
 
 

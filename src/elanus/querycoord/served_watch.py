@@ -55,11 +55,11 @@ class ServedWatch:
             collection_id
             for node_id, pulse in pulses.items()
             if (before := self._before.get(node_id)) is not None
-            for now, then in (
+            for entries, known in (
                 (pulse.versions.items(), before.versions.items()),
                 (pulse.query_channels.items(), before.query_channels.items()),
             )
-            for collection_id, _ in now ^ then
+            for collection_id, _ in entries ^ known
         }
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a query node reports: the whole, what concerns one collection, and its pulse agree."""
+"""The whole status of a query node, the status of one collection and the pulse agree."""
 
 from __future__ import annotations
 
