@@ -30,6 +30,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
@@ -75,6 +76,9 @@ class Planner:
         """Whether the last plans left out some for which there was no room."""
         self._rests: dict[SegmentID, float] = {}
         """Until when, by the monotonic clock, these segments are compacted only on request."""
+        self._settled: dict[str, int] = {}
+        """The vchannels in which only a change of a segment can make a compaction worthwhile, each with the
+        latest change that was examined."""
 
     def leave_alone(self, segments: Iterable[SegmentID]) -> None:
         """Exclude for a while segments whose files a job could not read, so that others are compacted."""
@@ -95,16 +99,35 @@ class Planner:
             now = await self._rootcoord.alloc_timestamp(1)
             for collection in collections:
                 for vchannel in self._state.vchannels_of(collection.collection_id):
-                    if not vchannel.dropping:
-                        await self._plan_vchannel(
-                            collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
-                        )
+                    if vchannel.dropping or (not force and self._is_settled(collection, vchannel)):
+                        continue
+                    await self._plan_vchannel(
+                        collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
+                    )
+                    await asyncio.sleep(0)  # what it looks at may all be in memory: let others run
             await self._forget_ended()
             return trigger_id
+
+    def _is_settled(self, collection: Collection, vchannel: Vchannel) -> bool:
+        """Whether nothing can have become worthwhile since the vchannel was examined.
+
+        Time alone makes rows expire, and deletes old enough to be folded in.
+        """
+        is_timeless = not vchannel.deltas and TTL_PROPERTY not in collection.properties
+        return is_timeless and self._settled.get(vchannel.vchannel) == self._state.last_change(
+            vchannel.vchannel
+        )
+
+    def _settle(self, name: str, change: int, segments: Iterable[SegmentID]) -> None:
+        """Note that a vchannel has been examined up to this change, and that nothing was worthwhile."""
+        left_out = {*self._taken(), *self._resting()}
+        if left_out.isdisjoint(segments):
+            self._settled[name] = change
 
     def forget_others(self) -> None:
         """Forget what is known about segments that no longer exist. Costs a look at all segments."""
         self._facts.forget_others()
+        self._settled = {name: n for name, n in self._settled.items() if self._state.vchannel(name)}
 
     async def _plan_vchannel(
         self,
@@ -117,6 +140,7 @@ class Planner:
         target_bytes: int | None,
     ) -> None:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
+        change = self._state.last_change(vchannel.vchannel)
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s)
             taken = {*self._taken(), *(() if force else self._resting())}
@@ -125,7 +149,8 @@ class Planner:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
         await self._forget_deltas(vchannel.vchannel, survey, bound)
-        await self._plan_segments(vchannel, survey, bound, expired, trigger_id, force, target_bytes)
+        if not await self._plan_segments(vchannel, survey, bound, expired, trigger_id, force, target_bytes):
+            self._settle(vchannel.vchannel, change, survey.segments)
         await self._plan_deltas(vchannel.vchannel, bound)
 
     async def _plan_segments(
@@ -137,7 +162,8 @@ class Planner:
         trigger_id: int,
         force: bool,
         target_bytes: int | None,
-    ) -> None:
+    ) -> bool:
+        """Plan compactions of segments; return whether any was worthwhile."""
         rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
         chosen = choose(
             survey.candidates,
@@ -150,13 +176,14 @@ class Planner:
         self.is_full = self.is_full or len(chosen) > room
         proposed = [(i, await self._new_plan(i, vchannel, bound, expired, trigger_id)) for i in chosen[:room]]
         if not proposed:
-            return
+            return bool(chosen)
         async with self._lock:
             room = max(0, self._policy.plans_max - len(self._state.planned()))
             plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs)][:room]
             await self._state.put(plans=plans)
         for plan in plans:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
+        return True
 
     async def _plan_deltas(self, name: str, bound: Timestamp) -> None:
         """Plan to merge small delta logs, unless a compaction is about to read them."""

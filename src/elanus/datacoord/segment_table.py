@@ -49,6 +49,8 @@ class SegmentTable:
         self._growing: dict[_Room, dict[SegmentID, None]] = {}
         self._unflushed: dict[str, dict[SegmentID, None]] = {}
         """By vchannel: a report of a data node concerns the segments of a few vchannels."""
+        self._changes = 0
+        self._changed: dict[str, int] = {}
         self._states: Counter[SegmentState] = Counter()
         self._dropped: dict[SegmentID, None] = {}
         self._successors: dict[SegmentID, SegmentID] = {}
@@ -77,6 +79,10 @@ class SegmentTable:
     def unflushed_on(self, vchannel: str) -> list[SegmentInfo]:
         return self._infos(self._unflushed.get(vchannel, ()))
 
+    def last_change(self, vchannel: str) -> int:
+        """Return the number of the latest change of a segment of the vchannel; 0 if it has none."""
+        return self._changed.get(vchannel, 0)
+
     def states(self) -> Counter[SegmentState]:
         """Return how many segments are in each state."""
         return Counter(self._states)
@@ -101,6 +107,8 @@ class SegmentTable:
         known = self._segments.get(segment_id)
         self._name_manifest(known, info)
         self._count(known, info)
+        self._changes += 1
+        self._changed[info.vchannel] = self._changes
         self._segments[segment_id] = info
         self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
         self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
@@ -144,6 +152,8 @@ class SegmentTable:
             self._uses.forget(info.manifest)
         _remove(self._by_collection, info.collection_id, segment_id)
         _remove(self._by_vchannel, info.vchannel, segment_id)
+        if info.vchannel not in self._by_vchannel:
+            self._changed.pop(info.vchannel, None)
         _remove(self._growing, _room(info), segment_id)
         _remove(self._unflushed, info.vchannel, segment_id)
         self._count(info, None)

@@ -122,6 +122,10 @@ class DataState:
         names = self._vchannels_of.get(collection_id, ())
         return [info for name in names for info in self._segments.unflushed_on(name)]
 
+    def last_change(self, vchannel: str) -> int:
+        """Return the number of the latest change of a segment of the vchannel; 0 if it has none."""
+        return self._segments.last_change(vchannel)
+
     def segment_states(self) -> Counter[SegmentState]:
         """Return how many segments are in each state."""
         return self._segments.states()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from counting import steps_of
-from data_bench import Bench
+from data_bench import COMPACTION, Bench
 from fakes import CID, collection, settle
 
 from elanus.core.catalog import Collection
 from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.time_to_live import TTL_PROPERTY
+from elanus.datacoord.compaction_facts import CompactionFacts
+from elanus.datacoord.state import Vchannel
 
 FEW, MANY = 10, 1000
 Work = Callable[[Bench], Awaitable[object]]
@@ -104,4 +109,35 @@ async def test_figures_for_metrics_are_counted_as_things_change(tmp_path: Path) 
     await settle()
     await bench.restart()
     assert await bench.coord.owned_vchannels() == {9: FEW - 1}, "nobody else can own them"
+    await bench.coord.stop()
+
+
+async def test_what_cannot_have_become_worth_compacting_is_not_examined_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, *collections(FEW))
+    bench.compaction = replace(COMPACTION, automatic=True, interval_s=60)
+    await bench.watched()
+    facts = bench.coord.role._compactor._planner._facts
+    look, examined = facts.look, list[str]()
+
+    async def noted(vchannel: Vchannel, *args: object, **options: object) -> CompactionFacts:
+        examined.append(vchannel.vchannel)
+        return await look(vchannel, *args, **options)  # type: ignore[arg-type]
+
+    facts.look = noted  # type: ignore[method-assign]
+    await asyncio.sleep(600)
+    assert sorted(examined) == sorted(v for c in bench.collections for v in c.vchannels), "each of them once"
+    examined.clear()
+    segment_id = await bench.write(10)
+    await bench.coord.flush(CID)
+    await bench.report({segment_id: 10})
+    await bench.commit({segment_id: 10}, [segment_id])
+    await asyncio.sleep(600)
+    assert set(examined) == {bench.vchannel}
+    assert len(examined) <= 3, "at the flush, and once more"
+    first = bench.collections[0]
+    bench.root.collections[CID] = replace(first, properties={TTL_PROPERTY: "3600"})
+    examined.clear()
+    await asyncio.sleep(601)
+    assert set(examined) == {bench.vchannel}
+    assert len(examined) >= 10, "its rows expire some day"
     await bench.coord.stop()
