@@ -142,7 +142,10 @@ class DataNodeTick:
 
 @dataclass(frozen=True, slots=True)
 class SegmentOutput:
-    """The files and rows that one range adds to one segment."""
+    """The files and rows that one range adds to one segment.
+
+    The output of merged delta logs is one delta log, in place of insert logs, of no segment.
+    """
 
     segment_id: SegmentID
     insert_logs: tuple[BinlogFile, ...]
@@ -213,6 +216,12 @@ class ChannelCalls(Protocol):
         ...
 
     @repeatable
+    async def owned_vchannels(self) -> dict[NodeID, int]:
+        """How many vchannels each data node owns; `NO_NODE`: those without an owner. Without those of dropped
+        collections."""
+        ...
+
+    @repeatable
     async def quarantined(self) -> dict[str, int]:
         """The number of entries in each vchannel's log that flushes left out because they do not fit the
         collection's schema. Vchannels without such entries and those of dropped collections are left out."""
@@ -269,6 +278,11 @@ class SegmentCalls(Protocol):
     @repeatable
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         """All segments of a collection; of all collections when it is 0. ``rows`` includes unflushed ones."""
+        ...
+
+    @repeatable
+    async def segment_states(self) -> dict[str, int]:
+        """How many segments there are in each state, by the lower-case name of a `SegmentState`."""
         ...
 
     @repeatable

@@ -37,7 +37,7 @@ class CompactionOrder:
 
     A row is dead when ``delta_logs`` has a delete for it that is later than the row and not later than
     ``fold_until``, or when the row is not later than ``expire_until``. ``attempt``: see
-    `elanus.core.attempts`.
+    `elanus.core.attempts`. With ``merges_deltas`` there are no inputs, and ``delta_logs`` become one.
     """
 
     plan_id: int
@@ -51,6 +51,7 @@ class CompactionOrder:
     delta_logs: tuple[BinlogFile, ...]
     fold_until: Timestamp
     expire_until: Timestamp
+    merges_deltas: bool = False
 
     @property
     def insert_logs(self) -> tuple[BinlogFile, ...]:

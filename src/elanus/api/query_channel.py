@@ -8,11 +8,13 @@ belongs to the asking proxy.
 Channels are volatile: nothing in them survives the broker, and nothing needs to. A channel that is lost
 is created again under a new name from the `QueryChannelInfo` that querycoord keeps; reads under way fail and
 may be repeated. Channels carry order, plans and small payloads; what exceeds `PAYLOAD_MAX_BYTES` is
-fetched from, or sent to, the proxy by RPC (`ReadPayloads`).
+fetched from, or sent to, the proxy by RPC (`ReadPayloads`). A version change or an answer that names tens of
+thousands of segments is compressed: brokers refuse messages of more than 1 MB.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -119,7 +121,7 @@ class DqResult:
 
 ChannelMessage = DqRequest | SealedSegmentsChangeInfo
 
-_REQUEST, _CHANGE = b"R", b"C"
+_REQUEST, _CHANGE, _COMPRESSED = b"R", b"C", b"Z"
 _requests = msgspec.msgpack.Decoder(DqRequest)
 _changes = msgspec.msgpack.Decoder(SealedSegmentsChangeInfo)
 _results = msgspec.msgpack.Decoder(DqResult)
@@ -127,29 +129,40 @@ _results = msgspec.msgpack.Decoder(DqResult)
 
 def encode_message(message: ChannelMessage) -> bytes:
     kind = _REQUEST if isinstance(message, DqRequest) else _CHANGE
-    return kind + msgspec.msgpack.encode(message)
+    return _small(kind + msgspec.msgpack.encode(message))
 
 
 def decode_message(data: bytes) -> ChannelMessage:
     """Raises `Internal` for bytes that no release of Elanus wrote."""
     decoder: msgspec.msgpack.Decoder[DqRequest] | msgspec.msgpack.Decoder[SealedSegmentsChangeInfo]
-    decoder = _requests if data[:1] == _REQUEST else _changes
     try:
+        data = _whole(data)
+        decoder = _requests if data[:1] == _REQUEST else _changes
         return decoder.decode(data[1:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, zlib.error) as error:
         raise Internal(f"a message of a query channel cannot be read: {error}") from error
 
 
 def encode_result(result: DqResult) -> bytes:
-    return msgspec.msgpack.encode(result)
+    return _small(msgspec.msgpack.encode(result))
 
 
 def decode_result(data: bytes) -> DqResult:
     """Raises `Internal` for bytes that no release of Elanus wrote."""
     try:
-        return _results.decode(data)
-    except msgspec.DecodeError as error:
+        return _results.decode(_whole(data))
+    except (msgspec.DecodeError, zlib.error) as error:
         raise Internal(f"an answer on a result channel cannot be read: {error}") from error
+
+
+def _small(message: bytes) -> bytes:
+    """Compress a large message. An encoded result never begins as a compressed message does: it is an array
+    or a map."""
+    return message if len(message) <= PAYLOAD_MAX_BYTES else _COMPRESSED + zlib.compress(message, 1)
+
+
+def _whole(data: bytes) -> bytes:
+    return zlib.decompress(data[1:]) if data[:1] == _COMPRESSED else data
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,10 @@ class QueryNodeStatus:
     are in memory for any reason; a read that began under an older version holds what it reads.
     ``incarnation`` differs after every start, even where the node's id stays the same.
     ``positions``: by pchannel, where in the log it reads on, or will once binlogs are loaded.
+
+    A status of one collection lists the segments, vchannels and versions of that collection only, and neither
+    ``held`` nor ``positions``. Its ``leads_elsewhere`` is the number of vchannels that the node leads for
+    other collections, and its ``used_bytes`` may be a second old.
     """
 
     node_id: NodeID
@@ -215,6 +219,33 @@ class QueryNodeStatus:
     held: tuple[SegmentID, ...] = ()
     incarnation: str = ""
     positions: Mapping[str, int] = field(default_factory=dict)
+    leads_elsewhere: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingRows:
+    """A growing segment with rows in a node's memory."""
+
+    segment_id: SegmentID
+    collection_id: CollectionID
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNodePulse:
+    """The part of a status that is looked at all the time: nothing in it is listed by sealed segment.
+
+    ``growing``: the growing segments that take memory. The other fields are those of `QueryNodeStatus`.
+    """
+
+    node_id: NodeID
+    incarnation: str
+    growing_bytes: int
+    growing: tuple[GrowingRows, ...]
+    versions: Mapping[CollectionID, int]
+    query_channels: Mapping[CollectionID, str]
+    failures: Mapping[str, str]
+    positions: Mapping[str, int]
 
 
 class QueryNodeApi(Protocol):
@@ -308,7 +339,12 @@ class QueryNodeApi(Protocol):
     @repeatable
     async def release_collection(self, collection_id: CollectionID) -> None: ...
     @repeatable
-    async def status(self) -> QueryNodeStatus: ...
+    async def status(self, collection_id: CollectionID = CollectionID(0)) -> QueryNodeStatus:
+        """Return the status, of one collection if one is given: its cost is then that of the collection."""
+        ...
+
+    @repeatable
+    async def pulse(self) -> QueryNodePulse: ...
 
 
 @dataclass(frozen=True, slots=True)

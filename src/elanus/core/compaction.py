@@ -13,7 +13,7 @@ The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments wi
 rewritten alone, small ones are packed into buckets. There are two differences: the first segment of a bucket
 also reduces its room, and a small segment that joins a bucket is not first rewritten alone.
 
-Not implemented: compaction by a clustering key, and compaction of delete files.
+Delta logs are merged by `elanus.core.delta_merging`. Not implemented: compaction by a clustering key.
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ class CompactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompactionThresholds:
-    """When a segment is worth rewriting.
+    """When a segment is worth rewriting, and when delta logs are.
 
     ``deleted_ratio`` and ``deleted_bytes`` (of delta logs): thresholds from which on a segment is
     rewritten because of its dead rows. ``merge_segments_min``: how many small segments of a partition and
-    vchannel are worth merging.
+    vchannel are worth merging; ``merge_delta_logs_min``: how many small delta logs of a vchannel are.
     """
 
     deleted_ratio: float
     deleted_bytes: int
     merge_segments_min: int
+    merge_delta_logs_min: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class CompactionPlan:
     valid for these only. ``output`` is the id of the new segment (0: no row was left for it). Rows whose
     delete is not later than ``fold_until`` are omitted, and so are rows not later than ``expire_until``.
     Plans made together share a ``trigger_id``; ``reason`` says why the plan has no result.
+
+    A plan with ``deltas``, the paths of delta logs, merges these into one, and has no inputs and no output.
     """
 
     plan_id: int
@@ -90,6 +93,7 @@ class CompactionPlan:
     expire_until: Timestamp
     state: CompactionState = CompactionState.PLANNED
     reason: str = ""
+    deltas: tuple[str, ...] = ()
 
 
 def expire_until(properties: Mapping[str, str], now: Timestamp, retention_s: float) -> Timestamp:

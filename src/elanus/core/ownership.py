@@ -29,27 +29,38 @@ def in_place(addresses: Mapping[NodeID, str]) -> frozenset[NodeID]:
 def owners(
     current: Mapping[str, NodeID], live: Set[NodeID], ready: Set[NodeID], *, balanced: bool
 ) -> dict[str, NodeID]:
-    """Return the owner of each vchannel.
+    """Return the owner of each vchannel; see `holders`. ``current``: the owner so far, `NO_NODE` for none.
 
-    ``current``: the owner so far, `NO_NODE` for none. ``live`` nodes keep what they have; ``ready`` nodes, a
-    subset of those, may get more. With ``balanced``, pchannels move until no further move of one improves the
-    balance between two ready nodes; without, only pchannels without a live owner are placed. If no node is
-    ready, those stay as they are. Equal input gives equal output.
+    If no node is ready, vchannels without a live owner stay as they are.
     """
-    pchannels: dict[str, list[str]] = defaultdict(list)
+    owned: dict[str, Counter[NodeID]] = defaultdict(Counter)
     for vchannel in sorted(current):
-        pchannels[pchannel_of(vchannel)].append(vchannel)
-    sizes = {pchannel: len(vchannels) for pchannel, vchannels in pchannels.items()}
-    holders = {
+        owned[pchannel_of(vchannel)][current[vchannel]] += 1
+    found = holders(owned, live, ready, balanced=balanced)
+    return {v: found.get(pchannel_of(v), current[v]) for v in sorted(current)}
+
+
+def holders(
+    owned: Mapping[str, Mapping[NodeID, int]], live: Set[NodeID], ready: Set[NodeID], *, balanced: bool
+) -> dict[str, NodeID]:
+    """Return the owner of each pchannel that gets one.
+
+    ``owned``: how many of the pchannel's vchannels each node owns so far, `NO_NODE` for those without an
+    owner. ``live`` nodes keep what they have; ``ready`` nodes, a subset of those, may get more. With
+    ``balanced``, pchannels move until no further move of one improves the balance between two ready nodes;
+    without, only pchannels without a live owner are placed. Equal input gives equal output.
+    """
+    sizes = {pchannel: sum(counts.values()) for pchannel, counts in owned.items()}
+    found = {
         pchannel: holder
-        for pchannel, vchannels in pchannels.items()
-        if (holder := _holder([current[v] for v in vchannels], live)) is not None
+        for pchannel, counts in owned.items()
+        if (holder := _holder(counts, live)) is not None
     }
     if ready:
-        _place([p for p in pchannels if p not in holders], holders, sizes, ready)
+        _place([p for p in owned if p not in found], found, sizes, ready)
     if ready and balanced:
-        _balance(holders, sizes, ready)
-    return {v: holders.get(p, current[v]) for p, vchannels in pchannels.items() for v in vchannels}
+        _balance(found, sizes, ready)
+    return found
 
 
 def least_busy(busy: Mapping[NodeID, int], preferred: NodeID = NO_NODE) -> list[NodeID]:
@@ -57,10 +68,9 @@ def least_busy(busy: Mapping[NodeID, int], preferred: NodeID = NO_NODE) -> list[
     return sorted(busy, key=lambda node_id: (busy[node_id], node_id != preferred, node_id))
 
 
-def _holder(current: Iterable[NodeID], live: Set[NodeID]) -> NodeID | None:
+def _holder(counts: Mapping[NodeID, int], live: Set[NodeID]) -> NodeID | None:
     """Return the live node that owns most of a pchannel's vchannels."""
-    owned = Counter(node_id for node_id in current if node_id in live)
-    return min(owned, key=lambda n: (-owned[n], n), default=None)
+    return min((n for n in counts if n in live), key=lambda n: (-counts[n], n), default=None)
 
 
 def _place(

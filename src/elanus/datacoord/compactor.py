@@ -5,7 +5,8 @@ node that registers again, finds what is still to be done. An attempt ends with 
 Any node may carry out any plan: the node with the fewest orders gets the next one. The decisions are made in
 `elanus.core.compaction`.
 
-One commit exchanges the inputs for the output. It is refused when an input has changed since the plan was
+One commit exchanges the inputs for the output (`elanus.datacoord.segment_merges`,
+`elanus.datacoord.delta_merges`). It is refused when an input has changed since the plan was
 made, when the data node's registration is over, and when it comes after the deadline; its files then belong
 to no manifest. Deletes that arrived meanwhile are in delta logs that the output has not folded in, and still
 apply to it.
@@ -23,18 +24,16 @@ import structlog
 
 from elanus.api.datacoord import CompactionCommit
 from elanus.api.datanode import CompactionOrder
-from elanus.core.attempts import stamped
 from elanus.core.compaction import CompactionPlan, CompactionState, blamed
 from elanus.core.errors import CommitRefused, ElanusError
-from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID
-from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.ids import CollectionID, PartitionID
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.dead_rows import DeadRows
-from elanus.datacoord.manifest_reader import Chosen
+from elanus.datacoord.delta_merges import DeltaMerges
 from elanus.datacoord.planner import Planner, PlanPolicy
 from elanus.datacoord.planning_schedule import PlanningSchedule
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.segment_merges import SegmentMerges
 
 _RETRY_PAUSE_S = 1.0
 _log = structlog.get_logger("datacoord")
@@ -76,7 +75,9 @@ class Compactor:
         self._clock = context.clock
         self._lock = context.lock
         self._nodes = nodes
-        self._planner = Planner(context, dead_rows, policy.plan)
+        self._segment_merges = SegmentMerges(context)
+        self._delta_merges = DeltaMerges(context)
+        self._planner = Planner(context, dead_rows, self._delta_merges, policy.plan)
         interval_s = policy.interval_s if policy.automatic else None
         self._schedule = PlanningSchedule(self._planner, context.rootcoord, context.clock, interval_s)
         self._policy = policy
@@ -186,91 +187,27 @@ class Compactor:
 
     async def _order_of(self, plan: CompactionPlan, attempt: int) -> CompactionOrder | None:
         """Return the order, or None for a plan that is stale; it is then marked as failed."""
-        chosen, contents = await self._manifests.current(lambda: self._chosen(plan))
-        if not chosen.vchannels:
-            async with self._lock:
-                await self.failed(plan.plan_id, self._stale(plan))
-            return None
-        (vchannel,) = chosen.vchannels
-        inputs, deltas = contents.of_segments(chosen.segments), contents.of_vchannel(vchannel)
-        folded = min(manifest.deletes_from for manifest in inputs)
-        return CompactionOrder(
-            plan_id=plan.plan_id,
-            attempt=attempt,
-            collection_id=plan.collection_id,
-            partition_id=plan.partition_id,
-            vchannel=plan.vchannel,
-            segment_id=plan.output,
-            schema=vchannel.schema,
-            inputs=inputs,
-            delta_logs=tuple(
-                d.file for d in deltas if d.file.ts_max > folded and d.file.ts_min <= plan.fold_until
-            ),
-            fold_until=plan.fold_until,
-            expire_until=plan.expire_until,
-        )
+        order = await self._work_of(plan).order(plan, attempt)
+        if isinstance(order, CompactionOrder):
+            return order
+        async with self._lock:
+            await self.failed(plan.plan_id, order)
+        return None
+
+    def _work_of(self, plan: CompactionPlan) -> SegmentMerges | DeltaMerges:
+        return self._delta_merges if plan.deltas else self._segment_merges
 
     # results
 
     async def commit(self, commit: CompactionCommit) -> None:
-        """Commit all or nothing. Raises `CommitRefused`, and whatever storing raises.
-
-        The output's manifest is written without the lock; the commit is checked before, and again under it.
-        """
+        """Commit all or nothing. Raises `CommitRefused`, and whatever storing raises."""
         plan = self._running(commit)
-        info = None
-        if commit.output.insert_logs and commit.output.segment_id == plan.output and not self._stale(plan):
-            info = await self._output(plan, self._inputs(plan), commit)
-        async with self._lock:
-            plan = self._running(commit)
-            stale = self._stale(plan)
-            if commit.output.segment_id != plan.output:
-                stale = f"its output is segment {plan.output}, not {commit.output.segment_id}"
-            if stale:
-                await self.failed(plan.plan_id, stale)
-                raise CommitRefused(f"compaction {plan.plan_id}: {stale}")
-            now = await self._rootcoord.alloc_timestamp(1)
-            changed = [replace(s, state=SegmentState.DROPPED, dropped=now) for s in self._inputs(plan)]
-            if info is None:
-                plan = replace(plan, output=NO_SEGMENT)
-            else:
-                changed.append(info)
-            await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
-            self._ended(plan.plan_id)
+        if wrong := await self._work_of(plan).commit(commit, self._running, self._ended):
+            async with self._lock:
+                await self.failed(plan.plan_id, wrong)
+            raise CommitRefused(f"compaction {plan.plan_id}: {wrong}")
         # The output may complete a set of small segments, and delta logs may be superseded.
         self.flushed(plan.collection_id)
-
-    def _chosen(self, plan: CompactionPlan) -> Chosen:
-        """Return the inputs and the vchannel of a plan; nothing if it is stale."""
-        vchannel = self._state.vchannel(plan.vchannel)
-        return Chosen(()) if vchannel is None or self._stale(plan) else Chosen(self._inputs(plan), [vchannel])
-
-    def _stale(self, plan: CompactionPlan) -> str:
-        """Return why the plan's result would be wrong now; "" if it would be right."""
-        return _stale(plan, self._inputs(plan), self._state.vchannel(plan.vchannel))
-
-    def _inputs(self, plan: CompactionPlan) -> list[SegmentInfo]:
-        found = (self._state.find_segment(segment_id) for segment_id in plan.inputs)
-        return [info for info in found if info is not None]
-
-    async def _output(
-        self, plan: CompactionPlan, inputs: Sequence[SegmentInfo], commit: CompactionCommit
-    ) -> SegmentInfo:
-        now = await self._rootcoord.alloc_timestamp(1)
-        info = SegmentInfo(
-            plan.output,
-            plan.collection_id,
-            plan.partition_id,
-            plan.vchannel,
-            SegmentState.FLUSHED,
-            max_rows=max(s.max_rows for s in inputs),
-            created=now,
-            last_expire=max(s.last_expire for s in inputs),
-            sealed_at=max(s.sealed_at for s in inputs),
-            compacted_from=plan.inputs,
-        )
-        name = stamped(commit.attempt, f"{now}")
-        return await self._manifests.add_compacted(info, commit.output, plan.fold_until, name)
 
     def _running(self, commit: CompactionCommit) -> CompactionPlan:
         """Return the plan. Raises `CommitRefused` unless the commit is of the plan's attempt in force."""
@@ -356,15 +293,3 @@ class Compactor:
                 await nodes[epoch].ports.orders.cancel_compactions(epoch, tuple(plan_ids))
             except ElanusError as error:
                 _log.info("data node not reached; its compactions will be refused", error=error.message)
-
-
-def _stale(plan: CompactionPlan, inputs: Sequence[SegmentInfo], vchannel: Vchannel | None) -> str:
-    """Return why the plan's result would be wrong now; "" if it would be right."""
-    if vchannel is None or vchannel.dropping:
-        return f"vchannel {plan.vchannel} is dropped"
-    if len(inputs) < len(plan.inputs):
-        return "an input is gone"
-    for info, manifest in zip(inputs, plan.manifests, strict=True):
-        if info.state is not SegmentState.FLUSHED or info.manifest != manifest:
-            return f"segment {info.segment_id} has changed since it was planned"
-    return ""

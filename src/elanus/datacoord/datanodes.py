@@ -23,10 +23,11 @@ import structlog
 
 from elanus.api.datacoord import ChannelAssignment, DataNodeRegistration, DataNodeTick
 from elanus.api.datanode import DataNodePorts
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced
 from elanus.core.ids import NO_NODE, NodeID, SegmentID
 from elanus.core.nodes import Nodes
-from elanus.core.ownership import in_place, least_busy, owners
+from elanus.core.ownership import holders, in_place, least_busy, owners
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.flushing import Flushing
@@ -38,12 +39,14 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A registration in force. ``owned`` is set when the node's vchannels have changed."""
+    """A registration in force. ``owned`` is set when the node's vchannels may have changed, and ``changed``
+    names them."""
 
     node_id: NodeID
     epoch: int
     ports: DataNodePorts
     owned: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
+    changed: set[str] = field(default_factory=set, compare=False)
 
 
 class NodeListener(Protocol):
@@ -129,7 +132,7 @@ class DataNodes:
     def by_load(self, busy: Mapping[NodeID, int] | None = None, vchannel: str = "") -> list[LiveNode]:
         """Return the nodes that take orders, least busy first; among equals, the vchannel's owner comes
         first. Without ``busy``, the number of vchannels that a node owns counts as its load."""
-        owned = Counter(v.owner for v in self._state.vchannels()) if busy is None else busy
+        owned = self._state.owned_counts() if busy is None else busy
         known = self._state.vchannel(vchannel)
         owner = NO_NODE if known is None else known.owner
         order = least_busy({node_id: owned.get(node_id, 0) for node_id in self._nodes}, owner)
@@ -165,20 +168,24 @@ class DataNodes:
 
     def placed(self, new: Sequence[Vchannel]) -> list[Vchannel]:
         """Return new vchannels with their owners. Called under the lock; call `notify` once they are
-        persisted."""
-        current = {v.vchannel: v.owner for v in (*self._state.vchannels(), *new)}
-        wanted = owners(current, self._live(), self._nodes.keys(), balanced=False)
+        persisted. The cost is that of the pchannels, however many vchannels there are."""
+        owned = {pchannel: Counter(counts) for pchannel, counts in self._state.owned().items()}
+        for vchannel in new:
+            owned.setdefault(pchannel_of(vchannel.vchannel), Counter())[vchannel.owner] += 1
+        wanted = holders(owned, self._live(), self._nodes.keys(), balanced=False)
         placed = []
         for vchannel in new:
-            owner = self._nodes.get(wanted[vchannel.vchannel])
+            owner = self._nodes.get(wanted.get(pchannel_of(vchannel.vchannel), vchannel.owner))
             if owner is not None:
                 vchannel = replace(vchannel, owner=owner.node_id, epoch=owner.epoch)
             placed.append(vchannel)
         return placed
 
-    def notify(self) -> None:
-        """Notify all nodes' loops that vchannels may have changed owners."""
+    def notify(self, vchannels: Iterable[str]) -> None:
+        """Notify all nodes' loops that these vchannels may have changed owners, or have been dropped."""
+        names = tuple(vchannels)
         for node in self._nodes.values():
+            node.changed.update(names)
             node.owned.set()
 
     async def _share_out(self, newcomer: LiveNode | None = None) -> None:
@@ -202,7 +209,7 @@ class DataNodes:
         await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
         for name in names:
             self._ticks.pop(name, None)
-        self.notify()
+        self.notify(names)
 
     # reports
 
@@ -266,19 +273,27 @@ class DataNodes:
         vchannels that the node watches."""
         while self._nodes.get(node.node_id) is node:
             node.owned.clear()
-            owned = {v.vchannel: v for v in self._state.vchannels() if v.owner == node.node_id}
-            over = {n: e for n, e in watched.items() if n not in owned or owned[n].epoch != e}
+            names = sorted(node.changed)
+            node.changed.clear()
+            owned = {name: v for name in names if (v := self._owned_by(node, name)) is not None}
+            over = {n: watched[n] for n in names if n in watched and _epoch(owned.get(n)) != watched[n]}
             new = [v for v in owned.values() if watched.get(v.vchannel) != v.epoch]
             try:
                 await self._send_round(node, over, new)
             except ElanusError as error:
                 _log.warning("data node not reached", node=node.node_id, error=error.message)
+                node.changed.update(names)
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 continue
             for name in over:
                 del watched[name]
             watched |= {v.vchannel: v.epoch for v in new}
             await node.owned.wait()
+
+    def _owned_by(self, node: LiveNode, name: str) -> Vchannel | None:
+        vchannel = self._state.vchannel(name)
+        is_owned = vchannel is not None and not vchannel.dropped and vchannel.owner == node.node_id
+        return vchannel if is_owned else None
 
     async def _send_round(self, node: LiveNode, over: Mapping[str, int], new: Sequence[Vchannel]) -> None:
         """Send one round of orders. A dropped vchannel needs none: the node stops following it when it has
@@ -292,6 +307,10 @@ class DataNodes:
 
 def _nothing() -> None:
     """Do nothing: before the start there is no subscription to cancel."""
+
+
+def _epoch(vchannel: Vchannel | None) -> int | None:
+    return None if vchannel is None else vchannel.epoch
 
 
 def _assignment(vchannel: Vchannel) -> ChannelAssignment:

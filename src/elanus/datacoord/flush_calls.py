@@ -55,7 +55,6 @@ class RequestedFlushes:
                     return False
             if flush_ts == NO_TIMESTAMP:
                 return True
-            return not any(
-                s.created <= flush_ts and collection_id in (0, s.collection_id)
-                for s in self._state.unflushed()
-            )
+            state = self._state
+            unflushed = state.unflushed_of(collection_id) if collection_id else state.unflushed()
+            return not any(s.created <= flush_ts for s in unflushed)

@@ -26,6 +26,10 @@ class FlushCauses:
         """Note that a client's flush waits for these segments."""
         self._calls.update(segment_ids)
 
+    def __len__(self) -> int:
+        """How many notes are kept."""
+        return len(self._causes) + len(self._calls)
+
     def keep_only(self, segment_ids: Iterable[SegmentID]) -> None:
         """Forget all other segments: no order will mention them again."""
         kept = set(segment_ids)

@@ -28,6 +28,7 @@ from elanus.datacoord.segment_allocator import SegmentAllocator
 from elanus.datacoord.state import DataState
 
 _GIVE_BACK_WAIT_S = 1.0
+_NOTES_MIN = 64
 _log = structlog.get_logger("datacoord")
 
 Orders = dict[str, tuple[SegmentID, ...]]
@@ -60,6 +61,8 @@ class Flushing:
         """The epoch under which the vchannel's owner has accepted the order. An earlier owner's acceptance
         does not count, whenever its answer arrives."""
         self._causes = FlushCauses()
+        self._notes_max = _NOTES_MIN
+        """How many notes about segments are kept before those that ended are looked for."""
         self.forced = ForcedFlushes(state)
 
     async def seal_all(self, collection_id: CollectionID, flush_ts: Timestamp) -> None:
@@ -69,7 +72,7 @@ class Flushing:
         the id of one of these segments. If a proxy does not answer, the seal is set to the allocations'
         expiry.
         """
-        unflushed = [s for s in self._state.unflushed() if s.collection_id == collection_id]
+        unflushed = self._state.unflushed_of(collection_id)
         growing = [s for s in unflushed if s.state is SegmentState.GROWING]
         self._causes.called(s.segment_id for s in unflushed)
         sealed_at = await self._seal(collection_id, growing) if growing else flush_ts
@@ -105,10 +108,7 @@ class Flushing:
     async def seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
         """Seal full, old and idle segments of the vchannels that have reported."""
         sealed = []
-        for info in self._state.unflushed():
-            tick = ticks.get(info.vchannel)
-            if tick is None:
-                continue
+        for info, tick in self._reported(ticks):
             self._allocator.expire(info.segment_id, tick.ts)
             rows = info.rows + self._allocator.seen_rows(info)
             cause = seal_cause(info, rows, self._policy.seal, tick.ts)
@@ -143,14 +143,20 @@ class Flushing:
         orders |= dict.fromkeys(self.forced.due(ticks), ())
         ready = [replace(s, state=SegmentState.FLUSHING) for s in self._ready(ticks)]
         await self._state.put(ready)
-        unflushed = self._state.unflushed()
-        left = {s.segment_id for s in unflushed}
-        self._causes.keep_only(left)
-        self._ordered = {s: epoch for s, epoch in self._ordered.items() if s in left}
-        for info in unflushed:
-            if info.vchannel in ticks and self._waits_for_order(info):
+        for info, _ in self._reported(ticks):
+            if self._waits_for_order(info):
                 orders[info.vchannel] = (*orders.get(info.vchannel, ()), info.segment_id)
+        self._forget_ended()
         return orders
+
+    def _forget_ended(self) -> None:
+        """Forget the segments that no order will mention again, when they may be half of those known: so a
+        look at all of them costs each order little."""
+        if len(self._causes) + len(self._ordered) > self._notes_max:
+            left = {s.segment_id for s in self._state.unflushed()}
+            self._causes.keep_only(left)
+            self._ordered = {s: epoch for s, epoch in self._ordered.items() if s in left}
+            self._notes_max = max(_NOTES_MIN, 2 * (len(self._causes) + len(self._ordered)))
 
     def reason(self, vchannel: str, segment_ids: tuple[SegmentID, ...]) -> FlushReason:
         """Return why these segments, or the vchannel's other entries in the log, are to be flushed, and for
@@ -173,14 +179,19 @@ class Flushing:
         the new owner."""
         self.forced.give_up(vchannels)
         flushing = [
-            s for s in self._state.unflushed() if s.state is SegmentState.FLUSHING and s.vchannel in vchannels
+            s
+            for vchannel in sorted(vchannels)
+            for s in self._state.unflushed_on(vchannel)
+            if s.state is SegmentState.FLUSHING
         ]
         return [replace(s, state=SegmentState.SEALED) for s in flushing]
 
     def _ready(self, ticks: Mapping[str, DataNodeTick]) -> list[SegmentInfo]:
-        return [
-            s for s in self._state.unflushed() if s.vchannel in ticks and may_flush(s, ticks[s.vchannel].ts)
-        ]
+        return [s for s, tick in self._reported(ticks) if may_flush(s, tick.ts)]
+
+    def _reported(self, ticks: Mapping[str, DataNodeTick]) -> list[tuple[SegmentInfo, DataNodeTick]]:
+        """Return the unflushed segments of the vchannels that have reported."""
+        return [(s, tick) for name, tick in ticks.items() for s in self._state.unflushed_on(name)]
 
 
 def _sealed(info: SegmentInfo, sealed_at: Timestamp) -> SegmentInfo:

@@ -25,15 +25,18 @@ from elanus.core.compaction import (
     fold_until,
     is_candidate,
 )
+from elanus.core.delta_merging import choose_deltas
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.delta_merges import DeltaMerges
 from elanus.datacoord.state import Vchannel
 from elanus.storage.port import CorruptObject, ObjectMissing
 
@@ -55,7 +58,10 @@ class PlanPolicy:
 class Planner:
     """Decides and persists compaction plans."""
 
-    def __init__(self, context: DataContext, dead_rows: DeadRows, policy: PlanPolicy) -> None:
+    def __init__(
+        self, context: DataContext, dead_rows: DeadRows, delta_merges: DeltaMerges, policy: PlanPolicy
+    ) -> None:
+        self._delta_merges = delta_merges
         self._state = context.state
         self._manifests = context.manifests
         self._allocator = context.allocator
@@ -70,6 +76,9 @@ class Planner:
         """Whether the last plans left out some for which there was no room."""
         self._rests: dict[SegmentID, float] = {}
         """Until when, by the monotonic clock, these segments are compacted only on request."""
+        self._settled: dict[str, int] = {}
+        """The vchannels in which only a change of a segment can make a compaction worthwhile, each with the
+        latest change that was examined."""
 
     def leave_alone(self, segments: Iterable[SegmentID]) -> None:
         """Exclude for a while segments whose files a job could not read, so that others are compacted."""
@@ -90,16 +99,35 @@ class Planner:
             now = await self._rootcoord.alloc_timestamp(1)
             for collection in collections:
                 for vchannel in self._state.vchannels_of(collection.collection_id):
-                    if not vchannel.dropping:
-                        await self._plan_vchannel(
-                            collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
-                        )
+                    if vchannel.dropping or (not force and self._is_settled(collection, vchannel)):
+                        continue
+                    await self._plan_vchannel(
+                        collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
+                    )
+                    await asyncio.sleep(0)  # what it looks at may all be in memory: let others run
             await self._forget_ended()
             return trigger_id
+
+    def _is_settled(self, collection: Collection, vchannel: Vchannel) -> bool:
+        """Whether nothing can have become worthwhile since the vchannel was examined.
+
+        Time alone makes rows expire, and deletes old enough to be folded in.
+        """
+        is_timeless = not vchannel.deltas and TTL_PROPERTY not in collection.properties
+        return is_timeless and self._settled.get(vchannel.vchannel) == self._state.last_change(
+            vchannel.vchannel
+        )
+
+    def _settle(self, name: str, change: int, segments: Iterable[SegmentID]) -> None:
+        """Note that a vchannel has been examined up to this change, and that nothing was worthwhile."""
+        left_out = {*self._taken(), *self._resting()}
+        if left_out.isdisjoint(segments):
+            self._settled[name] = change
 
     def forget_others(self) -> None:
         """Forget what is known about segments that no longer exist. Costs a look at all segments."""
         self._facts.forget_others()
+        self._settled = {name: n for name, n in self._settled.items() if self._state.vchannel(name)}
 
     async def _plan_vchannel(
         self,
@@ -112,6 +140,7 @@ class Planner:
         target_bytes: int | None,
     ) -> None:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
+        change = self._state.last_change(vchannel.vchannel)
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s)
             taken = {*self._taken(), *(() if force else self._resting())}
@@ -120,6 +149,21 @@ class Planner:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
         await self._forget_deltas(vchannel.vchannel, survey, bound)
+        if not await self._plan_segments(vchannel, survey, bound, expired, trigger_id, force, target_bytes):
+            self._settle(vchannel.vchannel, change, survey.segments)
+        await self._plan_deltas(vchannel.vchannel, bound)
+
+    async def _plan_segments(
+        self,
+        vchannel: Vchannel,
+        survey: CompactionFacts,
+        bound: Timestamp,
+        expired: Timestamp,
+        trigger_id: int,
+        force: bool,
+        target_bytes: int | None,
+    ) -> bool:
+        """Plan compactions of segments; return whether any was worthwhile."""
         rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
         chosen = choose(
             survey.candidates,
@@ -132,13 +176,35 @@ class Planner:
         self.is_full = self.is_full or len(chosen) > room
         proposed = [(i, await self._new_plan(i, vchannel, bound, expired, trigger_id)) for i in chosen[:room]]
         if not proposed:
-            return
+            return bool(chosen)
         async with self._lock:
             room = max(0, self._policy.plans_max - len(self._state.planned()))
             plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs)][:room]
             await self._state.put(plans=plans)
         for plan in plans:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
+        return True
+
+    async def _plan_deltas(self, name: str, bound: Timestamp) -> None:
+        """Plan to merge small delta logs, unless a compaction is about to read them."""
+        vchannel = self._state.vchannel(name)
+        if vchannel is None or vchannel.dropping or self._delta_merges.is_planned(name):
+            return
+        logs = await self._manifests.of_vchannel(vchannel)
+        count_min = self._policy.thresholds.merge_delta_logs_min
+        chosen = choose_deltas(logs, bound, self._policy.retention_s, count_min)
+        if not chosen:
+            return
+        if len(self._state.planned()) >= self._policy.plans_max:
+            self.is_full = True
+            return
+        plan = self._delta_merges.plan(await self._rootcoord.alloc_ids(1), vchannel, chosen)
+        async with self._lock:
+            current = self._state.vchannel(name)
+            if current is None or current.dropping or self._delta_merges.is_planned(name):
+                return
+            await self._state.put(plans=[plan])
+        _log.info("merge of delta logs planned", plan=plan.plan_id, vchannel=name, delta_logs=len(chosen))
 
     async def _new_plan(
         self,

@@ -1,7 +1,8 @@
 """When compactions are planned without a request: for a collection after its flushes, for all at intervals.
 
 After a flush only what has changed is examined. Rows expire and deletes become older than the retention time
-without any change; the look at everything finds those.
+without any change; the look at everything finds those. It leaves out the vchannels in which nothing can have
+become worthwhile (`elanus.datacoord.planner`).
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ class Recovery:
         found = self._state.segments_of(collection_id) if collection_id else self._state.segments()
         return tuple(self._with_seen_rows(s) for s in found)
 
+    async def segment_states(self) -> dict[str, int]:
+        return {state.name.lower(): count for state, count in self._state.segment_states().items()}
+
     async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
         found = (self._state.find_segment(segment_id) for segment_id in segment_ids)
         return tuple(self._with_seen_rows(s) for s in found if s is not None)

@@ -81,9 +81,8 @@ class SegmentAllocator:
 
     def give_back(self, collection_id: CollectionID) -> None:
         """Remove the collection's allocations: every proxy has given its own back."""
-        for info in self._state.unflushed():
-            if info.collection_id == collection_id:
-                self._promises.pop(info.segment_id, None)
+        for info in self._state.unflushed_of(collection_id):
+            self._promises.pop(info.segment_id, None)
 
     async def restart(self) -> None:
         """Treat every growing segment as fully allocated until the latest possible expiry: earlier

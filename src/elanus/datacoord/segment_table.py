@@ -6,6 +6,7 @@ until the record names another, or the segment is dropped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
@@ -46,7 +47,11 @@ class SegmentTable:
         self._by_collection: dict[CollectionID, dict[SegmentID, None]] = {}
         self._by_vchannel: dict[str, dict[SegmentID, None]] = {}
         self._growing: dict[_Room, dict[SegmentID, None]] = {}
-        self._unflushed: dict[SegmentID, None] = {}
+        self._unflushed: dict[str, dict[SegmentID, None]] = {}
+        """By vchannel: a report of a data node concerns the segments of a few vchannels."""
+        self._changes = 0
+        self._changed: dict[str, int] = {}
+        self._states: Counter[SegmentState] = Counter()
         self._dropped: dict[SegmentID, None] = {}
         self._successors: dict[SegmentID, SegmentID] = {}
 
@@ -69,7 +74,18 @@ class SegmentTable:
 
     def unflushed(self) -> list[SegmentInfo]:
         """Growing, sealed and flushing segments."""
-        return self._infos(self._unflushed)
+        return [info for vchannel in self._unflushed for info in self.unflushed_on(vchannel)]
+
+    def unflushed_on(self, vchannel: str) -> list[SegmentInfo]:
+        return self._infos(self._unflushed.get(vchannel, ()))
+
+    def last_change(self, vchannel: str) -> int:
+        """Return the number of the latest change of a segment of the vchannel; 0 if it has none."""
+        return self._changed.get(vchannel, 0)
+
+    def states(self) -> Counter[SegmentState]:
+        """Return how many segments are in each state."""
+        return Counter(self._states)
 
     def dropped(self) -> list[SegmentInfo]:
         return self._infos(self._dropped)
@@ -88,17 +104,32 @@ class SegmentTable:
     def show(self, info: SegmentInfo) -> None:
         """Add a record, or replace the segment's earlier one."""
         segment_id = info.segment_id
-        self._name_manifest(self._segments.get(segment_id), info)
+        known = self._segments.get(segment_id)
+        self._name_manifest(known, info)
+        self._count(known, info)
+        self._changes += 1
+        self._changed[info.vchannel] = self._changes
         self._segments[segment_id] = info
         self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
         self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
         self._successors |= dict.fromkeys(info.compacted_from, segment_id)
-        _mark(self._unflushed, segment_id, info.state in _UNFLUSHED)
+        if info.state in _UNFLUSHED:
+            self._unflushed.setdefault(info.vchannel, {})[segment_id] = None
+        else:
+            _remove(self._unflushed, info.vchannel, segment_id)
         _mark(self._dropped, segment_id, info.state is SegmentState.DROPPED)
         if info.state is SegmentState.GROWING:
             self._growing.setdefault(_room(info), {})[segment_id] = None
         else:
             _remove(self._growing, _room(info), segment_id)
+
+    def _count(self, known: SegmentInfo | None, info: SegmentInfo | None) -> None:
+        if known is not None:
+            self._states[known.state] -= 1
+            if not self._states[known.state]:
+                del self._states[known.state]
+        if info is not None:
+            self._states[info.state] += 1
 
     def _name_manifest(self, known: SegmentInfo | None, info: SegmentInfo) -> None:
         before = "" if known is None or known.state is SegmentState.DROPPED else known.manifest
@@ -121,8 +152,11 @@ class SegmentTable:
             self._uses.forget(info.manifest)
         _remove(self._by_collection, info.collection_id, segment_id)
         _remove(self._by_vchannel, info.vchannel, segment_id)
+        if info.vchannel not in self._by_vchannel:
+            self._changed.pop(info.vchannel, None)
         _remove(self._growing, _room(info), segment_id)
-        self._unflushed.pop(segment_id, None)
+        _remove(self._unflushed, info.vchannel, segment_id)
+        self._count(info, None)
         self._dropped.pop(segment_id, None)
         self._successors.pop(segment_id, None)
         for replaced in info.compacted_from:

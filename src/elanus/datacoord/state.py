@@ -7,6 +7,7 @@ its own manifest, so records stay small however much data there is. Changes are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,13 +15,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elanus.core.catalog import Checkpoint
+from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import CommitRefused, SegmentNotFound
 from elanus.core.ids import NO_NODE, CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import SegmentInfo
+from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.records import Records, in_batches
 from elanus.datacoord.segment_table import NoUses, PathUses, SegmentTable
@@ -66,6 +68,7 @@ class DataState:
         self._segments = SegmentTable(self._uses)
         self._vchannels: dict[str, Vchannel] = {}
         self._vchannels_of: dict[CollectionID, dict[str, None]] = {}
+        self._owned: dict[str, Counter[NodeID]] = {}
         self._imports: dict[TaskID, ImportTask] = {}
         self._importing: dict[TaskID, CollectionID] = {}
         self._pins: dict[int, Pin] = {}
@@ -112,6 +115,21 @@ class DataState:
         """Growing, sealed and flushing segments."""
         return self._segments.unflushed()
 
+    def unflushed_on(self, vchannel: str) -> list[SegmentInfo]:
+        return self._segments.unflushed_on(vchannel)
+
+    def unflushed_of(self, collection_id: CollectionID) -> list[SegmentInfo]:
+        names = self._vchannels_of.get(collection_id, ())
+        return [info for name in names for info in self._segments.unflushed_on(name)]
+
+    def last_change(self, vchannel: str) -> int:
+        """Return the number of the latest change of a segment of the vchannel; 0 if it has none."""
+        return self._segments.last_change(vchannel)
+
+    def segment_states(self) -> Counter[SegmentState]:
+        """Return how many segments are in each state."""
+        return self._segments.states()
+
     def dropped_segments(self) -> list[SegmentInfo]:
         return self._segments.dropped()
 
@@ -134,6 +152,15 @@ class DataState:
 
     def vchannel(self, name: str) -> Vchannel | None:
         return self._vchannels.get(name)
+
+    def owned(self) -> Mapping[str, Mapping[NodeID, int]]:
+        """Return, by pchannel, how many of its vchannels each data node owns, `NO_NODE` for those without an
+        owner. Dropped vchannels do not count."""
+        return self._owned
+
+    def owned_counts(self) -> Counter[NodeID]:
+        """As `owned`, of all pchannels together."""
+        return sum(self._owned.values(), Counter())
 
     def imports(self) -> Sequence[ImportTask]:
         return tuple(self._imports.values())
@@ -286,13 +313,27 @@ class DataState:
                 self._uses.forget(before)
             if after:
                 self._uses.use(after)
+        self._count_owner(known, -1)
+        self._count_owner(vchannel, 1)
         self._vchannels[vchannel.vchannel] = vchannel
         self._vchannels_of.setdefault(vchannel.collection_id, {})[vchannel.vchannel] = None
+
+    def _count_owner(self, vchannel: Vchannel | None, change: int) -> None:
+        if vchannel is None or vchannel.dropped:
+            return
+        pchannel = pchannel_of(vchannel.vchannel)
+        counts = self._owned.setdefault(pchannel, Counter())
+        counts[vchannel.owner] += change
+        if not counts[vchannel.owner]:
+            del counts[vchannel.owner]
+        if not counts:
+            del self._owned[pchannel]
 
     def _forget_vchannel(self, name: str) -> None:
         known = self._vchannels.pop(name, None)
         if known is None:
             return
+        self._count_owner(known, -1)
         if known.deltas and not known.dropped:
             self._uses.forget(known.deltas)
         names = self._vchannels_of[known.collection_id]

@@ -40,7 +40,7 @@ class Vchannels:
                 return
             await self._state.put(vchannels=self._datanodes.placed(new))
         self._changes.happened(collection.collection_id)
-        self._datanodes.notify()
+        self._datanodes.notify(v.vchannel for v in new)
 
     async def _is_live(self, collection_id: CollectionID) -> bool:
         """Whether rootcoord still has the collection: the call may arrive late, or twice.
@@ -59,6 +59,9 @@ class Vchannels:
 
     async def channel_owners(self) -> dict[str, NodeID]:
         return {v.vchannel: v.owner for v in self._state.vchannels() if not v.dropped}
+
+    async def owned_vchannels(self) -> dict[NodeID, int]:
+        return dict(self._state.owned_counts())
 
     async def quarantined(self) -> dict[str, int]:
         return {v.vchannel: v.quarantined for v in self._state.vchannels() if v.quarantined and not v.dropped}
@@ -88,4 +91,5 @@ class Vchannels:
             self._datanodes.check_owner(vchannel, epoch)
             await drop_segments(self._context, self._state.segments_on(vchannel), known)
             self._allocator.forget_vchannel(vchannel)
+        self._datanodes.notify([vchannel])
         self._changes.happened(known.collection_id)

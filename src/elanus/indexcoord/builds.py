@@ -20,8 +20,8 @@ from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.errors import Cancelled, CollectionNotFound, DeadlineExceeded, ElanusError, Unavailable
-from elanus.core.ids import BuildID, CollectionID
-from elanus.core.segments import SegmentManifest
+from elanus.core.ids import BuildID, CollectionID, SegmentID
+from elanus.core.segments import SegmentManifest, SegmentState
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.storage.port import ObjectStore
@@ -133,15 +133,26 @@ class Builder:
     async def _examine(self, collection_id: CollectionID) -> None:
         if not self._state.indexes(collection_id):
             return
+        segments = await self._datacoord.segments(collection_id)
+        flushed = {s.segment_id for s in segments if s.state is SegmentState.FLUSHED}
+        await self._remove(self._state.builds_of_dropped(collection_id, flushed))
+        if not self._is_missing(collection_id, flushed):
+            return
         try:
             recovery = await self._datacoord.recovery_info(collection_id)
         except CollectionNotFound:
             return
-        flushed = {m.segment_id for m in (*recovery.flushed, *(d.manifest for d in recovery.damaged))}
-        await self._remove(self._state.builds_of_dropped(collection_id, flushed))
         for index in self._state.indexes(collection_id):
             for manifest in recovery.flushed:
                 await self._ensure_build(index, manifest)
+
+    def _is_missing(self, collection_id: CollectionID, flushed: Iterable[SegmentID]) -> bool:
+        """Whether a segment lacks a build that has ended. If none does, nothing has to be read: after a
+        restart every collection is examined, and reading the manifests of all would take minutes."""
+        builds = (
+            self._state.build(i.index_id, s) for i in self._state.indexes(collection_id) for s in flushed
+        )
+        return any(build is None or build.state in UNFINISHED for build in builds)
 
     async def _remove(self, builds: Iterable[Build]) -> None:
         """Remove builds, files first: after an interruption the build is still recorded and removed again."""

@@ -1,4 +1,4 @@
-"""The compaction job: segments of one partition and vchannel become one.
+"""The compaction job: segments of one partition and vchannel become one, or delta logs of a vchannel do.
 
 One Spark task per plan. The task reads the inputs' files and the vchannel's deletes itself, and writes the
 files of the new segment; what it returns is their names, for one commit by the data coordinator that puts
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.jobs import JobKind
-from elanus.pipeline.merge import merge_segments
+from elanus.pipeline.merge import compact
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
@@ -40,7 +40,11 @@ class CompactionTask:
 
 def compaction_job(task: CompactionTask) -> Job[CompactionTask, SegmentOutput]:
     """A job that carries this order out. Running it raises `ObjectMissing`, `CorruptObject`, `DiskFull`."""
-    inputs = tuple(f"segment {manifest.segment_id}" for manifest in task.order.inputs)
+    order = task.order
+    if order.merges_deltas:
+        inputs = tuple(f"delta log {file.path}" for file in order.delta_logs)
+    else:
+        inputs = tuple(f"segment {manifest.segment_id}" for manifest in order.inputs)
     return Job(JobKind.COMPACTION, inputs, compaction_task, (task,), _output, task.board)
 
 
@@ -58,4 +62,4 @@ def compaction_task(task: CompactionTask) -> SegmentOutput:
     store = open_store(task.store_url)
     with scratch_directory(task.scratch_dir) as scratch:
         progress = TaskProgress.of_this(store, task.board.job)
-        return merge_segments(task.order, store, scratch, attempt_name(task.attempt), progress)
+        return compact(task.order, store, scratch, attempt_name(task.attempt), progress)

@@ -19,12 +19,25 @@ from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.pipeline.merge_deltas import merge_deltas
 from elanus.pipeline.ordering import Rows, in_batches, in_order, scalar_columns
 from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
 from elanus.storage.delta_log import dead_rows, read_delta_log
 from elanus.storage.paths import insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
+
+
+def compact(
+    order: CompactionOrder,
+    store: ObjectStore,
+    scratch: Path,
+    name: str,
+    progress: Callable[[float, int], None] | None = None,
+) -> SegmentOutput:
+    """Carry out an order, of segments or of delta logs: see `merge_segments`, `merge_deltas`."""
+    merge = merge_deltas if order.merges_deltas else merge_segments
+    return merge(order, store, scratch, name, progress)
 
 
 def merge_segments(

@@ -8,8 +8,10 @@ collection are balanced over the nodes, and resource groups that have lost nodes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from itertools import chain
+from typing import TypeVar
 
 import structlog
 
@@ -17,7 +19,7 @@ from elanus.api.datacoord import DataCoordApi, VchannelRecovery
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
-from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.api.querynode import QueryNodeApi, QueryNodePulse, QueryNodeStatus, SegmentServing
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
 from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
@@ -36,8 +38,10 @@ from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.growing import growing_collections, growing_memory
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.log_positions import LogPositions
+from elanus.querycoord.served_watch import ServedWatch
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
 
+T = TypeVar("T")
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _NODE_LOOK_S = 1.0
@@ -63,9 +67,15 @@ class QueryCoord:
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
         self._followers: list[asyncio.Task[None]] = []
-        self._latest: Mapping[NodeID, QueryNodeStatus] = {}
-        """The nodes' statuses of the last look at them."""
-        self._log_positions = LogPositions(peers.data, peers.fleet, self._recovering)
+        self._watch = ServedWatch(self._loaders)
+        self._unbalanced: set[CollectionID] = set()
+        """The collections that have changed since segments were balanced."""
+        self._latest: Mapping[NodeID, QueryNodePulse] = {}
+        """The nodes' pulses of the last look at them."""
+        self._recovering: dict[CollectionID, tuple[VchannelRecovery, ...]] = {}
+        self._log_positions = LogPositions(
+            peers.data, peers.fleet, lambda: chain.from_iterable(self._recovering.values())
+        )
 
     async def start(self) -> None:
         """Resume serving the loaded collections. Returns at once; the loads continue in the background."""
@@ -109,11 +119,11 @@ class QueryCoord:
             now = await self._peers.root.alloc_timestamp(1)
             if loader is None:
                 loader = self._loader(load, now)
-                await loader.check_fits(load, set(placed), await self._statuses())
+                await loader.check_fits(load, set(placed), await self._statuses(collection_id))
                 await self._state.put(load)
                 self._begin(loader)
             else:
-                await loader.check_fits(load, set(load.resource_groups), await self._statuses())
+                await loader.check_fits(load, set(load.resource_groups), await self._statuses(collection_id))
                 await self._state.put(load)
                 await loader.change(load, now)
 
@@ -140,8 +150,9 @@ class QueryCoord:
             await loader.release(self._peers.fleet.alive())
 
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
-        asked = [loader for loader in self._loaders.values() if collection_id in (0, loader.collection_id)]
-        statuses = await self._statuses() if asked else {}
+        one = self._loaders.get(collection_id)
+        asked = [one] if one else [] if collection_id else list(self._loaders.values())
+        statuses = await self._statuses(collection_id) if asked else {}
         found = []
         for loader in asked:
             try:
@@ -160,7 +171,7 @@ class QueryCoord:
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]:
         return tuple(
             (node_id, serving)
-            for node_id, status in (await self._statuses()).items()
+            for node_id, status in (await self._statuses(collection_id)).items()
             for serving in status.segments
             if serving.collection_id == collection_id
         )
@@ -193,7 +204,9 @@ class QueryCoord:
         targets: tuple[NodeID, ...],
         segment_ids: tuple[SegmentID, ...],
     ) -> None:
-        self._loaded(collection_id).move_from(source, targets, segment_ids, await self._statuses())
+        self._loaded(collection_id).move_from(
+            source, targets, segment_ids, await self._statuses(collection_id)
+        )
 
     # resource groups
 
@@ -229,7 +242,7 @@ class QueryCoord:
             of_replica = loader.load.resource_groups
             groups = transfer_replicas(self._groups.view(), of_replica, source, target, count)
             load = replace(loader.load, groups=groups)
-            await loader.check_fits(load, {target}, await self._statuses())
+            await loader.check_fits(load, {target}, await self._statuses(collection_id))
             await self._state.put(load)
             loader.regroup(load)
 
@@ -242,17 +255,21 @@ class QueryCoord:
             raise CollectionNotLoaded(f"collection not loaded[collection={collection_id}]")
         return loader
 
-    async def _statuses(self) -> dict[NodeID, QueryNodeStatus]:
-        """Return the status of each node that answers. The others are left to their sessions to expire.
+    async def _statuses(self, collection_id: CollectionID = CollectionID(0)) -> dict[NodeID, QueryNodeStatus]:
+        """Return the status of each node that answers, of one collection if one is given. The others are left
+        to their sessions to expire.
 
         Raises `Unavailable` if there are nodes and none of them answers.
         """
+        return await self._answers(lambda node: node.status(collection_id))
+
+    async def _answers(self, ask: Callable[[QueryNodeApi], Awaitable[T]]) -> dict[NodeID, T]:
         fleet = self._peers.fleet
         nodes = fleet.alive()
-        answers = await asyncio.gather(*(fleet.node(n).status() for n in nodes), return_exceptions=True)
-        found: dict[NodeID, QueryNodeStatus] = {}
+        answers = await asyncio.gather(*(ask(fleet.node(n)) for n in nodes), return_exceptions=True)
+        found: dict[NodeID, T] = {}
         for node_id, answer in zip(nodes, answers, strict=True):
-            if isinstance(answer, QueryNodeStatus):
+            if not isinstance(answer, BaseException):
                 found[node_id] = answer
             elif not isinstance(answer, ElanusError):
                 raise answer
@@ -261,7 +278,13 @@ class QueryCoord:
         return found
 
     def _loader(self, load: Load, load_ts: Timestamp) -> CollectionLoader:
-        return CollectionLoader(load, self._peers, self._state, self._groups, load_ts)
+        return CollectionLoader(
+            load, self._peers, self._state, self._groups, load_ts, self._reconciled, self._recovering
+        )
+
+    def _reconciled(self, collection_id: CollectionID) -> None:
+        self._watch.reconciled(collection_id)
+        self._unbalanced.add(collection_id)
 
     def _begin(self, loader: CollectionLoader) -> None:
         self._loaders[loader.collection_id] = loader
@@ -278,42 +301,33 @@ class QueryCoord:
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 continue
             seen = now
-            for collection_id, loader in self._loaders.items():
-                if concerned is None or collection_id in concerned:
+            for collection_id in tuple(self._loaders) if concerned is None else concerned:
+                if loader := self._loaders.get(collection_id):
                     loader.wake()
 
     async def _watch_nodes(self) -> None:
-        there: tuple[NodeID, ...] = ()
-        served: set[CollectionID] = set()
         while True:
             await asyncio.sleep(_NODE_LOOK_S)
             try:
                 await self._groups.keep(recovering=False)
-                statuses = await self._statuses()
+                pulses = await self._answers(lambda node: node.pulse())
             except ElanusError as error:
                 _log.info("query nodes not reached", error=error.message)
                 continue
-            self._latest = statuses
-            self._log_positions.note(statuses)
-            others = tuple(sorted(statuses)) != there
-            there = tuple(sorted(statuses))
-            before, served = served, set()
-            for collection_id, loader in self._loaders.items():
-                if loader.is_served(statuses) and loader.is_grouped(statuses):
-                    served.add(collection_id)
-                else:
-                    loader.wake() if others or collection_id in before else loader.look_again()
-            await self._release_strays(statuses)
+            if pulses.keys() != self._latest.keys():
+                self._unbalanced.update(self._loaders)
+            self._latest = pulses
+            self._log_positions.note(pulses)
+            self._watch.look(pulses, self._groups.view())
+            await self._release_strays(pulses)
 
-    def _recovering(self) -> Iterator[VchannelRecovery]:
-        return (vchannel for loader in self._loaders.values() for vchannel in loader.recovering)
-
-    async def _release_strays(self, statuses: dict[NodeID, QueryNodeStatus]) -> None:
+    async def _release_strays(self, pulses: Mapping[NodeID, QueryNodePulse]) -> None:
         """Release collections on nodes that missed the release.
 
         The node was unreachable at the time, or this role stopped in the middle of the release.
         """
-        strays = {(n, c) for n, status in statuses.items() for c in status.versions if c not in self._loaders}
+        loaded = self._loaders.keys()
+        strays = {(n, c) for n, pulse in pulses.items() for c in pulse.versions.keys() - loaded}
         for node_id, collection_id in sorted(strays):
             async with self._lock:
                 if collection_id in self._loaders:
@@ -326,14 +340,15 @@ class QueryCoord:
     async def _balance(self) -> None:
         while True:
             await asyncio.sleep(self._balance_interval_s)
-            try:
-                statuses = await self._statuses()
-            except ElanusError:
-                continue  # `_watch_nodes` logs it
-            for loader in self._loaders.values():
-                moves = loader.balance(statuses)
+            for collection_id in sorted(self._unbalanced):
+                loader = self._loaders.get(collection_id)
+                try:
+                    moves = loader.balance(await self._statuses(collection_id)) if loader else 0
+                except ElanusError:
+                    break  # `_watch_nodes` logs it
+                self._unbalanced.discard(collection_id)
                 if moves:
-                    _log.info("segments balanced", collection=loader.collection_id, segments=moves)
+                    _log.info("segments balanced", collection=collection_id, segments=moves)
 
     async def _recover_groups(self) -> None:
         while True:

@@ -20,12 +20,14 @@ from elanus.api.query_channel import (
     SealedSegmentsChangeInfo,
     encode_message,
 )
-from elanus.api.querynode import QueryNodeApi, QueryNodeStatus, SealedSegmentsChange
+from elanus.api.querynode import QueryNodeApi, QueryNodePulse, QueryNodeStatus, SealedSegmentsChange
 from elanus.core.errors import ChannelLost, Unavailable
 from elanus.core.ids import NodeID
 
 _VERSIONS_PER_SESSION = 1 << 24
 Statuses = Mapping[NodeID, QueryNodeStatus]
+Pulses = Mapping[NodeID, QueryNodeStatus | QueryNodePulse]
+"""The nodes' pulses, or their statuses: both name the versions that are served."""
 
 
 class Fleet(Protocol):

@@ -7,9 +7,8 @@ each replica do what is missing (`elanus.querycoord.replica`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -22,28 +21,26 @@ from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import DamagedFile, QueryNodeStatus
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError
+from elanus.core.errors import CollectionNotLoaded, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.placement import place
 from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
 from elanus.core.timestamps import Timestamp
-from elanus.querycoord.fleet import Fleet, Statuses
+from elanus.querycoord.fleet import Fleet, Pulses, Statuses
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.handoff import Served
 from elanus.querycoord.load_progress import LoadProgress
 from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
 from elanus.querycoord.planned_layout import room_of
+from elanus.querycoord.reconcile_loop import ReconcileLoop, text_of
 from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
 from elanus.querycoord.visible_from import Settled, settled
-from elanus.rpc.tracing import untraced
 
-_RETRY_PAUSE_S = 0.5
-_RETRY_PAUSE_MAX_S = 15.0
 _LATE_LOOK_S = 0.1
 _log = structlog.get_logger("querycoord")
 
@@ -60,7 +57,9 @@ class QueryDependencies:
 class CollectionLoader:
     """The loader of one collection.
 
-    ``load_ts``: the load is complete when the nodes have caught up with this timestamp.
+    ``load_ts``: the load is complete when the nodes have caught up with this timestamp. ``reconciled`` is
+    called after each attempt to bring the collection to its target: what it should serve, or does, may have
+    changed. In ``recovering`` it notes the vchannels that nodes are about to read, from their checkpoints on.
     """
 
     def __init__(
@@ -70,6 +69,8 @@ class CollectionLoader:
         state: LoadState,
         groups: ResourceGroups,
         load_ts: Timestamp,
+        reconciled: Callable[[CollectionID], None],
+        recovering: dict[CollectionID, tuple[VchannelRecovery, ...]],
     ) -> None:
         self.load = load
         self._peers = peers
@@ -78,13 +79,10 @@ class CollectionLoader:
         self._progress = LoadProgress(load_ts)
         self._replicas: list[Replica] = []
         self._moves: dict[SegmentID, NodeID] = {}
-        self._wake = asyncio.Event()
-        self._wake.set()
-        self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._loop = ReconcileLoop(self.collection_id, self._reconcile_and_note)
+        self._reconciled = reconciled
         self._retry: asyncio.TimerHandle | None = None
-        self.recovering: tuple[VchannelRecovery, ...] = ()
-        """The vchannels that nodes are about to read, from their checkpoints on."""
+        self._recovering = recovering
 
     @property
     def collection_id(self) -> CollectionID:
@@ -96,16 +94,15 @@ class CollectionLoader:
         self._replicas = [self._replica(record) for record in records]
 
     def start(self) -> None:
-        self._task = untraced(self._run(), f"load {self.collection_id}")
+        self._loop.start()
 
     def wake(self) -> None:
         """Something has changed: reconcile now, or after the shortest pause if the last attempt failed."""
-        self._news.set()
-        self._wake.set()
+        self._loop.wake()
 
     def look_again(self) -> None:
         """Reconcile again: what is served is not what it should be. A pause after a failure still applies."""
-        self._wake.set()
+        self._loop.look_again()
 
     async def change(self, load: Load, load_ts: Timestamp) -> None:
         """Serve another set of partitions from now on."""
@@ -115,6 +112,7 @@ class CollectionLoader:
     def regroup(self, load: Load) -> None:
         """Move replicas to other resource groups; what they serve stays the same."""
         self.load = load
+        self._reconciled(self.collection_id)
         self.wake()
 
     async def narrow(self) -> None:
@@ -135,9 +133,7 @@ class CollectionLoader:
     async def stop(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._loop.stop()
 
     async def release(self, alive: Iterable[NodeID]) -> None:
         """Have every node release the collection, and close its channels at every proxy. Call after `stop`.
@@ -167,7 +163,7 @@ class CollectionLoader:
             raise CollectionNotLoaded(f"collection not fully loaded[collection={self.collection_id}]; retry")
         return infos
 
-    def is_served(self, statuses: Statuses) -> bool:
+    def is_served(self, statuses: Pulses) -> bool:
         """Whether every replica is served by nodes that are alive."""
         return bool(self._replicas) and all(replica.is_served(statuses) for replica in self._replicas)
 
@@ -229,50 +225,25 @@ class CollectionLoader:
             rooms = [room_of(n, status) for n, status in nodes.items()]
             place(pieces * counts[name], rooms, f"in resource group {name}")
 
-    async def _run(self) -> None:
-        pause_s = _RETRY_PAUSE_S
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            self._news.clear()
-            try:
-                try:
-                    await self._reconcile()
-                finally:
-                    self.recovering = ()
-            except CollectionNotFound:
-                return
-            except Exception as error:  # noqa: BLE001 - an unreadable file must not end the load forever
-                _log.warning(
-                    "load incomplete; trying again",
-                    collection=self.collection_id,
-                    error=_text_of(error),
-                )
-                await self._pause(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_PAUSE_MAX_S)
-                self._wake.set()
-            else:
-                pause_s = _RETRY_PAUSE_S
-
-    async def _pause(self, pause_s: float) -> None:
-        """Back off after a failure. `wake` shortens the pause, but never below the first one."""
-        await asyncio.sleep(_RETRY_PAUSE_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_s - _RETRY_PAUSE_S):
-                await self._news.wait()
+    async def _reconcile_and_note(self) -> None:
+        try:
+            await self._reconcile()
+        finally:
+            self._recovering.pop(self.collection_id, None)
+            self._reconciled(self.collection_id)
 
     async def _reconcile(self) -> None:
         load, progress = self.load, self._progress
         alive = self._peers.fleet.alive()
         groups = await self._group()
-        statuses = {n: await self._peers.fleet.node(n).status() for n in alive}
+        statuses = {n: await self._peers.fleet.node(n).status(self.collection_id) for n in alive}
         await self._clear_newcomers({n for nodes in groups.values() for n in nodes}, statuses)
         # The served segments are read first, so that the target covers what became of each of these segments.
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
         found = {s for of in served for s in of.sealed}
         target = await self._target(load, (*held, *progress.segments()))
-        self.recovering = target.recovery.vchannels
+        self._recovering[self.collection_id] = target.recovery.vchannels
         progress.note_successors(target.recovery.successors)
         if progress.has_begun:
             progress.update(target, [of.sealed.keys() for of in served])
@@ -290,7 +261,7 @@ class CollectionLoader:
             except Exception as error:  # noqa: BLE001 - the next replica may still be readable
                 failures.append(error)
         for other in failures[1:]:
-            _log.warning("replica incomplete", collection=self.collection_id, error=_text_of(other))
+            _log.warning("replica incomplete", collection=self.collection_id, error=text_of(other))
         self._retry_unreadable()
         if failures:
             raise failures[0]
@@ -316,7 +287,7 @@ class CollectionLoader:
         served: Served,
         moments: Settled,
     ) -> None:
-        statuses = {n: await self._peers.fleet.node(n).status() for n in group}
+        statuses = {n: await self._peers.fleet.node(n).status(self.collection_id) for n in group}
         moves = {s: n for s, n in self._moves.items() if n in group}
         if await replica.reconcile(target, load.whole, served, statuses, moves, moments):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
@@ -335,7 +306,7 @@ class CollectionLoader:
             if self.collection_id in statuses[node_id].versions:
                 node = self._peers.fleet.node(node_id)
                 await node.release_collection(self.collection_id)
-                statuses[node_id] = await node.status()
+                statuses[node_id] = await node.status(self.collection_id)
 
     async def _release_leavers(
         self, groups: Mapping[int, tuple[NodeID, ...]], target: Target, statuses: Statuses
@@ -353,7 +324,7 @@ class CollectionLoader:
             if node_id in needed or not (follows or self.collection_id in before.versions):
                 continue
             node = self._peers.fleet.node(node_id)
-            status = await node.status()
+            status = await node.status(self.collection_id)
             channel = status.query_channels.get(self.collection_id)
             if channel and status.versions.get(self.collection_id, 0) < versions.get(channel, 0):
                 is_done = False
@@ -416,7 +387,3 @@ class CollectionLoader:
         return self._move(
             requested_moves(self._replicas, self.collection_id, source, targets, segment_ids, statuses)
         )
-
-
-def _text_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from elanus.api.datacoord import DataCoordApi, LogHold, VchannelRecovery
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
-from elanus.querycoord.fleet import Fleet, Statuses
+from elanus.querycoord.fleet import Fleet, Pulses
 
 _REPORT_S = 5.0
 _log = structlog.get_logger("querycoord")
@@ -28,9 +28,9 @@ class LogPositions:
         self._recovering = recovering
         self._positions: dict[NodeID, Mapping[str, int]] = {}
 
-    def note(self, statuses: Statuses) -> None:
-        """Take the positions in these statuses. A node that does not answer keeps its last ones."""
-        self._positions |= {node_id: status.positions for node_id, status in statuses.items()}
+    def note(self, pulses: Pulses) -> None:
+        """Take the positions in these pulses. A node that does not answer keeps its last ones."""
+        self._positions |= {node_id: pulse.positions for node_id, pulse in pulses.items()}
 
     async def run(self) -> None:
         while True:

@@ -54,9 +54,7 @@ def plan_layout(
     rooms = [_room_with(n, status, placed, target) for n, status in statuses.items()]
     new = place([target.piece(s) for s in wanted if s not in placed], rooms)
     kept = {s: found[s] for s in handoff.kept}
-    channels = {
-        n: sum(v not in target.collection.vchannels for v in status.leads) for n, status in statuses.items()
-    }
+    channels = {n: status.leads_elsewhere for n, status in statuses.items()}
     vchannels = place_channels(target.collection.vchannels, leads, channels)
     return Layout({**placed, **new, **kept}, vchannels, handoff.kept)
 

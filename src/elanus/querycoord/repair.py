@@ -45,7 +45,7 @@ async def without_failures(
         for vchannel in failed:
             await fleet.node(node_id).give_up_vchannel(collection.collection_id, vchannel)
         if failed:
-            updated[node_id] = await fleet.node(node_id).status()
+            updated[node_id] = await fleet.node(node_id).status(collection.collection_id)
     return updated
 
 
@@ -74,5 +74,5 @@ async def without_strays(
         if strays:
             node = fleet.node(node_id)
             await node.unload_segments(info.collection_id, strays)
-            updated[node_id] = await node.status()
+            updated[node_id] = await node.status(info.collection_id)
     return updated

@@ -23,7 +23,7 @@ from elanus.api.querynode import DamagedFile, QueryNodeStatus, SegmentServing, U
 from elanus.core.errors import NotReady, SegmentUnreadable
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.fleet import Fleet, Pulses
 from elanus.querycoord.handoff import Handoff, Served, decide, has_rows, hold_back
 from elanus.querycoord.node_requests import load_request, segment_request, watch_request
 from elanus.querycoord.planned_layout import Layout, plan_layout
@@ -135,7 +135,7 @@ class Replica:
         ready = {s for segment_ids in loaded for s in segment_ids}
         return ready | self.serving(statuses).keys()
 
-    def is_served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> bool:
+    def is_served(self, statuses: Pulses) -> bool:
         """Whether every node the version names is alive, serves that version, and follows its vchannels."""
         info = self.info
         for node_id in self.named():
@@ -301,7 +301,7 @@ class Replica:
         all reads waiting for the next version.
         """
         for node_id in sorted(set(online.values())):
-            status = await self._fleet.node(node_id).status()
+            status = await self._fleet.node(node_id).status(self.collection_id)
             loaded = status.loaded.get(self.collection_id, ())
             ready = {*loaded, *(s.segment_id for s in status.segments if s.sealed)}
             if gone := sorted(s for s, at in online.items() if at == node_id and s not in ready):

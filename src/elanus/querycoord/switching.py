@@ -159,7 +159,7 @@ class VersionSwitch:
 
         Returns whether it was released.
         """
-        status = await node.status()
+        status = await node.status(self._collection_id)
         follows = status.query_channels.get(self._collection_id) == self.info.channel
         if follows and not self._serves(status):
             return False
@@ -178,7 +178,7 @@ class VersionSwitch:
         """
         deadline_s = asyncio.get_running_loop().time() + _SWITCH_WAIT_S
         for node_id in nodes:
-            while not self._serves(status := await self._fleet.node(node_id).status()):
+            while not self._serves(status := await self._fleet.node(node_id).status(self._collection_id)):
                 if status.refused.get(self._collection_id, 0) >= self.info.version:
                     raise NotReady(
                         f"query node {node_id} cannot serve version {self.info.version} of collection "

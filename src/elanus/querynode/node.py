@@ -25,6 +25,7 @@ from elanus.api.querynode import (
     NodeHits,
     NodeQuery,
     NodeSearch,
+    QueryNodePulse,
     QueryNodeStatus,
     SealedSegmentsChange,
     UnrecoveredSegment,
@@ -57,7 +58,7 @@ from elanus.querynode.sealed import files_of, load_sealed
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
-from elanus.querynode.status import node_status
+from elanus.querynode.status import UsedMemory, collection_status, node_pulse, node_status
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
@@ -124,6 +125,7 @@ class QueryNode:
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
         self._held = PinnedSegments()
+        self._used = UsedMemory(lambda: asyncio.get_running_loop().time())
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._returning_memory: asyncio.Task[None] | None = None
@@ -254,6 +256,7 @@ class QueryNode:
                 except (CorruptObject, ObjectMissing, FieldNotFound) as error:
                     raise SegmentUnreadable(unreadable(request.manifest, error)) from error
                 self._held.keep(segment.segment_id, segment.blocks)
+            self._used.add(segment.memory_bytes)
             self._trim_delta_logs_later()
             await collection.stage(segment, request)
 
@@ -315,16 +318,25 @@ class QueryNode:
                 await follower.stop()
                 channel.withdraw(follower)
 
-    async def status(self) -> QueryNodeStatus:
-        followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
-        refused = {c: serving.refused for c, serving in self._serving.items() if serving.refused}
-        status = node_status(self._node_id, self._collections, followed, self._growing_bytes)
-        return replace(
-            status,
-            refused=refused,
-            capacity_bytes=self._capacity_bytes,
-            held=self._held(),
-            incarnation=self._incarnation,
+    async def status(self, collection_id: CollectionID = CollectionID(0)) -> QueryNodeStatus:
+        if collection_id:
+            status = collection_status(
+                self._node_id,
+                self._collections,
+                collection_id,
+                self._serving,
+                self._used,
+                self._growing_bytes,
+            )
+        else:
+            held = self._held()
+            whole = node_status(self._node_id, self._collections, self._serving, self._growing_bytes)
+            status = replace(whole, held=held)
+        return replace(status, capacity_bytes=self._capacity_bytes, incarnation=self._incarnation)
+
+    async def pulse(self) -> QueryNodePulse:
+        return node_pulse(
+            self._node_id, self._incarnation, self._collections, self._serving, self._growing_bytes
         )
 
     # reads

@@ -2,21 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.api.querynode import GrowingRows, QueryNodePulse, QueryNodeStatus, SegmentServing
 from elanus.core.channels import pchannel_of
 from elanus.core.ids import CollectionID, IndexID, NodeID
 from elanus.querynode.followed_vchannel import FollowedVchannel
+from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.serving import ChannelServing
 
+_USED_KEPT_S = 1.0
 _NO_INDEX = IndexID(0)
+
+
+class UsedMemory:
+    """The memory that all copies of segments take, for statuses of single collections.
+
+    Adding it up costs as much as there are segments. So it is done once in a while, and what has been loaded
+    since is added to it. ``time_s``: a monotonic clock.
+    """
+
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        self._time_s = time_s
+        self._used_bytes = 0
+        self._until_s = float("-inf")
+
+    def add(self, loaded_bytes: int) -> None:
+        self._used_bytes += loaded_bytes
+
+    def of(self, collections: Mapping[CollectionID, LoadedCollection]) -> int:
+        now_s = self._time_s()
+        if now_s >= self._until_s:
+            self._used_bytes = sum(
+                segment.memory_bytes for c in collections.values() for segment in _copies(c)
+            )
+            self._until_s = now_s + _USED_KEPT_S
+        return self._used_bytes
+
+
+def collection_status(
+    node_id: NodeID,
+    collections: Mapping[CollectionID, LoadedCollection],
+    collection_id: CollectionID,
+    serving: Mapping[CollectionID, ChannelServing],
+    used: UsedMemory,
+    growing_bytes: int,
+) -> QueryNodeStatus:
+    """Return the node's current state as far as it concerns one collection. For the loop thread."""
+    known = collections.get(collection_id)
+    own = {} if known is None else {collection_id: known}
+    channel = serving.get(collection_id)
+    return replace(
+        node_status(node_id, own, {} if channel is None else {collection_id: channel}, growing_bytes),
+        used_bytes=used.of(collections),
+        positions={},
+        leads_elsewhere=sum(1 for c in collections.values() if c is not known for _ in _leads(c)),
+    )
+
+
+def node_pulse(
+    node_id: NodeID,
+    incarnation: str,
+    collections: Mapping[CollectionID, LoadedCollection],
+    serving: Mapping[CollectionID, ChannelServing],
+    growing_bytes: int,
+) -> QueryNodePulse:
+    """Return what is looked at all the time. For the loop thread."""
+    channels = [channel for c in collections.values() for channel in c.channels.values()]
+    return QueryNodePulse(
+        node_id,
+        incarnation,
+        growing_bytes,
+        tuple(
+            GrowingRows(growing.segment_id, c.collection_id, growing.memory_bytes)
+            for c in collections.values()
+            for growing in _growing(c)
+        )
+        if growing_bytes
+        else (),
+        {collection_id: c.snapshot.version for collection_id, c in collections.items()},
+        _followed(serving),
+        {c.vchannel: c.failure for c in channels if c.failure is not None},
+        _positions(channels),
+    )
 
 
 def node_status(
     node_id: NodeID,
     collections: Mapping[CollectionID, LoadedCollection],
-    query_channels: Mapping[CollectionID, str],
+    serving: Mapping[CollectionID, ChannelServing],
     growing_bytes: int,
 ) -> QueryNodeStatus:
     """Return the node's current state. For the loop thread."""
@@ -35,10 +112,31 @@ def node_status(
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
         failures={c.vchannel: c.failure for c in channels if c.failure is not None},
-        query_channels=query_channels,
+        query_channels=_followed(serving),
+        refused={c: channel.refused for c, channel in serving.items() if channel.refused},
         positions=_positions(channels),
-        leads=tuple(v for c in collections.values() for v in c.leads if c.channels[v].follower is not None),
+        leads=tuple(vchannel for c in collections.values() for vchannel in _leads(c)),
     )
+
+
+def _followed(serving: Mapping[CollectionID, ChannelServing]) -> dict[CollectionID, str]:
+    return {c: channel.channel for c, channel in serving.items() if not channel.lost}
+
+
+def _copies(collection: LoadedCollection) -> Iterator[SealedSegment | GrowingSegment]:
+    yield from collection.serving.values()
+    yield from collection.staged.values()
+    yield from _growing(collection)
+
+
+def _growing(collection: LoadedCollection) -> Iterator[GrowingSegment]:
+    for channel in collection.channels.values():
+        if channel.follower is not None:
+            yield from channel.follower.growing.values()
+
+
+def _leads(collection: LoadedCollection) -> Iterator[str]:
+    return (v for v in collection.leads if collection.channels[v].follower is not None)
 
 
 def _positions(channels: Iterable[FollowedVchannel]) -> dict[str, int]:

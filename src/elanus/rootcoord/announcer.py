@@ -8,10 +8,10 @@ after its last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_name, pchannel_of, vchannel_name
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID
 from elanus.core.messages import MsgKind
@@ -31,14 +31,14 @@ class Announcer:
         self._pchannels_max = pchannels_max
 
     def place_shards(
-        self, collection_id: CollectionID, shards: int, others: Iterable[Collection]
+        self, collection_id: CollectionID, shards: int, others: Mapping[str, int]
     ) -> tuple[str, ...]:
-        """One vchannel per shard, on the pchannels that carry the fewest of the others' vchannels first."""
-        load = {pchannel_name(n): 0 for n in range(self._pchannels_max)}
-        for collection in others:
-            for pchannel in map(pchannel_of, collection.vchannels):
-                if pchannel in load:  # fewer may be configured than before
-                    load[pchannel] += 1
+        """One vchannel per shard, on the pchannels that carry the fewest vchannels first.
+
+        ``others``: how many vchannels each pchannel carries.
+        """
+        names = [pchannel_name(n) for n in range(self._pchannels_max)]  # fewer, perhaps, than are in use
+        load = {pchannel: others.get(pchannel, 0) for pchannel in names}
         order = sorted(load, key=load.__getitem__)
         return tuple(vchannel_name(order[n % len(order)], collection_id, n) for n in range(shards))
 
@@ -46,10 +46,10 @@ class Announcer:
         """Tick the vchannels' pchannels from now on."""
         await self._sync.use(map(pchannel_of, vchannels), self._oracle.allocate())
 
-    def unuse(self, vchannels: Iterable[str], others: Iterable[Collection]) -> None:
-        """Stop ticking those of the vchannels' pchannels that carry none of the others' vchannels."""
-        used = {pchannel_of(v) for collection in others for v in collection.vchannels}
-        self._sync.unuse(set(map(pchannel_of, vchannels)) - used)
+    def unuse(self, vchannels: Iterable[str], others: Mapping[str, int]) -> None:
+        """Stop ticking those of the vchannels' pchannels that carry no others. ``others``: as in
+        `place_shards`."""
+        self._sync.unuse({p for p in map(pchannel_of, vchannels) if not others.get(p)})
 
     @asynccontextmanager
     async def barrier(self) -> AsyncIterator[Timestamp]:

@@ -1,17 +1,20 @@
 """The catalog: databases, collections and aliases, in memory and in the metadata.
 
 There is one key per database and one per collection (with its partitions and aliases). A change is persisted
-first, then shown. Names are resolved only here; an alias is a second name of a collection.
+first, then shown. Names are resolved only here; an alias is a second name of a collection. Look-ups and
+changes cost the same however many collections there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
 
 from elanus.core.catalog import Collection, Database
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import AliasNotFound, CollectionNotFound, DatabaseNotFound
 from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.timestamps import NO_TIMESTAMP
@@ -27,6 +30,11 @@ class Catalog:
         self._meta = meta
         self._databases: dict[DatabaseID, Database] = {}
         self._collections: dict[CollectionID, Collection] = {}
+        self._live: dict[DatabaseID, dict[CollectionID, None]] = {}
+        self._names: dict[tuple[DatabaseID, str], CollectionID] = {}
+        """The names and aliases of collections that are not dropped."""
+        self._dropped: dict[CollectionID, None] = {}
+        self._vchannels: Counter[str] = Counter()
 
     async def start(self) -> None:
         for _, stored in await self._meta.list(_DATABASES):
@@ -34,7 +42,7 @@ class Catalog:
             self._databases[database.database_id] = database
         for _, stored in await self._meta.list(_COLLECTIONS):
             collection = msgspec.json.decode(stored.value, type=Collection)
-            self._collections[collection.collection_id] = collection
+            self._show(collection)
 
     # databases
 
@@ -67,25 +75,30 @@ class Catalog:
         """Collections that are not dropped."""
         return (c for c in self._collections.values() if c.dropped == NO_TIMESTAMP)
 
+    def live_count(self) -> int:
+        return len(self._collections) - len(self._dropped)
+
     def dropped(self) -> tuple[Collection, ...]:
-        return tuple(c for c in self._collections.values() if c.dropped != NO_TIMESTAMP)
+        return tuple(self._collections[c] for c in self._dropped)
 
     def everything(self) -> tuple[Collection, ...]:
         return tuple(self._collections.values())
 
+    def vchannel_counts(self) -> Mapping[str, int]:
+        """How many vchannels of collections, dropped or not, each pchannel carries; none are left out."""
+        return self._vchannels
+
+    def is_empty(self, database: Database) -> bool:
+        return not self._live.get(database.database_id)
+
     def in_database(self, database: Database) -> tuple[Collection, ...]:
-        found = (c for c in self.live() if c.database_id == database.database_id)
-        return tuple(sorted(found, key=lambda c: c.collection_id))
+        found = self._live.get(database.database_id, {})
+        return tuple(self._collections[c] for c in sorted(found))
 
     def find(self, database: Database, name: str) -> Collection | None:
         """Find a collection by real name or alias."""
-        for collection in self.live():
-            if collection.database_id == database.database_id and name in (
-                collection.name,
-                *collection.aliases,
-            ):
-                return collection
-        return None
+        found = self._names.get((database.database_id, name))
+        return None if found is None else self._collections[found]
 
     def record(self, collection_id: CollectionID) -> Collection | None:
         """The collection's record, dropped or not."""
@@ -118,13 +131,44 @@ class Catalog:
         await self._meta.txn(
             [Put(f"{_COLLECTIONS}{c.collection_id}", msgspec.json.encode(c)) for c in collections]
         )
+        for collection in collections:  # all of them first: an alias may pass from one to another
+            self._unindex(collection.collection_id)
         for collection in collections:
-            self._collections[collection.collection_id] = collection
+            self._show(collection)
 
     @uncancellable
     async def remove(self, collection: Collection) -> None:
         await self._meta.txn([Delete(f"{_COLLECTIONS}{collection.collection_id}")])
+        self._unindex(collection.collection_id)
         del self._collections[collection.collection_id]
+
+    def _show(self, collection: Collection) -> None:
+        collection_id = collection.collection_id
+        self._collections[collection_id] = collection
+        self._vchannels.update(map(pchannel_of, collection.vchannels))
+        if collection.dropped != NO_TIMESTAMP:
+            self._dropped[collection_id] = None
+            return
+        self._live.setdefault(collection.database_id, {})[collection_id] = None
+        for name in (collection.name, *collection.aliases):
+            self._names[collection.database_id, name] = collection_id
+
+    def _unindex(self, collection_id: CollectionID) -> None:
+        known = self._collections.get(collection_id)
+        if known is None:
+            return
+        self._vchannels.subtract(map(pchannel_of, known.vchannels))
+        for pchannel in {p for p in map(pchannel_of, known.vchannels) if not self._vchannels[p]}:
+            del self._vchannels[pchannel]
+        if known.dropped != NO_TIMESTAMP:
+            del self._dropped[collection_id]
+            return
+        of_database = self._live[known.database_id]
+        del of_database[collection_id]
+        if not of_database:
+            del self._live[known.database_id]
+        for name in (known.name, *known.aliases):
+            self._names.pop((known.database_id, name), None)
 
 
 def renamed(collection: Collection, name: str, database_id: DatabaseID) -> Collection:

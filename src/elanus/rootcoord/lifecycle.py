@@ -79,7 +79,7 @@ class Lifecycle(Definitions):
             existing = self._catalog.find(database, request.schema.name)
             if existing is not None:
                 collection = _same_or_conflict(existing, request, database.name)
-            elif sum(1 for _ in self._catalog.live()) >= COLLECTIONS_MAX:
+            elif self._catalog.live_count() >= COLLECTIONS_MAX:
                 raise CollectionLimitReached(
                     f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]"
                 )
@@ -92,7 +92,9 @@ class Lifecycle(Definitions):
 
     async def _create(self, request: NewCollection) -> Collection:
         collection_id = CollectionID(await self._ids.allocate(2))
-        vchannels = self._announcer.place_shards(collection_id, request.shards, self._catalog.everything())
+        vchannels = self._announcer.place_shards(
+            collection_id, request.shards, self._catalog.vchannel_counts()
+        )
         await self._announcer.use(vchannels)
         async with self._announcer.barrier() as ts:
             starts = await self._announcer.announce(MsgKind.CREATE_COLLECTION, ts, collection_id, vchannels)
@@ -230,7 +232,7 @@ class Lifecycle(Definitions):
                     if self._unfinished:  # perhaps this very drop: proxies may still know the name
                         return
                     await self._catalog.remove(collection)
-                    self._announcer.unuse(collection.vchannels, self._catalog.everything())
+                    self._announcer.unuse(collection.vchannels, self._catalog.vchannel_counts())
 
     async def _finish_drops(self) -> None:
         """Called before a "collection not found" answer: it must then be true for every role."""

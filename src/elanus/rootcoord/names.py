@@ -45,7 +45,7 @@ class Names(Definitions):
             if name == DEFAULT_DATABASE.name:
                 raise InvalidParameter("can not drop default database")
             database = self._catalog.database(name)
-            if self._catalog.in_database(database):
+            if not self._catalog.is_empty(database):
                 raise InvalidParameter(
                     f"database:{name} not empty, must drop all collections before drop database"
                 )

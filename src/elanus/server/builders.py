@@ -232,7 +232,10 @@ class Builders:
     def _compaction_policy(self) -> CompactionPolicy:
         settings, retention_s = self._needs.settings.compaction, self._needs.settings.datacoord.retention_s
         thresholds = CompactionThresholds(
-            settings.deleted_ratio, settings.deleted_mb * _MB, settings.merge_segments_min
+            settings.deleted_ratio,
+            settings.deleted_mb * _MB,
+            settings.merge_segments_min,
+            settings.merge_delta_logs_min,
         )
         return CompactionPolicy(
             automatic=settings.enabled,

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from elanus.core.errors import ElanusError
-from elanus.core.ids import CollectionID, NodeID
+from elanus.core.ids import NodeID
 from elanus.core.jobs import JobKind, JobState
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import lag_ms
@@ -66,11 +66,11 @@ class Gauges:
         running = Counter(e.kind for e in await subject.ledger.jobs() if e.state is JobState.RUNNING)
         for kind in JobKind:
             metrics.jobs_running.labels(kind.value).set(running[kind])
-        states = Counter(s.state.name.lower() for s in await subject.data.segments(CollectionID(0)))
+        states = Counter(await subject.data.segment_states())
         for state in SegmentState:
             if state.name.lower() in states or state in _SHOWN_STATES:
                 metrics.segments.labels(state.name.lower()).set(states[state.name.lower()])
-        self.show_owners(Counter((await subject.data.channel_owners()).values()))
+        self.show_owners(Counter(await subject.data.owned_vchannels()))
         metrics.quarantined_entries.set(sum((await subject.data.quarantined()).values()))
         garbage = await subject.data.gc_status()
         metrics.gc_waiting_bytes.set(garbage.waiting_bytes)

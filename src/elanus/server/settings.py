@@ -215,6 +215,8 @@ class CompactionSettings(Section):
     merge_segments_min: int = Field(default=10, ge=2, le=10_000)
     """Segments below half the planned size are merged when a partition has this many of them on one
     vchannel. When a client asks, two are enough."""
+    merge_delta_logs_min: int = Field(default=16, ge=2, le=10_000)
+    """Small delta logs of a vchannel are merged when it has this many of them."""
 
 
 class MetaSettings(Section):

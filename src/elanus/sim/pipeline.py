@@ -27,7 +27,7 @@ from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
-from elanus.pipeline.merge import merge_segments
+from elanus.pipeline.merge import compact
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
@@ -102,7 +102,7 @@ class Jobs:
         """Compact segments into one. Raises `JobFailed`, and what the task raises."""
         name = stamped(order.attempt, self._attempt())
         return await self._run(
-            "compaction", lambda again: merge_segments(order, self._store, self._scratch, name + again)
+            "compaction", lambda again: compact(order, self._store, self._scratch, name + again)
         )
 
     async def _run(self, cause: str, work: Callable[[str], T]) -> T:

@@ -74,7 +74,7 @@ class Records:
         return max(bounds, default=NO_TIMESTAMP)
 
     def _plan(self, plan: CompactionPlan) -> None:
-        inputs = ", ".join(map(str, plan.inputs))
+        inputs = ", ".join(map(str, plan.inputs)) or f"{len(plan.deltas)} delta logs"
         self._trace.note(f"compaction of {inputs} into {plan.output}: {plan.state} {plan.reason}")
         self.plans[plan.plan_id] = plan
 

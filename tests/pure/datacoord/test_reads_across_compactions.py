@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,15 @@ from fakes import CID, DEFAULT, binlog
 
 from elanus.api.datacoord import CompactionCommit
 from elanus.api.imports import ImportedSegment
+from elanus.core.compaction import CompactionThresholds
 from elanus.core.ids import SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentState
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.imported_segments import imported_manifest, imported_segment
-from elanus.pipeline.merge import merge_segments
+from elanus.datacoord.planner import PlanPolicy
+from elanus.pipeline.merge import compact
 from elanus.spark.segment import SegmentRead, read_segment
 
 MAX_ROWS = 1000
@@ -43,7 +46,7 @@ async def compacted(bench: Bench, scratch: Path) -> list[int]:
     before = len(orders(bench))
     plans = await planned(bench)
     for order in orders(bench)[before:]:
-        output = merge_segments(order, bench.store, scratch, f"merged-{order.attempt}")
+        output = compact(order, bench.store, scratch, f"merged-{order.attempt}")
         await bench.coord.commit_compaction(
             CompactionCommit(bench.epoch, order.attempt, order.plan_id, output)
         )
@@ -123,4 +126,34 @@ async def test_deletes_that_are_only_in_the_log_concern_the_rows_that_an_import_
     await bench.commit_files([], [], in_the_log)
     assert await keys(bench, now) == before, "now they are in a file"
     assert await keys(bench, checkpoint.ts) == list(range(10)), "as of the time before the import"
+    await bench.coord.stop()
+
+
+async def test_reads_as_of_any_time_are_the_same_when_delta_logs_have_been_merged(tmp_path: Path) -> None:
+    merges = PlanPolicy(CompactionThresholds(1.0, 1 << 30, 100, 4), retention_s=3600, plans_max=10)
+    bench, files = await start(tmp_path, plan=merges, automatic=True)
+    await files.flushed(range(10))
+    moments = [bench.root.stamp()]
+    for key in range(4):
+        deleted = files.deletes(range(key, key + 1))
+        moments.append(bench.root.stamp())
+        await files.flushed(range(key, key + 1))  # the key comes again
+        await bench.commit_files([], [], deleted)
+        moments.append(bench.root.stamp())
+    found = [await keys(bench, moment) for moment in moments]
+    assert found[0] == found[-1] == list(range(10))
+    assert found[1] == list(range(1, 10))
+    await asyncio.sleep(0.1)
+    (order,) = orders(bench)
+    output = compact(order, bench.store, files.directory, f"merged-{order.attempt}")
+    await bench.coord.commit_compaction(CompactionCommit(bench.epoch, order.attempt, order.plan_id, output))
+    (vchannel,) = (await bench.coord.recovery_info(CID)).vchannels
+    assert [log.file.rows for log in vchannel.delta_logs] == [4]
+    assert [await keys(bench, moment) for moment in moments] == found
+    bench.later(7200_000)  # the merged deletes are folded in
+    later = files.deletes(range(9, 10))
+    await bench.commit_files([], [], later)
+    assert await compacted(bench, files.directory) == [5]
+    now = bench.root.stamp()
+    assert await keys(bench, now) == list(range(9))
     await bench.coord.stop()

@@ -63,7 +63,7 @@ from elanus.log.codec import encode
 from elanus.log.memory import MemoryLog
 from elanus.log.port import Position
 from elanus.meta.memory import MemoryMeta
-from elanus.pipeline.merge import merge_segments
+from elanus.pipeline.merge import compact
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.sweep import sweep
@@ -141,7 +141,7 @@ class Jobs(SparkFlushes):
         async def task(number: int) -> SegmentOutput:
             await fault.at("before read")
             held = HeldStore(self._root)
-            output = merge_segments(order, held, self._scratch, f"a{order.attempt}-{number}")
+            output = compact(order, held, self._scratch, f"a{order.attempt}-{number}")
             await fault.at("before write")
             held.let_go(FaultyStore(self._root, fault))
             await fault.at("after write")

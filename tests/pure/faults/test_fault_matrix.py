@@ -61,6 +61,21 @@ async def test_a_compaction_comes_to_the_same_end(victim: Victim, step: str, tmp
     )
 
 
+@pytest.mark.parametrize(("victim", "step"), cases(report.COMPACTION))
+async def test_a_merge_of_delta_logs_comes_to_the_same_end(victim: Victim, step: str, tmp_path: Path) -> None:
+    fault = Fault(victim, step)
+    ending = await compaction_course.DeltaCourse(tmp_path, fault).run()
+    assert fault.struck.is_set()
+    deleted = Counter(key for number in range(1, compaction_course.DELTAS + 1) for key in range(number))
+    for contents in (ending.before, ending.after):
+        assert contents.deleted == deleted
+        assert contents.keys == Counter(range(compaction_course.SEGMENT_ROWS))
+        assert contents.missing == ()
+    assert ending.before.nameless == ()
+    assert ending.after.orphans == ()
+    assert len(ending.reasons) == (1 if victim in (Victim.DISK, Victim.PUT) else 0)
+
+
 @pytest.mark.parametrize(("victim", "step"), cases(report.GC))
 async def test_a_garbage_collection_comes_to_the_same_end(victim: Victim, step: str, tmp_path: Path) -> None:
     fault = Fault(victim, step)

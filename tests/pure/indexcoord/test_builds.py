@@ -480,7 +480,6 @@ async def test_an_index_whose_file_is_damaged_is_built_again(tmp_path: Path) -> 
     node = await bench.node()
     await bench.flushed(segment(1))
     (file,) = await bench.coord.index_files(CID)
-    bench.data.infos = {}
     seen = await bench.coord.wait_change(0, 1)
     await bench.coord.rebuild(CollectionID(CID + 1), file.path, "of another collection")
     await bench.coord.rebuild(CID, "index_files/none", "no such file")

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from fakes import CID, collection, recovery, settle
-from index_bench import HNSW, ROWS_MIN, Bench, segment
+from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
 from elanus.api.datacoord import DamagedManifest
 from elanus.api.indexcoord import BuildState
 from elanus.core.errors import Unavailable
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentManifest
 from elanus.indexcoord.state import Build, IndexState
 
 COLLECTIONS = [CollectionID(CID + n) for n in range(20)]
@@ -27,8 +28,15 @@ async def with_indexes(tmp_path: Path) -> Bench:
     return bench
 
 
+def flush(bench: Bench, collection_id: CollectionID, *segments: SegmentManifest) -> None:
+    known = next(c for c in bench.collections if c.collection_id == collection_id)
+    bench.data.recoveries[collection_id] = recovery(known, *segments)
+    bench.data.infos |= {s.segment_id: replace(info(s), collection_id=collection_id) for s in segments}
+    bench.data.changes.happened(collection_id)
+
+
 def examined(bench: Bench) -> list[CollectionID]:
-    found = bench.data.calls.of("recovery_info")
+    found = bench.data.calls.of("segments")
     bench.data.calls.asked.clear()
     return found
 
@@ -58,20 +66,35 @@ async def test_a_build_that_has_ended_has_nothing_examined(tmp_path: Path) -> No
     bench = await with_indexes(tmp_path)
     await bench.node()
     examined(bench)
-    bench.data.recoveries[CID] = recovery(bench.collections[0], segment(1))
-    bench.data.changes.happened(CID)
+    flush(bench, CID, segment(1))
     await asyncio.sleep(10)
     assert examined(bench) == [CID], "for the new segment"
     assert bench.builds()[SegmentID(1)].state is BuildState.FINISHED
     await bench.coord.stop()
 
 
+async def test_after_a_restart_nothing_is_read_of_collections_whose_builds_have_ended(tmp_path: Path) -> None:
+    bench = await with_indexes(tmp_path)
+    await bench.node()
+    for collection_id in COLLECTIONS:
+        flush(bench, collection_id, segment(int(collection_id)))
+    await asyncio.sleep(60)
+    assert {b.state for b in bench.builds().values()} == {BuildState.FINISHED}
+    bench.data.calls.asked.clear()
+    await bench.restart()
+    await settle()
+    assert bench.data.calls.of("recovery_info") == [], "manifests are read for it"
+    assert sorted(examined(bench)) == COLLECTIONS
+    flush(bench, CID, segment(int(CID)), segment(1))
+    await settle()
+    assert bench.data.calls.of("recovery_info") == [CID]
+    await bench.coord.stop()
+
+
 async def test_a_node_that_comes_takes_up_the_collections_with_builds_to_do(tmp_path: Path) -> None:
     bench = await with_indexes(tmp_path)
     for collection_id in COLLECTIONS[:2]:
-        known = next(c for c in bench.collections if c.collection_id == collection_id)
-        bench.data.recoveries[collection_id] = recovery(known, segment(int(collection_id)))
-        bench.data.changes.happened(collection_id)
+        flush(bench, collection_id, segment(int(collection_id)))
     await settle()
     examined(bench)
     await bench.node()
@@ -85,16 +108,16 @@ async def test_a_collection_that_cannot_be_examined_is_tried_again_and_keeps_no_
     tmp_path: Path,
 ) -> None:
     bench = await with_indexes(tmp_path)
-    working = bench.data.recovery_info
+    working = bench.data.segments
     tried: list[CollectionID] = []
 
-    async def failing(collection_id: CollectionID, held: tuple[SegmentID, ...] = ()) -> object:
+    async def failing(collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
         tried.append(collection_id)
         if collection_id == COLLECTIONS[0] and len(tried) < 5:
             raise Unavailable("not now")
-        return await working(collection_id, held)
+        return await working(collection_id)
 
-    bench.data.recovery_info = failing  # type: ignore[method-assign, assignment]
+    bench.data.segments = failing  # type: ignore[method-assign]
     for collection_id in COLLECTIONS[:3]:
         bench.data.changes.happened(collection_id)
     await asyncio.sleep(30)

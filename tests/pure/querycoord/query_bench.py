@@ -12,6 +12,7 @@ from elanus.api.querynode import (
     DamagedFile,
     LoadCollection,
     LoadSegment,
+    QueryNodePulse,
     QueryNodeStatus,
     SealedSegmentsChange,
     SegmentServing,
@@ -128,21 +129,28 @@ class FakeNode:
         self.failures.clear()
         self.held.pop(collection_id, None)
 
-    async def status(self) -> QueryNodeStatus:
-        self.calls.note("status")
+    async def status(self, collection_id: CollectionID = CollectionID(0)) -> QueryNodeStatus:
+        self.calls.note("status", collection_id)
+        known = self.held.items()
+        asked = {c: held for c, held in known if collection_id in (0, c)}
+        growing = self.growing.items() if collection_id in (0, CID) else ()
+        vchannels = [v for held in asked.values() for v in held.vchannels]
         return QueryNodeStatus(
             node_id=NODE,
-            service_times={v: self.tick for held in self.held.values() for v in held.vchannels},
-            segments=tuple(
-                _serving(request) for held in self.held.values() for request in held.served.values()
-            )
-            + tuple(_growing(*found) for found in self.growing.items()),
+            service_times=dict.fromkeys(vchannels, self.tick),
+            segments=tuple(_serving(request) for held in asked.values() for request in held.served.values())
+            + tuple(_growing(*found) for found in growing),
             growing_bytes=0,
-            versions={c: held.version for c, held in self.held.items()},
-            failures=dict(self.failures),
-            positions=self.positions,
-            loaded={c: tuple(held.ready) for c, held in self.held.items()},
+            versions={c: held.version for c, held in asked.items()},
+            failures={v: why for v, why in self.failures.items() if not collection_id or v in vchannels},
+            positions={} if collection_id else self.positions,
+            loaded={c: tuple(held.ready) for c, held in asked.items()},
         )
+
+    async def pulse(self) -> QueryNodePulse:
+        self.calls.note("pulse")
+        versions = {c: held.version for c, held in self.held.items()}
+        return QueryNodePulse(NODE, "", 0, (), versions, {}, dict(self.failures), self.positions)
 
     def restart(self) -> None:
         """It comes back empty."""

@@ -19,7 +19,7 @@ from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel, RpcServer
 
 FORMER, LATTER = NodeID(5), NodeID(9)
-UNFENCED = {"QueryNodeApi": {"status"}, "PipelineApi": {"ping"}}
+UNFENCED = {"QueryNodeApi": {"pulse", "status"}, "PipelineApi": {"ping"}}
 ISSUERS = {
     "QueryNodeApi": "querycoord",
     "DataNodeApi": "datacoord",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from fakes import Calls
 
-from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.api.querynode import GrowingRows, QueryNodePulse
 from elanus.core.errors import Unavailable
 from elanus.core.growing_memory import GrowingMemory
-from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.proxy.verbs.pressure import GrowingData
 from elanus.querycoord.growing import growing_collections, growing_memory
 from elanus.server.growing_watch import GrowingWatch
@@ -57,18 +57,18 @@ async def test_shares_are_asked_for_from_half_of_the_soft_limit_on() -> None:
     running.cancel()
 
 
-def segment(number: int, collection_id: CollectionID, size: int, *, sealed: bool = False) -> SegmentServing:
-    return SegmentServing(SegmentID(number), collection_id, PartitionID(1), "v", 10, sealed, size, IndexID(0))
+def pulse(number: int, total: int, *growing: GrowingRows) -> QueryNodePulse:
+    return QueryNodePulse(NodeID(number), "", total, growing, {}, {}, {}, {})
 
 
-def status(number: int, total: int, *segments: SegmentServing) -> QueryNodeStatus:
-    return QueryNodeStatus(NodeID(number), {}, segments, total, {})
+def rows(number: int, collection_id: CollectionID, size: int) -> GrowingRows:
+    return GrowingRows(SegmentID(number), collection_id, size)
 
 
-def test_growing_data_is_taken_from_the_statuses_of_the_nodes() -> None:
-    one = status(1, 100, segment(1, C, 60), segment(2, C, 10), segment(3, D, 5000, sealed=True))
-    two = status(2, 90, segment(1, C, 60), segment(4, D, 30))
-    idle = status(3, 0, segment(5, D, 7000, sealed=True))
+def test_growing_data_is_taken_from_the_pulses_of_the_nodes() -> None:
+    one = pulse(1, 100, rows(1, C, 60), rows(2, C, 10))
+    two = pulse(2, 90, rows(1, C, 60), rows(4, D, 30))
+    idle = pulse(3, 0)
     assert growing_memory([one, two, idle]) == (
         GrowingMemory(100, {SegmentID(1): 60, SegmentID(2): 10}),
         GrowingMemory(90, {SegmentID(1): 60, SegmentID(4): 30}),

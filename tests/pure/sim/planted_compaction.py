@@ -35,7 +35,7 @@ def folded_past_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 def segment_compacted_twice(patch: pytest.MonkeyPatch) -> None:
     """A segment is planned while another compaction has it, and no commit looks at its inputs."""
     patch.setattr(Planner, "_taken", lambda self: [])
-    patch.setattr("elanus.datacoord.compactor._stale", lambda plan, inputs, vchannel: "")
+    patch.setattr("elanus.datacoord.segment_merges._stale", lambda plan, inputs, vchannel: "")
 
 
 def inputs_let_go_before_the_output_is_there(patch: pytest.MonkeyPatch) -> None:
