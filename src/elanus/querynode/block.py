@@ -81,6 +81,14 @@ class Block:
         order_bytes = 0 if self._key_order is None else self._key_order.memory_bytes
         return self._fixed_bytes + order_bytes + self._visibility.memory_bytes
 
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of what filters have left behind: which rows they match, and values of JSON paths."""
+        masks_bytes = sum(mask.nbytes for mask in self._matching.values())
+        columns = self._filtered_columns.values()
+        json_bytes = sum(column.cached_bytes for column in columns if isinstance(column, JsonColumn))
+        return masks_bytes + json_bytes + self._visibility.cached_bytes
+
     def delete(
         self, deletes: DeleteBatch, first: int = 0, last: int | None = None, after: Timestamp = NO_TIMESTAMP
     ) -> int:

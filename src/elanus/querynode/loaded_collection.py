@@ -172,7 +172,7 @@ class LoadedCollection:
         deletes = await self._applier.sort(effect.deleting, self.schema.primary_field.name)
         if not self._follows(channel, follower):
             return
-        visits = visits_to(follower.growing.values(), deletes)
+        visits = follower.growing.concerned(deletes)
         if channel.follower is follower:
             channel.deletes.keep(effect.tick, deletes)
             visits += self._delete(channel.vchannel, deletes)
@@ -198,6 +198,11 @@ class LoadedCollection:
                 return
         self.publish()
 
+    def queued(self, follower: Follower) -> None:
+        """A follower has taken packs that it applies later: they are held in memory meanwhile."""
+        if self._follows(self.channels[follower.vchannel], follower):
+            self._weigh()
+
     def absorbed(self, follower: Follower) -> None:
         """A follower's tick has moved past an effect: wake who waits for that."""
         channel = self.channels[follower.vchannel]
@@ -206,6 +211,8 @@ class LoadedCollection:
         if channel.successor is not None or not channel.joined:
             self.settle(channel)
             self.publish()
+        else:
+            self._weigh()
         self.clock.rewatch()
 
     def ticked(self, follower: Follower) -> bool:
@@ -234,8 +241,7 @@ class LoadedCollection:
         """Let a successor take over if it can."""
         done_with = channel.settle()
         if done_with is not None:
-            self._let_go(done_with.growing.values())
-            done_with.growing.clear()
+            self._let_go(done_with.growing.clear())
             done_with.retire()
 
     def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
@@ -411,8 +417,7 @@ class LoadedCollection:
         for channel in self.channels.values():
             for follower in channel.followers():
                 follower.retire()
-                self._let_go(follower.growing.values())
-                follower.growing.clear()
+                self._let_go(follower.growing.clear())
             channel.gone()
         self._published = self._take_snapshot(NO_TIMESTAMP)
         self._weigh()

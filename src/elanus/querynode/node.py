@@ -43,6 +43,7 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
+from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
@@ -81,10 +82,12 @@ class QueryNode:
 
     ``channels`` and ``proxies``: how reads reach a node that is not in its proxies' process.
 
-    ``offload``: where segments are loaded. ``offload_reads`` and ``offload_deletes``: where reads from query
-    channels run, and where deletes are applied, so that none waits for segments that are being loaded.
+    ``offload``: where segments are loaded. ``offload_reads``, ``offload_deletes`` and ``offload_arrivals``:
+    where reads from query channels run, where deletes are applied, and where the rows of large inserts are
+    prepared, so that none waits for segments that are being loaded.
 
     ``delete_limits``: how many deletes are applied on the loop, and how many at a time elsewhere.
+    ``inline_rows_max``: how many arriving rows are prepared on the loop.
 
     ``fetches_max``: how many small files a load fetches at a time.
     """
@@ -103,7 +106,9 @@ class QueryNode:
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
         offload_reads: Offload | None = None,
         offload_deletes: Offload | None = None,
+        offload_arrivals: Offload | None = None,
         delete_limits: DeleteLimits = _DELETE_LIMITS,
+        inline_rows_max: int = INLINE_ROWS_MAX,
         fetches_max: int = _FETCHES_MAX,
     ) -> None:
         self._node_id = node_id
@@ -119,6 +124,7 @@ class QueryNode:
         self._proxies = proxies
         self._offload_reads = offload_reads or offload
         self._applier = DeleteApplier(offload_deletes or offload, delete_limits)
+        self._intake = Intake(offload_arrivals or offload, inline_rows_max)
         self._collections: dict[CollectionID, LoadedCollection] = {}
         self._growing_bytes = 0
         self._serving: dict[CollectionID, ChannelServing] = {}
@@ -189,6 +195,7 @@ class QueryNode:
             collection.specs,
             collection.covers_for_follower(channel).without(request.leaving),
             collection,
+            self._intake,
         )
         channel.propose(follower)
         try:
@@ -303,9 +310,10 @@ class QueryNode:
     async def status(self) -> QueryNodeStatus:
         followed = {c: serving.channel for c, serving in self._serving.items() if not serving.lost}
         refused = {c: serving.refused for c, serving in self._serving.items() if serving.refused}
-        status = node_status(self._node_id, self._collections, followed, self._growing_bytes)
+        status = node_status(self._node_id, self._collections, followed, self.growing_bytes)
         return replace(
             status,
+            used_bytes=status.used_bytes + self._dispatcher.waiting_bytes + self._delta_logs.memory_bytes,
             refused=refused,
             capacity_bytes=self._capacity_bytes,
             held=self._held(),
@@ -316,8 +324,8 @@ class QueryNode:
 
     @property
     def growing_bytes(self) -> int:
-        """Bytes that grow with the log. May be read from any thread, at each write."""
-        return self._growing_bytes
+        """Bytes that grow with the log, with what waits for its tick. For any thread, at each write."""
+        return self._growing_bytes + self._dispatcher.waiting_bytes
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         return self._loaded(collection_id).clock.time

@@ -22,6 +22,9 @@ def node_status(
     """Return the node's current state. For the loop thread."""
     segments = tuple(segment for c in collections.values() for segment in _segments(c))
     staged = sum(s.memory_bytes for c in collections.values() for s in c.staged.values())
+    cached = sum(
+        block.cached_bytes for c in collections.values() for s in c.snapshot.segments for block in s.blocks
+    )
     channels = [channel for c in collections.values() for channel in c.channels.values()]
     return QueryNodeStatus(
         node_id=node_id,
@@ -29,7 +32,7 @@ def node_status(
             channel.vchannel: channel.tick for channel in channels if channel.follower is not None
         },
         segments=segments,
-        used_bytes=staged + sum(segment.memory_bytes for segment in segments),
+        used_bytes=staged + cached + sum(segment.memory_bytes for segment in segments),
         growing_bytes=growing_bytes,
         versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
