@@ -22,6 +22,7 @@ from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
 from elanus.index import ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_filters import Words, filter_of
 from elanus.querynode.key_order import KeyOrder
 from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.vectors import VectorColumn
@@ -64,6 +65,7 @@ class Block:
         }
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
+        self._key_filter: Words | None = None
         self._visibility = Visibility(row_ts, deleted_ts)
         self._matching: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
 
@@ -105,6 +107,16 @@ class Block:
             later = ts > after
             rows, ts = rows[later], ts[later]
         return self._visibility.enter(rows, ts)
+
+    def make_key_filter(self) -> None:
+        """Make the filter by which small deletes skip this block. For the thread that loads it."""
+        self._key_filter = filter_of(self.keys.codes)
+        self._fixed_bytes += self._key_filter.nbytes
+
+    def take_key_filter(self) -> Words | None:
+        """Return the filter, which the caller keeps from now on; None if there is none here any more."""
+        taken, self._key_filter = self._key_filter, None
+        return taken
 
     def has_expired(self, expired_until: Timestamp) -> bool:
         """Whether no row is later than ``expired_until`` (0: nothing expires)."""
