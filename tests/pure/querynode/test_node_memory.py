@@ -51,9 +51,9 @@ async def test_delta_logs_that_are_kept_count_as_used(world: World) -> None:
     await world.delete(range(50))
     await world.tick()
     world.flush()
-    assert world.node._delta_logs.memory_bytes == 0
+    assert world.node._loading.delta_logs.memory_bytes == 0
     await world.hand_off([segment_id])
-    kept_bytes = world.node._delta_logs.memory_bytes
+    kept_bytes = world.node._loading.delta_logs.memory_bytes
     status = await world.node.status()
     assert kept_bytes > 0
     assert status.used_bytes >= kept_bytes + sum(segment.memory_bytes for segment in status.segments)
