@@ -63,6 +63,7 @@ class Block:
         self._filtered_columns: Mapping[str, ColumnData] = {
             f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
+        self._json_columns = [c for c in self._filtered_columns.values() if isinstance(c, JsonColumn)]
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
         self._key_filter: Words | None = None
@@ -86,10 +87,12 @@ class Block:
     @property
     def cached_bytes(self) -> int:
         """Bytes of what filters have left behind: which rows they match, and values of JSON paths."""
-        masks_bytes = sum(mask.nbytes for mask in self._matching.values())
-        columns = self._filtered_columns.values()
-        json_bytes = sum(column.cached_bytes for column in columns if isinstance(column, JsonColumn))
-        return masks_bytes + json_bytes + self._visibility.cached_bytes
+        cached_bytes = self._visibility.cached_bytes
+        if len(self._matching):
+            cached_bytes += sum(mask.nbytes for mask in self._matching.values())
+        for column in self._json_columns:
+            cached_bytes += column.cached_bytes
+        return cached_bytes
 
     def delete(
         self, deletes: DeleteBatch, first: int = 0, last: int | None = None, after: Timestamp = NO_TIMESTAMP

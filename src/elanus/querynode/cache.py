@@ -55,8 +55,6 @@ class IdentityCache(Generic[Key, Value]):
 
     def values(self) -> list[Value]:
         """Return what is cached."""
-        if not self._entries:
-            return []
         with self._lock:
             return [entry.value for entry in self._entries.values()]
 

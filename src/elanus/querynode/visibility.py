@@ -152,8 +152,12 @@ class Visibility:
     def cached_bytes(self) -> int:
         """Bytes of the answers that are cached."""
         settled = self._settled
-        alive_bytes = 0 if settled.alive is None else settled.alive.memory_bytes
-        return alive_bytes + sum(selection.memory_bytes for selection in settled.filtered.values())
+        if settled.alive is None:
+            return 0  # no filter has been applied either
+        cached_bytes = settled.alive.memory_bytes
+        if len(settled.filtered):
+            cached_bytes += sum(selection.memory_bytes for selection in settled.filtered.values())
+        return cached_bytes
 
     @property
     def memory_bytes(self) -> int:

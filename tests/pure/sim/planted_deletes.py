@@ -9,6 +9,7 @@ import pytest
 
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.follower import Follower, PackEffect
+from elanus.querynode.key_filters import filter_of
 from elanus.querynode.loaded_collection import LoadedCollection
 
 
@@ -45,6 +46,11 @@ def rows_added_while_deletes_are_applied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Follower, "_take_in", taken_before)
 
 
+def filters_miss_a_key(patch: pytest.MonkeyPatch) -> None:
+    """The filter of each sealed segment lacks one of its keys."""
+    patch.setattr("elanus.querynode.block.filter_of", lambda codes: filter_of(codes[1:]))
+
+
 _DELETED_IS_SEEN = frozenset({"DEL1", "VIS2"})
 BUGS = (
     ("deletes reach growing rows only", deletes_reach_growing_rows_only, _DELETED_IS_SEEN),
@@ -54,4 +60,5 @@ BUGS = (
         rows_added_while_deletes_are_applied,
         _DELETED_IS_SEEN | {"UPS1"},
     ),
+    ("filters miss a key", filters_miss_a_key, _DELETED_IS_SEEN),
 )
