@@ -25,7 +25,9 @@ from elanus.log.port import LogEntry, LogReader, Position
 from elanus.log.tick_line import TickLine, Watcher
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""How much of the log is processed at once while catching up, before other tasks run."""
+"""How much of the log is read at once while catching up."""
+ENTRIES_AT_ONCE = 1024
+"""How many of its entries are processed before other tasks run: some milliseconds."""
 
 
 class LogSource(Protocol):
@@ -173,8 +175,12 @@ class SharedReader:
         try:
             continues = True
             while continues:
-                continues = self._take(await reader.read(READ_BYTES_MAX))
-                await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
+                entries = await reader.read(READ_BYTES_MAX)
+                for begin in range(0, len(entries), ENTRIES_AT_ONCE):
+                    continues = self._take(entries[begin : begin + ENTRIES_AT_ONCE])
+                    await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
+                    if not continues:
+                        break
         finally:
             reader.close()
 

@@ -2,8 +2,9 @@
 
 Which entries are wanted, and for which segment, is decided on the loop by their headers. The rest is work on
 the rows: decoding, checking, joining small batches, sorting keys. An insert of 60 MB with small vectors has a
-million rows, and takes a tenth of a second. So the rows of large packs are prepared in a thread. Nothing that
-reads use changes meanwhile: the result is a new tuple of blocks for each segment.
+million rows, and takes a tenth of a second. So do some thousand small inserts, which a node that catches up
+gets at once. Large packs are therefore prepared in a thread. Nothing that reads use changes meanwhile: the
+result is a new tuple of blocks for each segment.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from elanus.log.port import LogEntry
 from elanus.querynode.growing import GrowingBlock, GrowingSegment, NewRows
 
 INLINE_ROWS_MAX = 16 * 1024
+INLINE_ENTRIES_MAX = 256
 INLINE_BYTES_MAX = 4 * 1024 * 1024
 _log = structlog.get_logger("querynode")
 
@@ -93,23 +95,27 @@ class Arrivals:
 
 
 class Intake:
-    """Prepares arrivals. ``offload`` runs what is too much for the loop: more rows, or more bytes."""
+    """Prepares arrivals. ``offload`` runs what is too much for the loop: more entries, rows or bytes."""
 
     def __init__(
         self,
         offload: Offload,
         inline_rows_max: int = INLINE_ROWS_MAX,
-        inline_bytes_max: int = INLINE_BYTES_MAX,
+        inline_entries_max: int = INLINE_ENTRIES_MAX,
     ) -> None:
         self._offload = offload
         self._inline_rows_max = inline_rows_max
-        self._inline_bytes_max = inline_bytes_max
+        self._inline_entries_max = inline_entries_max
 
     async def prepare(self, arrivals: Arrivals) -> Arrived:
         """As `Arrivals.prepared`. Does not yield if there is little to do."""
-        if arrivals.rows <= self._inline_rows_max and arrivals.payload_bytes <= self._inline_bytes_max:
-            return arrivals.prepared()
-        return await self._offload(arrivals.prepared)
+        if (
+            len(arrivals.entries) > self._inline_entries_max
+            or arrivals.rows > self._inline_rows_max
+            or arrivals.payload_bytes > INLINE_BYTES_MAX
+        ):
+            return await self._offload(arrivals.prepared)
+        return arrivals.prepared()
 
 
 def _new_rows(message: InsertMessage | UpsertMessage, entry: LogEntry) -> NewRows:

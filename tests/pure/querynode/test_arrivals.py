@@ -13,6 +13,7 @@ from test_big_deletes import Threads
 
 from elanus.core.ids import PartitionID
 from elanus.core.messages import MsgKind
+from elanus.querynode.arrivals import Intake
 from elanus.querynode.key_ranges import KeyRanges
 from elanus.querynode.node import QueryNode
 
@@ -59,11 +60,18 @@ async def test_only_large_packs_are_prepared_in_threads(world: World, threads: T
     await world.insert([(1, 1), (2, 2)])
     await world.tick()
     assert (threads.pieces, world.keys()) == ([], [1, 2])
-    await world.insert([(3, 3), (4, 4)])
-    await world.insert([(5, 5)])
+    await world.insert([(3, 3), (4, 4), (5, 5)])
     await world.tick()
     await settled(world)
     assert (threads.pieces, world.keys()) == (["prepared"], [1, 2, 3, 4, 5])
+    follower = world.node._collections[COLLECTION].channels[VCHANNEL].follower
+    assert follower is not None
+    follower._intake = Intake(threads, inline_entries_max=1)
+    for key in (6, 7):
+        await world.insert([(key, key)])
+    await world.tick()
+    await settled(world)
+    assert (threads.pieces, world.keys()) == (["prepared"] * 2, [1, 2, 3, 4, 5, 6, 7])
 
 
 @played
