@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from planted_schedule import everything_visited
 
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.follower import Follower, PackEffect
@@ -42,7 +43,7 @@ def rows_added_while_deletes_are_applied(patch: pytest.MonkeyPatch) -> None:
         return effects.pop(id(packs))
 
     patch.setattr("elanus.sim.builders.DELETE_LIMITS", DeleteLimits(inline_keys_max=0, chunk_keys_max=1))
-    patch.setattr("elanus.querynode.key_ranges.worth_asking", lambda keys: False)  # deletes take long
+    everything_visited(patch)
     patch.setattr(Follower, "take", early)
     patch.setattr(Follower, "_take_in", taken_before)
 
