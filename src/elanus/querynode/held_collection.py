@@ -1,4 +1,4 @@
-"""What a query node holds of a collection, and the snapshot of it that reads take.
+"""The parts of a collection that a query node holds, and the snapshot of them that reads take.
 
 All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
 replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are

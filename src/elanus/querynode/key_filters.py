@@ -1,6 +1,6 @@
 """Which of many blocks may hold one of a few keys, decided for all of them in one pass.
 
-Ranges of codes do not tell blocks with random keys apart. So a sealed block also has a Bloom filter: 12 bits
+Ranges of codes do not distinguish blocks with random keys. So a sealed block also has a Bloom filter: 12 bits
 a key, in 64-bit words. A key's hash selects one word, and four bits in it; a block that lacks one of them
 does not hold the key. One of about 90 other blocks is taken for one that does, and is visited for nothing.
 
