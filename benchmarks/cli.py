@@ -197,6 +197,14 @@ def idle(
     measured.measure(counts, seconds, typer.echo, loaded=not released)
 
 
+@app.command()
+def heartbeat() -> None:
+    """Measure how late the event loop of a server is under large inserts, deletes, loads and searches."""
+    from benchmarks import heartbeat as measured
+
+    measured.measure(typer.echo)
+
+
 @app.command(name="kernels")
 def time_kernels() -> None:
     """Time the inner loops on which the server's design rests."""

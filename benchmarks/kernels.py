@@ -12,7 +12,8 @@ combined expression over a million rows show what a miss of that cache costs.
 Here each repetition asks with a bound of its own, as the pages of an iterator do.
 
 *Deletes.* Which of ten thousand segments a few deletes may concern is decided at every tick that has deletes.
-Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
+Random keys are in the range of each segment, and are decided by filters; the rest is visiting those that they
+let through. Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ WIRE_LIMIT_MS = 5.0
 FILTER_ROWS = 1_000_000
 SEGMENTS = 10_000
 DECISION_LIMIT_MS = 10.0
+FILTERED_SEGMENTS, FILTERED_ROWS, FILTERED_KEYS = 1000, 2000, 10
+FILTERED_LIMIT_MS = 5.0
 DELETED_ROWS = 700_000
 DELETED_KEYS = 100_000
 DELETE_LIMIT_MS = 30.0
@@ -93,6 +96,7 @@ def kernels(filter_rows: int = FILTER_ROWS) -> Iterator[Kernel]:
         )
     yield _page_kernel(schema, columns, filter_rows)
     yield _decision_kernel()
+    yield _filters_kernel()
     yield _delete_kernel()
 
 
@@ -160,6 +164,26 @@ def _decision_kernel() -> Kernel:
     batch = DeleteBatch.of(pa.array([SEGMENTS - 1]), np.array([9]), ALL_PARTITIONS)
     name = f"one delete among {SEGMENTS:,} segments: which it may concern"
     return Kernel(name, SEGMENTS, DECISION_LIMIT_MS, lambda: ranges.visits(batch).blocks)
+
+
+def _filters_kernel() -> Kernel:
+    """Delete keys that no segment has: reaching the few segments that seem to have one is all the work."""
+    random, ranges = np.random.default_rng(3), KeyRanges()
+    for _ in range(FILTERED_SEGMENTS):
+        block = _block(random.integers(0, 1 << 62, FILTERED_ROWS))
+        block.make_key_filter()
+        ranges.add(block, ALL_PARTITIONS, block.take_key_filter())
+    keys = pa.array(random.integers(0, 1 << 62, FILTERED_KEYS))
+    batch = DeleteBatch.of(keys, np.full(FILTERED_KEYS, 9), ALL_PARTITIONS)
+    seeming = len(ranges.visits(batch))
+
+    def delete() -> np.ndarray:
+        visits = ranges.visits(batch)
+        visits.run(0, len(visits))
+        return visits.blocks
+
+    name = f"{FILTERED_KEYS} random deletes among {FILTERED_SEGMENTS:,} segments"
+    return Kernel(name, seeming, FILTERED_LIMIT_MS, delete)
 
 
 def _delete_kernel() -> Kernel:

@@ -90,6 +90,15 @@ OWNED_VCHANNELS = GaugeSpec(
     "elanus_owned_vchannels", "Vchannels, by the id of the data node that owns them; 0: none does.", ("node",)
 )
 GROWING_BYTES = GaugeSpec("elanus_growing_bytes", "Growing data held in memory.")
+LOOP_LAG_SECONDS = HistogramSpec(
+    "elanus_loop_lag_seconds",
+    "How late a timer of 50 ms fires on the event loop of the process, which all its roles share.",
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
+)
+LOOP_LAG_MAX_SECONDS = GaugeSpec(
+    "elanus_loop_lag_max_seconds",
+    "The longest delay of the event loop in the last 30 to 60 seconds.",
+)
 GC_WAITING_BYTES = GaugeSpec(
     "elanus_gc_waiting_bytes", "Size of dropped segments whose files have not been collected yet."
 )
@@ -134,6 +143,8 @@ SPECS: tuple[Spec, ...] = (
     SEGMENTS,
     OWNED_VCHANNELS,
     GROWING_BYTES,
+    LOOP_LAG_SECONDS,
+    LOOP_LAG_MAX_SECONDS,
     GC_WAITING_BYTES,
     GC_RECLAIMED_BYTES,
     LOG_BYTES,
@@ -168,6 +179,8 @@ class Metrics:
         self.segments = SEGMENTS.create(registry)
         self.owned_vchannels = OWNED_VCHANNELS.create(registry)
         self.growing_bytes = GROWING_BYTES.create(registry)
+        self.loop_lag_seconds = LOOP_LAG_SECONDS.create(registry)
+        self.loop_lag_max_seconds = LOOP_LAG_MAX_SECONDS.create(registry)
         self.gc_waiting_bytes = GC_WAITING_BYTES.create(registry)
         self.gc_reclaimed_bytes = GC_RECLAIMED_BYTES.create(registry)
         self.log_bytes = LOG_BYTES.create(registry)

@@ -192,7 +192,8 @@ class QueryNodeStatus:
     ``leads``: the vchannels whose growing rows it serves. ``query_channels``: those it follows.
     ``refused``: the latest version received on such a channel, where the node cannot serve it.
     ``capacity_bytes``: the memory it may fill with segments, 0 when unknown; ``used_bytes``: what all
-    copies of segments take, those that wait for a version included.
+    copies of segments take, those that wait for a version included, what filters have cached, the delta logs
+    that are kept, and what was read from the log and waits for its tick.
     ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
     are in memory for any reason; a read that began under an older version holds what it reads.
     ``incarnation`` differs after every start, even where the node's id stays the same.

@@ -58,6 +58,8 @@ _JOBS = (
     Column("size", right=True, wide=True),
     Column("cause", wide=True),
 )
+_LATE_MS = 100
+"""Shorter delays of the event loop are usual."""
 _TO_THE_MINUTE = len("2026-01-01T00:00")
 _JOB_STYLES = {"running": "cyan", "finished": "green", "failed": "red", "lost": "red", "cancelled": "yellow"}
 _ROLE_STYLES = {"Healthy": "green", "Standby": "green", "Initializing": "yellow"}
@@ -75,7 +77,8 @@ def show_status(answer: bytes, console: Console | None = None, *, wide: bool = F
 
 
 def _render(status: Status, wide: bool) -> Iterator[Text | str]:
-    yield f"elanus {status.version}, up {duration(status.uptime_s * 1000)}"
+    lag = f", event loop up to {duration(status.loop_lag_ms)} late" if status.loop_lag_ms >= _LATE_MS else ""
+    yield f"elanus {status.version}, up {duration(status.uptime_s * 1000)}{lag}"
     yield _pipeline(status.pipeline)
     yield _garbage(status.garbage)
     if quarantined := sum(channel.quarantined for channel in status.channels):

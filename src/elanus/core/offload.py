@@ -24,17 +24,19 @@ class Offload(Protocol):
 class Pools:
     """Where blocking work runs, by purpose. No purpose waits for another's work.
 
-    ``encoding``: of large inserts. ``loading``: of segments. ``deletes``: applying many of them. ``files``:
-    the coordinators' small files. ``delta_logs``: reading them for compaction.
+    ``encoding``: of large inserts. ``loading``: of segments. ``deletes``: applying many of them.
+    ``arrivals``: preparing the rows of large inserts for reads. ``files``: the coordinators' small files.
+    ``delta_logs``: reading them for compaction.
     """
 
     encoding: Offload
     loading: Offload
     deletes: Offload
+    arrivals: Offload
     files: Offload
     delta_logs: Offload
 
     @classmethod
     def one(cls, offload: Offload) -> Pools:
         """Return the same place for all purposes, where it does not matter."""
-        return cls(offload, offload, offload, offload, offload)
+        return cls(offload, offload, offload, offload, offload, offload)

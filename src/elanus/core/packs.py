@@ -18,7 +18,7 @@ packs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -92,6 +92,15 @@ class PackAssembler(Generic[T]):
         self._waiting: list[_Waiting[T]] = []
         self.late_messages = 0
         self.late_rows = 0
+
+    @property
+    def waiting(self) -> Sequence[T]:
+        """The items held for packs to come, in the order of the log."""
+        return [w.item for w in self._waiting]
+
+    def __len__(self) -> int:
+        """How many messages wait for their tick."""
+        return len(self._waiting)
 
     @property
     def through(self) -> Timestamp:

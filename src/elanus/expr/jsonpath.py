@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -38,14 +40,28 @@ class JsonColumn:
     def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
         """``texts``: one JSON text per row, as strings, possibly dictionary-encoded; null for null."""
         self.texts = texts
-        self._values = lru_cache(maxsize=KEPT_PATHS_MAX)(lambda path: json_values(texts, path))
+        self._kept: OrderedDict[Path, JsonValues] = OrderedDict()
+        self._lock = threading.Lock()
+        self.cached_bytes = 0
+        """Bytes of the values that are cached."""
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def values(self, path: Path) -> JsonValues:
         """The rows' values at a path. Raises `Internal` if a row is not JSON."""
-        return self._values(path)
+        with self._lock:
+            if path in self._kept:
+                self._kept.move_to_end(path)
+                return self._kept[path]
+        values = json_values(self.texts, path)
+        with self._lock:
+            if path not in self._kept:  # two threads may both have read it
+                self._kept[path] = values
+                self.cached_bytes += values.memory_bytes
+            if len(self._kept) > KEPT_PATHS_MAX:
+                self.cached_bytes -= self._kept.popitem(last=False)[1].memory_bytes
+        return values
 
 
 def json_values(texts: pa.Array | pa.ChunkedArray, path: Path) -> JsonValues:

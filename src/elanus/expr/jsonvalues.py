@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from sys import getsizeof
 from typing import Any
 
 import msgspec
@@ -59,6 +60,13 @@ class JsonValues:
             booleans=_of_type(values, bool, pa.bool_()) if bool in types else None,
             lists=[v if type(v) is list else None for v in values] if list in types else None,
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the columns. A Python list counts with its references, not with what they refer to."""
+        columns = (self.present, self.integers, self.floats, self.strings, self.booleans)
+        size_bytes = sum(column.nbytes for column in columns if column is not None)
+        return int(size_bytes) + sum(map(getsizeof, filter(None, self.lists or ())))
 
     def take(self, indices: pa.Array) -> JsonValues:
         """The values at these row numbers; a null row number gives a missing value."""

@@ -47,6 +47,8 @@ class Dispatcher:
         self._spawn = spawn
         self._readers: dict[str, list[SharedReader]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self.waiting_bytes = 0
+        """Payloads in memory that wait for their tick. May be read by any thread."""
 
     @property
     def readers(self) -> int:
@@ -83,7 +85,7 @@ class Dispatcher:
         return [r for r in self._readers.get(pchannel, ()) if len(r)]
 
     def _open(self, pchannel: str, start: Checkpoint) -> SharedReader:
-        reader = SharedReader(pchannel, start, self._next_ahead, self._ticked)
+        reader = SharedReader(pchannel, start, self._next_ahead, self._ticked, self._weigh)
         self._readers.setdefault(pchannel, []).append(reader)
         task = self._spawn(self._run(reader), f"read {pchannel}")
         reader.task = task
@@ -93,7 +95,11 @@ class Dispatcher:
 
     def _ended(self, reader: SharedReader, task: asyncio.Task[None]) -> None:
         self._ending.discard(task)
+        self._weigh(-reader.waiting_bytes)
         self._forget(reader)
+
+    def _weigh(self, change_bytes: int) -> None:
+        self.waiting_bytes += change_bytes
 
     def _forget(self, reader: SharedReader) -> None:
         readers = self._readers.get(reader.pchannel, [])

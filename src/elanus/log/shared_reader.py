@@ -25,7 +25,9 @@ from elanus.log.port import LogEntry, LogReader, Position
 from elanus.log.tick_line import TickLine, Watcher
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""How much of the log is processed at once while catching up, before other tasks run."""
+"""How much of the log is read at once while catching up."""
+ENTRIES_AT_ONCE = 1024
+"""How many of its entries are processed before other tasks run: some milliseconds."""
 
 
 class LogSource(Protocol):
@@ -114,7 +116,7 @@ class SharedReader:
     """Belongs to one event loop. ``position``: every entry before it has been read.
 
     ``goal``: returns the reader to catch up with, if there is one ahead. ``ticked``: called after each step
-    in which the line has moved.
+    in which the line has moved. ``weigh``: called with each change of ``waiting_bytes``.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class SharedReader:
         start: Checkpoint,
         goal: Callable[[SharedReader], SharedReader | None],
         ticked: Callable[[], None],
+        weigh: Callable[[int], None],
     ) -> None:
         self.pchannel = pchannel
         self.position = start.position
@@ -130,10 +133,13 @@ class SharedReader:
         self.task: asyncio.Task[None] | None = None
         self._goal = goal
         self._ticked = ticked
+        self._weigh = weigh
         self._packs: PackAssembler[LogEntry] = PackAssembler(replace(start, ts=start.tick))
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._count = 0
         self._read_bytes = 0
+        self.waiting_bytes = 0
+        """Payloads in memory that wait for their tick."""
 
     def __len__(self) -> int:
         """How many subscriptions it serves."""
@@ -169,8 +175,12 @@ class SharedReader:
         try:
             continues = True
             while continues:
-                continues = self._take(await reader.read(READ_BYTES_MAX))
-                await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
+                entries = await reader.read(READ_BYTES_MAX)
+                for begin in range(0, len(entries), ENTRIES_AT_ONCE):
+                    continues = self._take(entries[begin : begin + ENTRIES_AT_ONCE])
+                    await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait
+                    if not continues:
+                        break
         finally:
             reader.close()
 
@@ -196,16 +206,25 @@ class SharedReader:
         self.position = entry.next
         self._read_bytes += entry.payload_bytes
         if header.kind in (MsgKind.TIME_TICK, MsgKind.EPOCH):
-            return self._packs.feed(header, entry.position, entry.next, entry)
+            pack = self._packs.feed(header, entry.position, entry.next, entry)
+            if pack is not None:
+                self._hold(-_held_bytes(pack.entries))
+            return pack
         subscribed = [
             s for s in self._subscriptions.get(header.vchannel, ()) if entry.position >= s.start.position
         ]
         if subscribed:
-            late = self._packs.late_messages
+            late, waiting = self._packs.late_messages, len(self._packs)
             self._packs.feed(header, entry.position, entry.next, entry)
+            if len(self._packs) > waiting:
+                self._hold(_held_bytes([entry]))
             for subscription in subscribed:
                 subscription.late_messages += self._packs.late_messages - late
         return None
+
+    def _hold(self, change_bytes: int) -> None:
+        self.waiting_bytes += change_bytes
+        self._weigh(change_bytes)
 
     def _deliver(self, packs: Sequence[EntryPack]) -> None:
         if not packs:
@@ -248,6 +267,7 @@ class SharedReader:
 
     def _take_over(self, other: SharedReader) -> None:
         self._packs.take_over(other._packs)
+        self._hold(_held_bytes(self._packs.waiting) - self.waiting_bytes)
         self.line.hold_back(other.line)
         for subscription in other.subscriptions():
             other.hand_over(subscription, self)
@@ -264,6 +284,10 @@ class SharedReader:
         for owner, watcher in self.line.end():
             assert isinstance(owner, Subscription)
             owner.watch(watcher)
+
+
+def _held_bytes(entries: Iterable[LogEntry]) -> int:
+    return sum(entry.payload_bytes for entry in entries if entry.payload is not None)
 
 
 def _by_vchannel(entries: Iterable[LogEntry]) -> dict[str, list[LogEntry]]:

@@ -22,6 +22,7 @@ from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
 from elanus.index import ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_filters import Words, filter_of
 from elanus.querynode.key_order import KeyOrder
 from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.vectors import VectorColumn
@@ -62,8 +63,10 @@ class Block:
         self._filtered_columns: Mapping[str, ColumnData] = {
             f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
+        self._json_columns = [c for c in self._filtered_columns.values() if isinstance(c, JsonColumn)]
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
+        self._key_filter: Words | None = None
         self._visibility = Visibility(row_ts, deleted_ts)
         self._matching: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
 
@@ -81,6 +84,16 @@ class Block:
         order_bytes = 0 if self._key_order is None else self._key_order.memory_bytes
         return self._fixed_bytes + order_bytes + self._visibility.memory_bytes
 
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of what filters have left behind: which rows they match, and values of JSON paths."""
+        cached_bytes = self._visibility.cached_bytes
+        if len(self._matching):
+            cached_bytes += sum(mask.nbytes for mask in self._matching.values())
+        for column in self._json_columns:
+            cached_bytes += column.cached_bytes
+        return cached_bytes
+
     def delete(
         self, deletes: DeleteBatch, first: int = 0, last: int | None = None, after: Timestamp = NO_TIMESTAMP
     ) -> int:
@@ -97,6 +110,16 @@ class Block:
             later = ts > after
             rows, ts = rows[later], ts[later]
         return self._visibility.enter(rows, ts)
+
+    def make_key_filter(self) -> None:
+        """Make the filter by which small deletes skip this block. For the thread that loads it."""
+        self._key_filter = filter_of(self.keys.codes)
+        self._fixed_bytes += self._key_filter.nbytes
+
+    def take_key_filter(self) -> Words | None:
+        """Return the filter, which the caller keeps from now on; None if there is none here any more."""
+        taken, self._key_filter = self._key_filter, None
+        return taken
 
     def has_expired(self, expired_until: Timestamp) -> bool:
         """Whether no row is later than ``expired_until`` (0: nothing expires)."""

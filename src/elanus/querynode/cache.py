@@ -53,5 +53,10 @@ class IdentityCache(Generic[Key, Value]):
                     self._entries[id(oldest.key)] = oldest
             self._entries[id(key)] = _Entry(key, value)
 
+    def values(self) -> list[Value]:
+        """Return what is cached."""
+        with self._lock:
+            return [entry.value for entry in self._entries.values()]
+
     def __len__(self) -> int:
         return len(self._entries)

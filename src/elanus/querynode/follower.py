@@ -19,28 +19,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import pyarrow as pa
 import structlog
 
 from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
 from elanus.core.ids import FieldID, PartitionID, SegmentID
-from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, Message, MsgKind, UpsertMessage
-from elanus.core.quarantine import Quarantined, checked
+from elanus.core.messages import DeleteMessage, MsgKind, UpsertMessage
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
-from elanus.log.codec import decode
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.msgstream import EntryPack
 from elanus.log.port import LogClosed, LogEntry
 from elanus.log.shared_reader import Subscription
 from elanus.log.tick_line import Watcher
+from elanus.querynode.arrivals import Arrivals, Arrived, Intake
 from elanus.querynode.coverage import Coverage
-from elanus.querynode.growing import GrowingSegment, NewRows
+from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.growing_segments import GrowingSegments
 from elanus.querynode.recovery import Recovered
 from elanus.rpc.tracing import untraced
 
+_WITH_ROWS = frozenset({MsgKind.INSERT, MsgKind.UPSERT})
+_WITH_PAYLOAD = _WITH_ROWS | {MsgKind.DELETE}
 _log = structlog.get_logger("querynode")
 
 
@@ -59,11 +59,25 @@ class PackEffect:
     drops_collection: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The part of packs that a follower takes. ``last``: the last pack."""
+
+    arrivals: Arrivals
+    last: EntryPack
+    dropped: frozenset[PartitionID]
+    drops_collection: bool
+
+
 class Absorber(Protocol):
     """The collection of a follower, as the follower sees it: called on the loop thread."""
 
     async def absorb(self, follower: Follower, effect: PackEffect) -> None:
         """Apply an effect and show it to reads. The follower's tick moves past it afterwards."""
+        ...
+
+    def queued(self, follower: Follower) -> None:
+        """The follower has taken packs that it applies later."""
         ...
 
     def absorbed(self, follower: Follower) -> None:
@@ -89,10 +103,11 @@ class Follower:
         specs: Mapping[FieldID, IndexSpec],
         coverage: Coverage,
         absorber: Absorber,
+        intake: Intake,
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
-        self.growing: dict[SegmentID, GrowingSegment] = {}
+        self.growing = GrowingSegments()
         self.excluded = set(request.excluded)
         self.failure: str | None = None
         self._damaged: dict[SegmentID, UnrecoveredSegment] = {}
@@ -101,9 +116,11 @@ class Follower:
         self._schema = schema
         self._specs = specs
         self._absorber = absorber
+        self._intake = intake
         self._subscription: Subscription | None = None
         self._packs: deque[Sequence[EntryPack]] = deque()
         """Taken and not yet applied; the first ones are being applied."""
+        self._packs_bytes = 0
         self._held: tuple[Timestamp, int] | None = None
         """The tick and position before the first of them."""
         self._task: asyncio.Task[None] | None = None
@@ -139,14 +156,15 @@ class Follower:
 
     @property
     def growing_bytes(self) -> int:
-        return sum(segment.batch_bytes for segment in self.growing.values())
+        """Bytes of the growing rows, and of the packs that have not been applied yet."""
+        return self.growing.batch_bytes + self._packs_bytes
 
     def start(self, dispatcher: Dispatcher, recovered: Recovered) -> None:
         """Begin to follow; ``recovered``: the segments of the request's binlogs."""
         self._damaged = {s.segment_id: s for s in recovered.damaged}
-        self.growing = {
-            s.segment_id: s for s in recovered.segments if self._wants(s.segment_id, s.partition_id)
-        }
+        self.growing = GrowingSegments(
+            s for s in recovered.segments if self._wants(s.segment_id, s.partition_id)
+        )
         self._subscription = dispatcher.follow(self.vchannel, self._checkpoint, self)
         self._subscription.watch(self._ticked)
 
@@ -180,6 +198,8 @@ class Follower:
         if self._held is None:
             self._held = self.tick, self.position
         self._packs.append(packs)
+        self._packs_bytes += _payload_bytes(packs)
+        self._absorber.queued(self)
         if self._task is None or self._task.done():
             self._task = untraced(self._apply(), f"apply {self.vchannel}")
 
@@ -193,9 +213,9 @@ class Follower:
     async def _apply(self) -> None:
         try:
             while self._packs:
-                effect = self._take_in(self._packs[0])
+                effect = await self._take_in(self._packs[0])
                 await self._absorber.absorb(self, effect)
-                self._packs.popleft()
+                self._packs_bytes -= _payload_bytes(self._packs.popleft())
                 self._held = (effect.tick, effect.position) if self._packs else None
                 self._absorber.absorbed(self)
         except Exception as error:  # noqa: BLE001 - nobody awaits this task: the error ends the following
@@ -216,90 +236,71 @@ class Follower:
     def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
         """Permanently release segments that are served in another form; return those that were held."""
         self.excluded |= segment_ids
-        return [self.growing.pop(s) for s in segment_ids & self.growing.keys()]
+        return self.growing.remove(segment_ids)
 
     def restrict(self, coverage: Coverage) -> list[GrowingSegment]:
         """Reduce what is taken in from now on; return the segments that this removes."""
         self.coverage = coverage
-        gone = [s for s in self.growing.values() if not coverage.takes(s.partition_id)]
-        for segment in gone:
-            del self.growing[segment.segment_id]
-        return gone
+        gone = [s.segment_id for s in self.growing.values() if not coverage.takes(s.partition_id)]
+        return self.growing.remove(gone)
 
     def _wants(self, segment_id: SegmentID, partition_id: PartitionID) -> bool:
         if segment_id in self.excluded or segment_id in self._damaged:
             return False
         return self.coverage.takes(partition_id)
 
-    def _take_in(self, packs: Sequence[EntryPack]) -> PackEffect:
+    async def _take_in(self, packs: Sequence[EntryPack]) -> PackEffect:
         """Add the rows of packs to their growing segments; return what else the packs do.
 
         Rows may come before the deletes of earlier packs: a delete only concerns rows older than itself.
         """
-        deleting: list[DeleteMessage | UpsertMessage] = []
+        chosen = self._choose(packs)
+        return self._adopt(chosen, await self._intake.prepare(chosen.arrivals))
+
+    def _choose(self, packs: Sequence[EntryPack]) -> _Chosen:
+        """Choose by their headers what to take from packs. Changes nothing."""
+        coverage = self.coverage
+        entries: list[LogEntry] = []
+        segments: dict[SegmentID, GrowingSegment] = {}
         dropped: set[PartitionID] = set()
         drops_collection = False
         for pack in packs:
-            arrivals: dict[GrowingSegment, list[NewRows]] = {}
             dropped_here: set[PartitionID] = set()
             for entry in pack.entries:
                 header = entry.header
-                wanted = self._wants(header.segment_id, header.partition_id)
-                if header.kind is MsgKind.INSERT and not wanted:
-                    continue
-                message = self._decoded(entry)
-                if isinstance(message, DeleteMessage | UpsertMessage):
-                    deleting.append(message)
-                if isinstance(message, InsertMessage | UpsertMessage) and wanted:
-                    segment = self._segment(header.segment_id, header.partition_id)
-                    arrivals.setdefault(segment, []).append(_new_rows(message, entry))
-                if isinstance(message, DdlMessage):
-                    drops_collection |= message.kind is MsgKind.DROP_COLLECTION
-                    if message.kind is MsgKind.DROP_PARTITION:
-                        dropped_here.add(message.partition_id)
-            for segment, rows in arrivals.items():
-                segment.append(rows)
-            if dropped_here:
-                self.coverage = self.coverage.without(dropped_here)
-                dropped |= dropped_here
-        last = packs[-1]
-        return PackEffect(
-            last.end_ts, last.seek.position, tuple(deleting), frozenset(dropped), drops_collection
-        )
+                if header.kind in _WITH_ROWS:
+                    segment_id = header.segment_id
+                    if segment_id not in self.excluded and coverage.takes(header.partition_id):
+                        if segment_id not in segments:
+                            segments[segment_id] = self._segment(segment_id, header.partition_id)
+                    elif header.kind is MsgKind.INSERT:
+                        continue
+                if header.kind in _WITH_PAYLOAD:
+                    entries.append(entry)
+                drops_collection |= header.kind is MsgKind.DROP_COLLECTION
+                if header.kind is MsgKind.DROP_PARTITION:
+                    dropped_here.add(header.partition_id)
+            coverage = coverage.without(dropped_here)
+            dropped |= dropped_here
+        arrivals = Arrivals(entries, segments, self._collection_id, self._schema)
+        return _Chosen(arrivals, packs[-1], frozenset(dropped), drops_collection)
 
-    def _decoded(self, entry: LogEntry) -> Message | None:
-        """Return the entry's message; None for a quarantined write, which the flush task skips too."""
-        message = decode(entry)
-        if not isinstance(message, InsertMessage | UpsertMessage | DeleteMessage):
-            return message
-        found = checked(message, entry.position, self._collection_id, self._schema)
-        if not isinstance(found, Quarantined):
-            return found
-        # Only a warning: the error is logged once, when a flush leaves the write out.
-        _log.warning(
-            "log entry skipped: it does not fit its collection",
-            vchannel=self.vchannel,
-            position=found.position,
-            collection=found.collection_id,
-            segment=found.segment_id,
-            ts=found.ts,
-            rows=found.rows,
-            reason=found.reason,
+    def _adopt(self, chosen: _Chosen, arrived: Arrived) -> PackEffect:
+        """Give the segments their new blocks, unless they were released while these were prepared."""
+        for segment_id, blocks in arrived.grown.items():
+            segment = chosen.arrivals.segments[segment_id]
+            if self._wants(segment_id, segment.partition_id):
+                self.growing.put(segment, blocks)
+        self.coverage = self.coverage.without(chosen.dropped)
+        last = chosen.last
+        return PackEffect(
+            last.end_ts, last.seek.position, arrived.deleting, chosen.dropped, chosen.drops_collection
         )
-        return None
 
     def _segment(self, segment_id: SegmentID, partition_id: PartitionID) -> GrowingSegment:
         segment = self.growing.get(segment_id)
-        if segment is None:
-            segment = GrowingSegment(segment_id, partition_id, self._schema, self._specs)
-            self.growing[segment_id] = segment
-        return segment
+        return segment or GrowingSegment(segment_id, partition_id, self._schema, self._specs)
 
 
-def _new_rows(message: InsertMessage | UpsertMessage, entry: LogEntry) -> NewRows:
-    """Return a message's rows, copied if they are less than half of the log buffer they were read in."""
-    batch = message.rows
-    piece = memoryview(entry.payload.obj).nbytes if entry.payload is not None else 0
-    if 2 * entry.payload_bytes < piece:
-        batch = pa.concat_batches([batch])
-    return NewRows(batch, np.full(batch.num_rows, message.ts, dtype=np.int64))
+def _payload_bytes(packs: Sequence[EntryPack]) -> int:
+    return sum(entry.payload_bytes for pack in packs for entry in pack.entries)

@@ -75,7 +75,7 @@ class _Pile:
 
 
 class GrowingSegment:
-    """A growing segment. The loop thread appends to it; readers take ``blocks``."""
+    """A growing segment. Readers take ``blocks``, which the loop thread replaces."""
 
     def __init__(
         self,
@@ -95,22 +95,21 @@ class GrowingSegment:
         return sum(block.rows for block in self.blocks)
 
     @property
-    def batch_bytes(self) -> int:
-        """Bytes of the rows themselves: nearly all the memory, and cheap to compute."""
-        return sum(block.batch_bytes for block in self.blocks)
-
-    @property
     def memory_bytes(self) -> int:
         return sum(block.memory_bytes for block in self.blocks)
 
     def append(self, arrivals: Iterable[NewRows]) -> None:
         """Append rows that are later than all rows here."""
+        self.blocks = self.with_rows(arrivals)
+
+    def with_rows(self, arrivals: Iterable[NewRows]) -> tuple[GrowingBlock, ...]:
+        """Return the blocks that the segment has after `append`. For any thread."""
         piles = [_Pile([block], block.batch_bytes) for block in self.blocks]
         for arrival in arrivals:
             if arrival.batch.num_rows:
                 piles.append(_Pile([arrival], arrival.batch.nbytes))
                 _collapse(piles)
-        self.blocks = tuple(self._block(pile.parts) for pile in piles)
+        return tuple(self._block(pile.parts) for pile in piles)
 
     def delete(self, deletes: Sequence[DeleteBatch]) -> None:
         """Apply the deletes that concern the segment's partition."""

@@ -43,7 +43,7 @@ class HeldSegments:
         """Let deletes reach a segment that is not staged yet."""
         ranges = self._ranges.setdefault(segment.vchannel, KeyRanges())
         for block in segment.blocks:
-            ranges.add(block, segment.partition_id)
+            ranges.add(block, segment.partition_id, block.take_key_filter())
 
     def leave(self, segment: SealedSegment) -> None:
         """Deletes no longer reach the segment."""

@@ -2,7 +2,8 @@
 
 The code ranges of the segments' keys (`elanus.querynode.keys`) are stacked in arrays, maintained as segments
 come and go. For a batch of deletes, two binary searches over these arrays give each segment's slice of the
-batch. A segment whose slice is empty is never visited.
+batch. A segment whose slice is empty is never visited. If only few keys are left to look up, the blocks' key
+filters are asked too (`elanus.querynode.key_filters`): random keys are in every block's range.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy.typing as npt
 from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
+from elanus.querynode.key_filters import FilterPages, Words, worth_asking
+from elanus.querynode.keys import Codes
 
 Places = npt.NDArray[np.int64]
 Blocks = npt.NDArray[np.object_]
@@ -24,7 +27,7 @@ Blocks = npt.NDArray[np.object_]
 VISIT_KEYS = 64
 """The fixed cost of visiting a block, as a number of keys that could be looked up in that time."""
 _CAPACITY_MIN = 16
-_COLUMNS = ("_low", "_high", "_rows", "_partitions", "_blocks")
+_COLUMNS = ("_low", "_high", "_rows", "_partitions", "_blocks", "_page", "_first", "_words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,17 @@ class KeyRanges:
         self._rows: Places = np.empty(_CAPACITY_MIN, dtype=np.int64)
         self._partitions: Places = np.empty(_CAPACITY_MIN, dtype=np.int64)
         self._blocks: Blocks = np.empty(_CAPACITY_MIN, dtype=np.object_)
+        self._page: Places = np.empty(_CAPACITY_MIN, dtype=np.int64)
+        self._first: Places = np.empty(_CAPACITY_MIN, dtype=np.int64)
+        self._words: Places = np.empty(_CAPACITY_MIN, dtype=np.int64)
+        """Where the filters are: the page, the first word, how many words; 0 words: there is no filter."""
+        self._filters = FilterPages()
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, block: Block, partition_id: PartitionID) -> None:
-        """Add a block. One without rows, or that was added before, changes nothing."""
+    def add(self, block: Block, partition_id: PartitionID, key_filter: Words | None = None) -> None:
+        """Add a block, with a copy of its filter. One without rows, or added before, changes nothing."""
         if not block.rows or id(block) in self._places:
             return
         place = len(self._places)
@@ -122,12 +130,16 @@ class KeyRanges:
         self._places[id(block)] = place
         self._low[place], self._high[place] = block.keys.codes[0], block.keys.codes[-1]
         self._rows[place], self._partitions[place], self._blocks[place] = block.rows, partition_id, block
+        self._page[place] = self._first[place] = self._words[place] = 0
+        if key_filter is not None:
+            self._put_filter(place, key_filter)
 
     def remove(self, block: Block) -> None:
         """Remove a block; the last one takes its place. One that is not here changes nothing."""
         place = self._places.pop(id(block), None)
         if place is None:
             return
+        page, words = int(self._page[place]), int(self._words[place])
         last = len(self._places)
         if place != last:
             for name in _COLUMNS:
@@ -135,6 +147,21 @@ class KeyRanges:
                 column[place] = column[last]
             self._places[id(self._blocks[place])] = place
         self._blocks[last] = None
+        if words and self._filters.remove(page, words):
+            self._move_filters(page)
+
+    def _put_filter(self, place: int, key_filter: Words) -> None:
+        self._page[place], self._first[place] = self._filters.add(key_filter)
+        self._words[place] = len(key_filter)
+
+    def _move_filters(self, page: int) -> None:
+        """Give up a page that is mostly unused: copy the filters that are left to another one."""
+        self._filters.leave(page)
+        here = slice(0, len(self._places))
+        for place in np.flatnonzero((self._page[here] == page) & (self._words[here] > 0)).tolist():
+            first, words = int(self._first[place]), int(self._words[place])
+            self._put_filter(place, self._filters.words(page, first, words))
+            self._filters.remove(page, words)
 
     def visits(self, batch: DeleteBatch) -> Visits:
         """Return the visits to the blocks that the batch may concern."""
@@ -146,5 +173,19 @@ class KeyRanges:
         if batch.partition_id != ALL_PARTITIONS:
             concerned &= self._partitions[here] == batch.partition_id
         places = np.flatnonzero(concerned)
+        if worth_asking(last[places] - first[places]):
+            places = self._perhaps_here(codes, places, first, last)
         first, last = first[places], last[places]
         return Visits(batch, self._blocks[places], first, last, np.minimum(last - first, self._rows[places]))
+
+    def _perhaps_here(self, codes: Codes, places: Places, first: Places, last: Places) -> Places:
+        """Return those of the places whose filters do not rule out all keys. ``first``, ``last``: of all."""
+        kept = [places[self._words[places] == 0]]
+        filtered = places[self._words[places] > 0]
+        for page in np.unique(self._page[filtered]).tolist():
+            on_page = filtered[self._page[filtered] == page]
+            may_hold = self._filters.may_hold(
+                page, self._first[on_page], self._words[on_page], codes, first[on_page], last[on_page]
+            )
+            kept.append(on_page[may_hold])
+        return np.sort(np.concatenate(kept))

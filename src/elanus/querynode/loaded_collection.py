@@ -1,12 +1,8 @@
-"""A collection as a query node holds it: its vchannels, its sealed segments, and the snapshot reads take.
+"""A loaded collection: how loads, packs, segments and versions change what is held.
 
-All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
-replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
-released) is one assignment, and no read sees half of it. A tick alone changes nothing here: the service time
-is looked up in the tick lines of the vchannels when it is asked for.
-
-Deletes are the exception: many of them take long, and are applied in threads. No read sees them before they
-have been applied to every segment, because only then does the vchannel's tick move past them.
+Each change is one step on the loop thread (`elanus.querynode.held_collection`). Deletes are the exception:
+many of them take long, and are applied in threads. No read sees them before they have been applied to every
+segment, because only then does the vchannel's tick move past them.
 
 Imported rows have no growing copy, and are served some time after the commit from which they count. Reads in
 between may have been answered without them. The version says from which timestamp on reads see them, the same
@@ -16,40 +12,32 @@ on all nodes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 
-from elanus.api.query_channel import MissingSegment
 from elanus.api.querynode import LoadCollection, LoadSegment, SealedSegmentsChange
-from elanus.core.errors import ElanusError, NotReady, PartitionNotLoaded, SegmentNotFound
+from elanus.core.errors import NotReady, PartitionNotLoaded, SegmentNotFound
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.querynode.block import Block
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.delete_applier import DeleteApplier
 from elanus.querynode.deletes import DeleteBatch, DeleteBuffer
-from elanus.querynode.followed_vchannel import FollowedVchannel, gaps_of
+from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower, PackEffect
 from elanus.querynode.growing import GrowingSegment
-from elanus.querynode.held_segments import HeldSegments
-from elanus.querynode.index_specs import check_same_indexes, index_specs
+from elanus.querynode.held_collection import Blocks, HeldCollection, coverage_of
+from elanus.querynode.index_specs import check_same_indexes
 from elanus.querynode.key_ranges import Visits, visits_to
 from elanus.querynode.sealed import SealedSegment
-from elanus.querynode.sealed_views import SealedViews
-from elanus.querynode.service_clock import ServiceClock
-from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 
-Blocks = tuple[Block, ...]
 _LOADS_MAX = 2
 """How many loads of one collection run at a time: the others' loads find a free thread."""
 
 
-class LoadedCollection:
-    """A loaded collection.
+class LoadedCollection(HeldCollection):
+    """A loaded collection. Implements `elanus.querynode.follower.Absorber`.
 
     ``applier``: applies deletes. ``on_drop``: called when the collection's drop is read in its log.
-    ``on_release``: called with the blocks that a change released; reads may still hold them. ``on_growth``:
-    called with the change of ``growing_bytes``.
+    ``on_release`` and ``on_growth``: see `HeldCollection`.
     """
 
     def __init__(
@@ -60,65 +48,17 @@ class LoadedCollection:
         on_release: Callable[[Blocks], None],
         on_growth: Callable[[int], None],
     ) -> None:
-        self.collection_id: CollectionID = request.collection_id
-        self.schema = request.schema
-        self.specs = index_specs(request)
-        self.channels = {vchannel: FollowedVchannel(vchannel) for vchannel in request.vchannels}
-        self.wanted = _coverage(request)
-        self.leads = frozenset(request.vchannels)
+        super().__init__(request, on_release, on_growth)
         self.loads = asyncio.Semaphore(_LOADS_MAX)
         self._applier = applier
-        self._held = HeldSegments()
-        self._views = SealedViews()
-        self._missing: Mapping[SegmentID, MissingSegment] = {}
-        self._served: tuple[Timestamp, tuple[FollowedVchannel, ...]] = (NO_TIMESTAMP, ())
-        """The vchannels whose lowest tick is the service time, and the service time if there are none."""
-        self.clock = ServiceClock(self._service_time, self._watch_ticks)
-        self.closed: ElanusError | None = None
         self._on_drop = on_drop
-        self._on_release = on_release
-        self._on_growth = on_growth
-        self._version = 0
-        self._given_up = 0  # the version in which a vchannel failed last
-        self._partitions = self._wanted_partitions()
-        self._published = self._take_snapshot(NO_TIMESTAMP)
-        self.growing_bytes = 0
-        """Bytes that grow with the log: growing rows, and deletes kept for segments loaded later."""
-
-    @property
-    def serving(self) -> Mapping[SegmentID, SealedSegment]:
-        """The sealed segments of the version in force."""
-        return self._held.serving
-
-    @property
-    def staged(self) -> Mapping[SegmentID, SealedSegment]:
-        """The sealed segments that are loaded for a version to come."""
-        return self._held.staged
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The current state, at the current service time. May be taken by any thread."""
-        service_ts = NO_TIMESTAMP if self.closed is not None else self.clock.time
-        published = self._published  # after the time was read: it has everything up to it
-        return published if published.service_ts == service_ts else replace(published, service_ts=service_ts)
-
-    def check_current(self, channel: FollowedVchannel) -> None:
-        """Raise if the collection was closed, or the vchannel was given up or unwatched."""
-        self.check_open()
-        if self.channels.get(channel.vchannel) is not channel:
-            raise NotReady(f"vchannel {channel.vchannel} was let go meanwhile: watch it again")
-
-    def check_open(self) -> None:
-        """Raise the error that the collection was closed with, if it was."""
-        if self.closed is not None:
-            raise type(self.closed)(self.closed.message)
 
     # what is wanted
 
     def want(self, request: LoadCollection) -> None:
         """Apply a repeated load request. Raises `IndexConflict` for another index of a loaded field."""
         check_same_indexes(self.specs, request)
-        self.wanted = _coverage(request)
+        self.wanted = coverage_of(request)
 
     def set_partitions(self, partition_ids: Sequence[PartitionID]) -> None:
         """See `QueryNodeApi.set_partitions`."""
@@ -178,8 +118,7 @@ class LoadedCollection:
         gone += self._held.withdraw()
         for follower in followers:
             follower.retire()
-            gone += follower.growing.values()
-            follower.growing.clear()
+            gone += follower.growing.clear()
         channel.gone()
         self.channels[vchannel] = FollowedVchannel(vchannel)
         # The version in force does not name the segments that were flushed since: only a later one does.
@@ -202,7 +141,7 @@ class LoadedCollection:
         deletes = await self._applier.sort(effect.deleting, self.schema.primary_field.name)
         if not self._follows(channel, follower):
             return
-        visits = visits_to(follower.growing.values(), deletes)
+        visits = follower.growing.concerned(deletes)
         if channel.follower is follower:
             channel.deletes.keep(effect.tick, deletes)
             visits += self._delete(channel.vchannel, deletes)
@@ -228,6 +167,11 @@ class LoadedCollection:
                 return
         self.publish()
 
+    def queued(self, follower: Follower) -> None:
+        """A follower has taken packs that it applies later: they are held in memory meanwhile."""
+        if self._follows(self.channels[follower.vchannel], follower):
+            self._weigh()
+
     def absorbed(self, follower: Follower) -> None:
         """A follower's tick has moved past an effect: wake who waits for that."""
         channel = self.channels[follower.vchannel]
@@ -236,6 +180,8 @@ class LoadedCollection:
         if channel.successor is not None or not channel.joined:
             self.settle(channel)
             self.publish()
+        else:
+            self._weigh()
         self.clock.rewatch()
 
     def ticked(self, follower: Follower) -> bool:
@@ -259,14 +205,6 @@ class LoadedCollection:
             if channel.failure is not None:
                 channel.gone()
             self.publish()
-
-    def settle(self, channel: FollowedVchannel) -> None:
-        """Let a successor take over if it can."""
-        done_with = channel.settle()
-        if done_with is not None:
-            self._let_go(done_with.growing.values())
-            done_with.growing.clear()
-            done_with.retire()
 
     def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
         """See `QueryNodeApi.forget_deletes`."""
@@ -304,10 +242,6 @@ class LoadedCollection:
         if self.channels[follower.vchannel].rows:
             return follower.coverage.takes(partition_id)
         return partition_id not in follower.coverage.dropped and self.wanted.takes(partition_id)
-
-    def copy_of(self, segment_id: SegmentID) -> SealedSegment | None:
-        """Return the newest copy of a sealed segment, served or not."""
-        return self._held.newest(segment_id)
 
     async def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
         """Keep a loaded segment for the version that will name it, with all deletes up to now applied.
@@ -403,98 +337,3 @@ class LoadedCollection:
             for follower in channel.followers():
                 gone += follower.restrict(follower.coverage.narrowed(()))
         return gone
-
-    def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
-        self._views.changed()
-        self._let_go(self._held.drop(goes))
-
-    # the snapshot
-
-    def publish(self) -> None:
-        """Publish the current state to reads."""
-        before = self._service_time()
-        for channel in self.channels.values():
-            channel.join(before)
-        # before a first version nothing is served
-        channels = self.channels.values() if self._version else ()
-        counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
-        served = min((channel.tick for channel in counting), default=before)
-        assert served >= before, f"TT3: service time would go back from {before} to {served}"
-        self._published = self._take_snapshot(served)
-        self._served = (served, counting)
-        self._weigh()
-        self.clock.rewatch()
-
-    def _weigh(self) -> None:
-        """Update ``growing_bytes``."""
-        weight_bytes = sum(
-            channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
-            for channel in self.channels.values()
-        )
-        if self.closed is not None:
-            weight_bytes = 0
-        self._on_growth(weight_bytes - self.growing_bytes)
-        self.growing_bytes = weight_bytes
-
-    def close(self, error: ElanusError) -> None:
-        """Stop serving and release everything. Everyone who waits gets the error."""
-        self.closed = error
-        self.clock.close(error)
-        self._drop_sealed(lambda _: True)
-        for channel in self.channels.values():
-            for follower in channel.followers():
-                follower.retire()
-                self._let_go(follower.growing.values())
-                follower.growing.clear()
-            channel.gone()
-        self._published = self._take_snapshot(NO_TIMESTAMP)
-        self._weigh()
-
-    def _service_time(self) -> Timestamp:
-        """Return the lowest tick of the vchannels whose rows are served here or whose deletes are needed."""
-        served, counting = self._served
-        return min((channel.tick for channel in counting), default=served)
-
-    def _watch_ticks(self, watcher: Callable[[], bool]) -> None:
-        """Have ``watcher`` called when the service time may have moved. May be called by any thread."""
-        for channel in self._served[1]:
-            channel.watch(watcher)
-
-    def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
-        growing = [
-            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks)
-            for s in self.growing_segments()
-            if self._serves(s.partition_id)
-        ]
-        missing = {**self._missing, **gaps_of(self.channels[vchannel] for vchannel in self.leads)}
-        return Snapshot(
-            collection_id=self.collection_id,
-            schema=self.schema,
-            specs=self.specs,
-            version=self._version,
-            service_ts=service_ts,
-            partitions=self._partitions,
-            segments=(*self._views.of(self.serving.values(), self._serves), *growing),
-            missing={s: gap for s, gap in missing.items() if self._serves(gap.partition_id)},
-        )
-
-    def growing_segments(self) -> list[GrowingSegment]:
-        """Return the growing segments of the followers that are served."""
-        channels = [self.channels[vchannel] for vchannel in self.channels if vchannel in self.leads]
-        followers = [c.follower for c in channels if c.follower is not None]
-        return [segment for follower in followers for segment in follower.growing.values()]
-
-    def _serves(self, partition_id: PartitionID) -> bool:
-        return self._partitions is None or partition_id in self._partitions
-
-    def _wanted_partitions(self) -> frozenset[PartitionID] | None:
-        return None if self.wanted.whole else self.wanted.named
-
-    def _let_go(self, segments: Iterable[SealedSegment | GrowingSegment]) -> None:
-        blocks = tuple(block for segment in segments for block in segment.blocks)
-        if blocks:
-            self._on_release(blocks)
-
-
-def _coverage(request: LoadCollection) -> Coverage:
-    return Coverage(request.whole_collection, frozenset(request.partition_ids))

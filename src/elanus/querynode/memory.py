@@ -7,14 +7,18 @@ time. So both are asked to return free memory, once the last read that held the 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from elanus.core.offload import Offload
 from elanus.querynode.block import Block
 
+_DELAY_S = 0.2
 WORTH_RETURNING_BYTES = 32 * 1024 * 1024
 
 
@@ -42,3 +46,49 @@ def when_gone(blocks: Sequence[Block], then: Callable[[], None]) -> None:
 
     for block in blocks:
         weakref.finalize(block, one_gone).atexit = False
+
+
+class MemoryReturn:
+    """Returns memory after large releases. ``offload``: where that is done."""
+
+    def __init__(self, offload: Offload) -> None:
+        self.offload = offload
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sleeping: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._loop = None
+
+    async def stop(self) -> None:
+        """As `close`; returns when nothing runs any more."""
+        self.close()
+        if self._sleeping is not None:
+            self._sleeping.cancel()  # all memory is freed soon
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def let_go(self, blocks: Sequence[Block]) -> None:
+        """These blocks are freed once the last read that holds them has ended."""
+        when_gone(blocks, self._soon)
+
+    def _soon(self) -> None:
+        """Schedule `_begin` on the loop. May be called from any thread."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        if self._sleeping is None and self._loop is not None:
+            self._sleeping = task = asyncio.create_task(self._return())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _return(self) -> None:
+        await asyncio.sleep(_DELAY_S)  # released memory is freed by now, maybe with more
+        self._sleeping = None
+        await self.offload(return_free_memory)

@@ -8,7 +8,6 @@ work on it, with no lock and no hop to the loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -33,40 +32,32 @@ from elanus.api.querynode import (
 )
 from elanus.core.errors import (
     CollectionNotLoaded,
-    FieldNotFound,
     Internal,
     NotReady,
     NotSupported,
-    SegmentUnreadable,
 )
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.offload import Offload
 from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
+from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
-from elanus.querynode.delta_logs import DeltaLogs
-from elanus.querynode.followed_vchannel import FollowedVchannel
-from elanus.querynode.follower import Follower
 from elanus.querynode.invariants import check_collection
-from elanus.querynode.loaded_collection import Blocks, LoadedCollection
-from elanus.querynode.memory import return_free_memory, when_gone
-from elanus.querynode.pinned_files import PinnedSegments
+from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.loading import Loading
+from elanus.querynode.memory import MemoryReturn
 from elanus.querynode.query import count, query
-from elanus.querynode.recovery import recover_growing, unreadable
-from elanus.querynode.sealed import files_of, load_sealed
+from elanus.querynode.sealed import files_of
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
 from elanus.querynode.status import UsedMemory, collection_status, node_pulse, node_status
 from elanus.rpc.tracing import untraced
-from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
+from elanus.storage.port import ObjectStore
 
-_RETURN_MEMORY_DELAY_S = 0.2
 _FETCHES_MAX = 16
 _DELETE_LIMITS = DeleteLimits()
-_DELTA_LOGS_KEPT_S = 30.0
-"""How long after a load the deletes of its vchannel are kept, if they are more than may be kept for long."""
 _LOADS_END_S = 20.0
 """How long a stopping node waits for loads in progress; it continues to serve meanwhile."""
 
@@ -82,10 +73,12 @@ class QueryNode:
 
     ``channels`` and ``proxies``: how reads reach a node that is not in its proxies' process.
 
-    ``offload``: where segments are loaded. ``offload_reads`` and ``offload_deletes``: where reads from query
-    channels run, and where deletes are applied, so that none waits for segments that are being loaded.
+    ``offload``: where segments are loaded. ``offload_reads``, ``offload_deletes`` and ``offload_arrivals``:
+    where reads from query channels run, where deletes are applied, and where the rows of large inserts are
+    prepared, so that none waits for segments that are being loaded.
 
     ``delete_limits``: how many deletes are applied on the loop, and how many at a time elsewhere.
+    ``inline_rows_max``: how many arriving rows are prepared on the loop.
 
     ``fetches_max``: how many small files a load fetches at a time.
     """
@@ -104,36 +97,33 @@ class QueryNode:
         proxies: Callable[[NodeID], ReadPayloads] | None = None,
         offload_reads: Offload | None = None,
         offload_deletes: Offload | None = None,
+        offload_arrivals: Offload | None = None,
         delete_limits: DeleteLimits = _DELETE_LIMITS,
+        inline_rows_max: int = INLINE_ROWS_MAX,
         fetches_max: int = _FETCHES_MAX,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
         self._dispatcher = Dispatcher(log, spawn=untraced)
-        self._store = store
-        self._delta_logs = DeltaLogs(store, fetches_max)
-        self._offload = offload
-        self._scratch = scratch
+        self._used = UsedMemory(lambda: asyncio.get_running_loop().time())
+        self._loading = Loading(store, offload, scratch, self._dispatcher, fetches_max, self._used.add)
+        self._memory = MemoryReturn(offload)
         self._search_threads = search_threads
         self._capacity_bytes = capacity_bytes
         self._channels = channels
         self._proxies = proxies
         self._offload_reads = offload_reads or offload
         self._applier = DeleteApplier(offload_deletes or offload, delete_limits)
+        self._intake = Intake(offload_arrivals or offload, inline_rows_max)
         self._collections: dict[CollectionID, LoadedCollection] = {}
         self._growing_bytes = 0
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
-        self._held = PinnedSegments()
-        self._used = UsedMemory(lambda: asyncio.get_running_loop().time())
         self._background: set[asyncio.Task[None]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._returning_memory: asyncio.Task[None] | None = None
-        self._trimming: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        await self._offload(lambda: self._scratch.mkdir(parents=True, exist_ok=True))
+        self._memory.start()
+        await self._loading.start()
 
     async def stop(self) -> None:
         """Release everything; return when nothing runs any more.
@@ -142,15 +132,13 @@ class QueryNode:
         continues to serve meanwhile.
         """
         await self._flights.settle(_LOADS_END_S)
-        self._loop = None
-        if self._trimming is not None:
-            self._trimming.cancel()
+        self._memory.close()
+        self._loading.stop()
         for collection_id in tuple(self._collections):
             await self.release_collection(collection_id)
         await self._flights.settle()
         await self._dispatcher.close()
-        if self._returning_memory is not None:
-            self._returning_memory.cancel()  # it would sleep first, and all memory is freed soon
+        await self._memory.stop()
         await asyncio.gather(*self._background, return_exceptions=True)
 
     # control
@@ -161,7 +149,7 @@ class QueryNode:
             collection.want(request)
             return
         self._collections[request.collection_id] = LoadedCollection(
-            request, self._applier, self._dropped, self._let_go, self._grew
+            request, self._applier, self._dropped, self._memory.let_go, self._grew
         )
 
     async def watch_vchannel(self, request: WatchVchannel) -> tuple[UnrecoveredSegment, ...]:
@@ -174,7 +162,8 @@ class QueryNode:
         while again or not channel.holds(collection.wanted):
             again = False
             await self._flights.join(
-                (request.collection_id, request.vchannel), lambda: self._watch(collection, channel, request)
+                (request.collection_id, request.vchannel),
+                lambda: self._loading.watch(collection, channel, request, self._intake),
             )
         await channel.caught_up()
         return channel.unrecovered()
@@ -192,79 +181,16 @@ class QueryNode:
         for follower in followers:
             await follower.stop()
 
-    async def _watch(
-        self, collection: LoadedCollection, channel: FollowedVchannel, request: WatchVchannel
-    ) -> None:
-        channel.check_alive()
-        collection.check_open()
-        follower = Follower(
-            request,
-            collection.schema,
-            collection.specs,
-            collection.covers_for_follower(channel).without(request.leaving),
-            collection,
-        )
-        channel.propose(follower)
-        try:
-            async with collection.loads:
-                recovered = await self._offload(
-                    recover_growing,
-                    request,
-                    collection.schema,
-                    collection.specs,
-                    follower.coverage,
-                    self._store,
-                    self._delta_logs,
-                )
-            collection.check_current(channel)
-            if channel.holds(collection.wanted) and recovered.damaged == channel.unrecovered():
-                channel.withdraw(follower)  # nothing that could not be recovered before can be now
-                return
-            follower.start(self._dispatcher, recovered)
-        except BaseException:
-            channel.withdraw(follower)
-            raise
-        collection.settle(channel)
-        collection.publish()
-        await channel.taken_over(follower)
-
     async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         collection = self._loaded(request.collection_id)
         segment_id = request.manifest.segment_id
         key = (request.collection_id, segment_id, files_of(request))
         held = collection.copy_of(segment_id)
         if held is None or held.files != files_of(request):
-            await self._flights.join(key, lambda: self._load(collection, request))
+            await self._flights.join(key, lambda: self._loading.load(collection, request))
             held = collection.copy_of(segment_id)
         wanted = {file.path for file in request.indexes}
         return () if held is None else tuple(file for file in held.damaged if file.path in wanted)
-
-    async def _load(self, collection: LoadedCollection, request: LoadSegment) -> None:
-        async with collection.loads:
-            collection.check_loadable(request)
-            with self._held.loading(request.manifest.segment_id):
-                try:
-                    segment = await self._offload(
-                        load_sealed,
-                        request,
-                        collection.schema,
-                        collection.specs,
-                        self._store,
-                        self._delta_logs,
-                        self._scratch,
-                    )
-                except (CorruptObject, ObjectMissing, FieldNotFound) as error:
-                    raise SegmentUnreadable(unreadable(request.manifest, error)) from error
-                self._held.keep(segment.segment_id, segment.blocks)
-            self._used.add(segment.memory_bytes)
-            self._trim_delta_logs_later()
-            await collection.stage(segment, request)
-
-    def _trim_delta_logs_later(self) -> None:
-        if self._trimming is not None:
-            self._trimming.cancel()
-        loop = asyncio.get_running_loop()
-        self._trimming = loop.call_later(_DELTA_LOGS_KEPT_S, self._delta_logs.trim)
 
     async def unload_segments(self, collection_id: CollectionID, segment_ids: Sequence[SegmentID]) -> None:
         self._loaded(collection_id).unstage(segment_ids)
@@ -326,25 +252,33 @@ class QueryNode:
                 collection_id,
                 self._serving,
                 self._used,
-                self._growing_bytes,
+                self.growing_bytes,
             )
         else:
-            held = self._held()
-            whole = node_status(self._node_id, self._collections, self._serving, self._growing_bytes)
+            held = self._loading.held()
+            whole = node_status(self._node_id, self._collections, self._serving, self.growing_bytes)
             status = replace(whole, held=held)
-        return replace(status, capacity_bytes=self._capacity_bytes, incarnation=self._incarnation)
+        return replace(
+            status,
+            used_bytes=status.used_bytes + self._beyond_segments_bytes(),
+            capacity_bytes=self._capacity_bytes,
+            incarnation=self._incarnation,
+        )
 
     async def pulse(self) -> QueryNodePulse:
         return node_pulse(
-            self._node_id, self._incarnation, self._collections, self._serving, self._growing_bytes
+            self._node_id, self._incarnation, self._collections, self._serving, self.growing_bytes
         )
+
+    def _beyond_segments_bytes(self) -> int:
+        return self._dispatcher.waiting_bytes + self._loading.delta_logs.memory_bytes
 
     # reads
 
     @property
     def growing_bytes(self) -> int:
-        """Bytes that grow with the log. May be read from any thread, at each write."""
-        return self._growing_bytes
+        """Bytes that grow with the log, with what waits for its tick. For any thread, at each write."""
+        return self._growing_bytes + self._dispatcher.waiting_bytes
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
         return self._loaded(collection_id).clock.time
@@ -380,25 +314,6 @@ class QueryNode:
 
     def _grew(self, change_bytes: int) -> None:
         self._growing_bytes += change_bytes
-
-    def _let_go(self, blocks: Blocks) -> None:
-        when_gone(blocks, self._return_memory_soon)
-
-    def _return_memory_soon(self) -> None:
-        """Schedule `_return_memory` on the loop. May be called from any thread."""
-        loop = self._loop
-        if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(self._return_memory)
-
-    def _return_memory(self) -> None:
-        if self._returning_memory is None and self._loop is not None:
-            self._returning_memory = self._spawn(self._do_return_memory())
-
-    async def _do_return_memory(self) -> None:
-        await asyncio.sleep(_RETURN_MEMORY_DELAY_S)  # released memory is freed by now, maybe with more
-        self._returning_memory = None
-        await self._offload(return_free_memory)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

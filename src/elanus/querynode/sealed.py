@@ -100,6 +100,7 @@ def load_sealed(
     loader = _Loader(request, schema, specs, store, scratch)
     if manifest.rows:
         blocks = (loader.block(),)
+        blocks[0].make_key_filter()
     damaged = {file.path for file in loader.damaged}
     segment = SealedSegment(
         segment_id=manifest.segment_id,

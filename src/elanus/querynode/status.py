@@ -38,7 +38,7 @@ class UsedMemory:
         if now_s >= self._until_s:
             self._used_bytes = sum(
                 segment.memory_bytes for c in collections.values() for segment in _copies(c)
-            )
+            ) + _cached_bytes(collections)
             self._until_s = now_s + _USED_KEPT_S
         return self._used_bytes
 
@@ -106,7 +106,7 @@ def node_status(
             channel.vchannel: channel.tick for channel in channels if channel.follower is not None
         },
         segments=segments,
-        used_bytes=staged + sum(segment.memory_bytes for segment in segments),
+        used_bytes=staged + _cached_bytes(collections) + sum(segment.memory_bytes for segment in segments),
         growing_bytes=growing_bytes,
         versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
@@ -121,6 +121,12 @@ def node_status(
 
 def _followed(serving: Mapping[CollectionID, ChannelServing]) -> dict[CollectionID, str]:
     return {c: channel.channel for c, channel in serving.items() if not channel.lost}
+
+
+def _cached_bytes(collections: Mapping[CollectionID, LoadedCollection]) -> int:
+    return sum(
+        block.cached_bytes for c in collections.values() for s in c.snapshot.segments for block in s.blocks
+    )
 
 
 def _copies(collection: LoadedCollection) -> Iterator[SealedSegment | GrowingSegment]:

@@ -48,6 +48,13 @@ class Selection:
             self._row_mask = RowMask.from_bool(self.mask)  # two threads may both make one: they are equal
         return self._row_mask
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes held now."""
+        row_mask = self._row_mask
+        mask_bytes = 0 if self.mask is None else self.mask.nbytes
+        return mask_bytes + (0 if row_mask is None else row_mask.memory_bytes)
+
     def rows(self, total: int) -> npt.NDArray[np.int64]:
         """Return the selected row numbers, ascending, in a block of ``total`` rows."""
         return np.arange(total) if self.mask is None else np.flatnonzero(self.mask)
@@ -140,6 +147,17 @@ class Visibility:
 
     def _select(self, ts: Timestamp) -> Selection:
         return Selection(len(self.row_ts), visible(self.row_ts, self.deleted_ts, ts))
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of the answers that are cached."""
+        settled = self._settled
+        if settled.alive is None:
+            return 0  # no filter has been applied either
+        cached_bytes = settled.alive.memory_bytes
+        if len(settled.filtered):
+            cached_bytes += sum(selection.memory_bytes for selection in settled.filtered.values())
+        return cached_bytes
 
     @property
     def memory_bytes(self) -> int:

@@ -314,6 +314,7 @@ class Builders:
             proxies=proxies,
             offload_reads=offload_reads,
             offload_deletes=needs.pools.deletes,
+            offload_arrivals=needs.pools.arrivals,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:

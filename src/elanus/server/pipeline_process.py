@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import NoReturn
 
 from elanus.api.datacoord import DataCoordApi
@@ -26,6 +27,7 @@ from elanus.server.backends import log_url, open_follower, store_url
 from elanus.server.data_dir import paths_of
 from elanus.server.ending import end_process
 from elanus.server.logs import configure_logging
+from elanus.server.loop_lag import LoopLag
 from elanus.server.pipeline_role import (
     INTERFACES,
     PipelineDependencies,
@@ -108,6 +110,7 @@ async def _serve(
     await server.start()
     await role.start()
     alive = asyncio.ensure_future(until_dead(session))
+    lag = asyncio.ensure_future(LoopLag(time.monotonic, lambda _: None).keep())
     try:
         await asyncio.wait((over, alive), return_when=asyncio.FIRST_COMPLETED)
         for work in (over, alive):
@@ -115,6 +118,7 @@ async def _serve(
                 work.result()
     finally:
         alive.cancel()
+        lag.cancel()
         await role.stop()
         await server.stop()
 

@@ -30,6 +30,7 @@ from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.log.port import Log
 from elanus.server.http_port import Health
 from elanus.server.job_status import job_status
+from elanus.server.loop_lag import LoopLag
 from elanus.server.roles import RoleHost
 from elanus.server.status import (
     ChannelStatus,
@@ -92,6 +93,8 @@ class Report:
         self._started_s = time.monotonic()
         self.addresses: Mapping[str, str] = {}
         """The proxies' addresses for clients, by role, once their ports are open."""
+        self.loop_lag: LoopLag | None = None
+        """The delays of this process's event loop, once they are measured."""
 
     def health(self) -> Health:
         roles = self._roles()
@@ -153,6 +156,7 @@ class Report:
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
+            loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
             channels=self._channels(ticks.result(), owners.result(), quarantined.result()),
             collections=_collections(collections.result(), names, loaded, segments.result()),

@@ -118,7 +118,8 @@ class GarbageStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The complete answer of ``/status``."""
+    """The complete answer of ``/status``. ``loop_lag_ms``: the longest delay of the answering process's event
+    loop in the last 30 to 60 seconds."""
 
     version: str
     uptime_s: float
@@ -129,3 +130,4 @@ class Status:
     pipeline: PipelineStatus
     garbage: GarbageStatus = GarbageStatus()
     resource_groups: Sequence[ResourceGroup] = ()
+    loop_lag_ms: float = 0.0

@@ -56,6 +56,7 @@ from elanus.sim.plan import PIPELINES, PROXIES, QUERY_NODES, Reading
 from elanus.sim.policies import (
     BALANCE_INTERVAL_S,
     DELETE_LIMITS,
+    INLINE_ROWS_MAX,
     Density,
     data_policy,
     datanode_policy,
@@ -219,6 +220,7 @@ class SimBuilders:
                 needs.offload,
                 scratch=needs.scratch,
                 delete_limits=DELETE_LIMITS,
+                inline_rows_max=INLINE_ROWS_MAX,
                 fetches_max=1,
             )
         return QueryNode(
@@ -230,6 +232,7 @@ class SimBuilders:
             channels=needs.channels.handle(berth.life),
             proxies=_no_payloads,
             delete_limits=DELETE_LIMITS,
+            inline_rows_max=INLINE_ROWS_MAX,
             fetches_max=1,
         )
 

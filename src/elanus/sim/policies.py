@@ -60,6 +60,8 @@ class Density:
 USUAL = Density()
 DELETE_LIMITS = DeleteLimits(inline_keys_max=2 * VISIT_KEYS, chunk_keys_max=VISIT_KEYS)
 """A delete that concerns three blocks or more is applied in threads, one or two blocks at a time."""
+INLINE_ROWS_MAX = 8
+"""Packs with more rows are prepared in threads."""
 _SEGMENT_BYTES = (3200, 6400, 9600)
 _SYNC_AGES_MS = (6000, 15_000, 30_000)
 _TICK_INTERVALS_MS = (400, 800, 1200)

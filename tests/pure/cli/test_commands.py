@@ -66,6 +66,7 @@ ENDED = JobStatus(
 STATUS = Status(
     version="9.9",
     uptime_s=90.0,
+    loop_lag_ms=250.0,
     roles=[
         RoleStatus("querynode", "Abnormal", "out of memory"),
         RoleStatus("datanode 1007", "Healthy", "10.0.0.7:4100"),
@@ -172,7 +173,7 @@ def test_status_shows_every_part_of_the_answer(running: Path) -> None:
     result = elanus("status", "--wide", "--data-dir", running)
     assert result.exit_code == 0
     for part in (
-        "elanus 9.9, up 1.5 min",
+        "elanus 9.9, up 1.5 min, event loop up to 250 ms late",
         "out of memory",
         "pid 4711, 2 restarts",
         "by-dev-rootcoord-dml_0",

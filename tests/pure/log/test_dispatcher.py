@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -378,3 +379,38 @@ async def calls_per_tick(log: Log, vchannels: int) -> int:
 
 async def test_a_tick_costs_the_same_for_1000_vchannels_as_for_16() -> None:
     assert await calls_per_tick(MemoryLog(), 16) == await calls_per_tick(MemoryLog(), 1000)
+
+
+async def test_others_run_between_the_parts_of_a_large_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elanus.log.shared_reader.ENTRIES_AT_ONCE", 10)
+    log = MemoryLog()
+    entries = [entry for ts in range(1, 51) for entry in (message(2 * ts), tick(2 * ts + 1))]
+    await log.append(PCHANNEL, entries)
+    dispatcher, seen, steps = Dispatcher(log), Seen(), list[int]()
+    dispatcher.follow(A, ORIGIN, seen)
+    while len(seen.stamps) < 50:
+        steps.append(len(seen.stamps))
+        await asyncio.sleep(0)
+    assert seen.stamps == [2 * ts for ts in range(1, 51)]
+    assert max(later - earlier for earlier, later in itertools.pairwise([*steps, 50])) == 5
+    await dispatcher.close()
+
+
+async def test_readers_meet_within_a_large_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes twice when one reader catches up with another in the middle of what it has read."""
+    monkeypatch.setattr("elanus.log.shared_reader.ENTRIES_AT_ONCE", 3)
+    log = MemoryLog()
+    for ts in range(2, 62, 2):
+        await log.append(PCHANNEL, [message(ts), message(ts, B), tick(ts + 1)])
+    dispatcher, first, second = Dispatcher(log), Seen(), Seen()
+    dispatcher.follow(A, ORIGIN, first)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert 0 < len(first.stamps) < 30
+    dispatcher.follow(B, ORIGIN, second)
+    await log.append(PCHANNEL, [message(100), message(100, B), tick(101)])
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert first.stamps == second.stamps == [*range(2, 62, 2), 100]
+    assert dispatcher.readers == 1
+    await dispatcher.close()

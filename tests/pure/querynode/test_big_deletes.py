@@ -23,6 +23,7 @@ from elanus.querynode.block import Block
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.follower import Follower
+from elanus.querynode.growing_segments import GrowingSegments
 from elanus.querynode.key_ranges import VISIT_KEYS, KeyRanges
 from elanus.querynode.node import QueryNode
 
@@ -311,7 +312,7 @@ async def test_a_follower_takes_over_only_when_neither_applies_anything(world: W
     successor = Mock(
         spec=Follower,
         vchannel=VCHANNEL,
-        growing={},
+        growing=GrowingSegments(),
         tick=predecessor.tick,
         excluded=predecessor.excluded,
         growing_bytes=0,

@@ -207,14 +207,14 @@ async def test_a_node_that_stops_serves_until_what_it_loads_is_loaded(cluster: C
     """It cannot be broken off, and the session ends only afterwards: until then reads count on the node."""
     segment_id = await finished(cluster, 1, 2)
     node, loading, loaded = cluster.nodes[A], asyncio.Event(), asyncio.Event()
-    offload = node._offload
+    offload = node._loading.offload
 
     async def slow(function: Callable[..., Any], *args: Any) -> Any:
         loading.set()
         await loaded.wait()
         return await offload(function, *args)
 
-    node._offload = slow  # type: ignore[method-assign, assignment]
+    node._loading.offload = slow  # type: ignore[method-assign, assignment]
     load = asyncio.create_task(cluster.load(A, [segment_id]))
     await loading.wait()
     stopping = asyncio.create_task(node.stop())

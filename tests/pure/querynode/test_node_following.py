@@ -447,14 +447,14 @@ async def test_the_log_is_kept_for_a_vchannel_whose_binlogs_are_being_loaded(wor
     await world.node.start()
     await world.node.load_collection(world.load_request())
     loading, loaded = asyncio.Event(), asyncio.Event()
-    offload = world.node._offload
+    offload = world.node._loading.offload
 
     async def slow(function: Callable[..., Any], *args: Any) -> Any:
         loading.set()
         await loaded.wait()
         return await offload(function, *args)
 
-    world.node._offload = slow  # type: ignore[method-assign, assignment]
+    world.node._loading.offload = slow  # type: ignore[method-assign, assignment]
     watching = asyncio.create_task(world.node.watch_vchannel(world.watch_request()))
     await loading.wait()
     world.flush()

@@ -216,8 +216,8 @@ async def test_a_large_release_returns_memory_once_nobody_reads_it(world: World)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "WORTH_RETURNING_BYTES", 1)
-        patch.setattr("elanus.querynode.node._RETURN_MEMORY_DELAY_S", 0)
-        world.node._offload = offload
+        patch.setattr("elanus.querynode.memory._DELAY_S", 0)
+        world.node._memory.offload = offload
         await written(world, (1, 1), (2, 2))
         reading = world.snapshot
         await world.announce(offline=list(world.segments))

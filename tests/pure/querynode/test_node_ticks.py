@@ -21,6 +21,7 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import encode
 from elanus.log.memory import MemoryLog
+from elanus.querynode.arrivals import Intake
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.follower import Follower
 from elanus.querynode.node import QueryNode
@@ -116,7 +117,7 @@ async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_
             raise RuntimeError("a bug")
         return False
 
-    follower = Follower(request, first.schema, first.specs, Coverage.nothing(), broken)
+    follower = Follower(request, first.schema, first.specs, Coverage.nothing(), broken, Intake(inline))
     follower.start(loaded.node._dispatcher, Recovered(()))
     await loaded.tick(2000)
     assert follower.failure is not None

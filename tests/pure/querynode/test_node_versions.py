@@ -99,7 +99,7 @@ async def test_deletes_reach_a_segment_before_while_and_after_it_is_loaded(world
     segment_id = await flushed(world, 1, 2, 3, 4, 5)
     await world.delete([1])
     await world.tick()
-    world.node._offload = gate = Gate()
+    world.node._loading.offload = gate = Gate()
     loading = asyncio.create_task(world.node.load_segment(world.segment_request(segment_id)))
     await breathe()
     await world.delete([2])
@@ -199,7 +199,7 @@ async def test_a_copy_that_no_version_will_name_is_released_next_to_the_one_that
 @scenario()
 async def test_a_load_asked_for_again_runs_once(world: World) -> None:
     segment_id = await flushed(world, 1)
-    world.node._offload = gate = Gate()
+    world.node._loading.offload = gate = Gate()
     request = world.segment_request(segment_id)
     loads = [asyncio.create_task(world.node.load_segment(request)) for _ in range(3)]
     await breathe()
@@ -300,14 +300,14 @@ async def test_a_release_frees_everything(world: World) -> None:
 @scenario()
 async def test_a_load_under_way_when_the_collection_is_released_comes_to_nothing(world: World) -> None:
     segment_id = await flushed(world, 1)
-    world.node._offload = gate = Gate()
+    world.node._loading.offload = gate = Gate()
     loading = asyncio.create_task(world.node.load_segment(world.segment_request(segment_id)))
     await breathe()
     await world.node.release_collection(COLLECTION)
     gate.open.set()
     with pytest.raises(CollectionNotLoaded):
         await loading
-    world.node._offload = inline
+    world.node._loading.offload = inline
 
 
 @scenario()

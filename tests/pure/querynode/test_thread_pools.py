@@ -154,7 +154,7 @@ def test_one_collection_does_not_take_all_threads_that_load(tmp_path: Path) -> N
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("purpose", ["encoding", "loading", "deletes", "files", "delta_logs"])
+@pytest.mark.parametrize("purpose", ["encoding", "loading", "deletes", "arrivals", "files", "delta_logs"])
 def test_threads_are_named_after_their_purpose(purpose: str) -> None:
     threads = ProcessThreads()
 

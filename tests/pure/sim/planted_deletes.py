@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from planted_schedule import everything_visited
 
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
-from elanus.querynode.follower import Follower
+from elanus.querynode.follower import Follower, PackEffect
+from elanus.querynode.key_filters import filter_of
 from elanus.querynode.loaded_collection import LoadedCollection
 
 
@@ -30,15 +32,25 @@ def tick_does_not_wait_for_deletes(patch: pytest.MonkeyPatch) -> None:
 
 def rows_added_while_deletes_are_applied(patch: pytest.MonkeyPatch) -> None:
     """A vchannel's rows are added, which joins blocks, while the deletes before them are being applied."""
-    take, take_in, effects = Follower.take, Follower._take_in, {}
+    take, effects = Follower.take, {}
 
     def early(self: Follower, packs: Any) -> None:
-        effects[id(packs)] = take_in(self, packs)
+        chosen = self._choose(packs)
+        effects[id(packs)] = self._adopt(chosen, chosen.arrivals.prepared())
         take(self, packs)
 
+    async def taken_before(self: Follower, packs: Any) -> PackEffect:
+        return effects.pop(id(packs))
+
     patch.setattr("elanus.sim.builders.DELETE_LIMITS", DeleteLimits(inline_keys_max=0, chunk_keys_max=1))
+    everything_visited(patch)
     patch.setattr(Follower, "take", early)
-    patch.setattr(Follower, "_take_in", lambda self, packs: effects.pop(id(packs)))
+    patch.setattr(Follower, "_take_in", taken_before)
+
+
+def filters_miss_a_key(patch: pytest.MonkeyPatch) -> None:
+    """The filter of each sealed segment lacks one of its keys."""
+    patch.setattr("elanus.querynode.block.filter_of", lambda codes: filter_of(codes[1:]))
 
 
 _DELETED_IS_SEEN = frozenset({"DEL1", "VIS2"})
@@ -50,4 +62,5 @@ BUGS = (
         rows_added_while_deletes_are_applied,
         _DELETED_IS_SEEN | {"UPS1"},
     ),
+    ("filters miss a key", filters_miss_a_key, _DELETED_IS_SEEN),
 )

@@ -60,7 +60,7 @@ def drop_not_announced(patch: pytest.MonkeyPatch) -> None:
 
 def misfits_taken_in(patch: pytest.MonkeyPatch) -> None:
     """Readers of the log take every write for one that fits."""
-    for reader in ("elanus.pipeline.ranges", "elanus.querynode.follower"):
+    for reader in ("elanus.pipeline.ranges", "elanus.querynode.arrivals"):
         patch.setattr(f"{reader}.checked", lambda message, *_: message)
 
 

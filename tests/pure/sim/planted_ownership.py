@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from planted_schedule import everything_visited
 
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.commits import Commits
@@ -18,6 +19,7 @@ SEEDS = 12
 
 def former_owner_believed(patch: pytest.MonkeyPatch) -> None:
     """A commit of a vchannel's former owner is accepted, however late."""
+    everything_visited(patch)
     checked = Commits._checked
 
     def believed(self: Commits, commit: Any) -> Any:

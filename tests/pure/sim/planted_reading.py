@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from planted_schedule import everything_visited
 
 from elanus.api.query_channel import SealedSegmentsChangeInfo, decode_message
 from elanus.core.errors import ElanusError
@@ -69,6 +70,7 @@ def versions_mixed(patch: pytest.MonkeyPatch) -> None:
 @_in_clusters
 def growing_inputs_forgotten(patch: pytest.MonkeyPatch) -> None:
     """An output waits for its index though the node is lost that had some of its inputs growing."""
+    everything_visited(patch)
     patch.setattr(handoff, "_has_inputs", lambda manifest, served: True)
 
 

@@ -1,0 +1,199 @@
+"""The parts of a collection that a query node holds, and the snapshot of them that reads take.
+
+All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
+replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
+released) is one assignment, and no read sees half of it. A tick alone changes nothing here: the service time
+is looked up in the tick lines of the vchannels when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from elanus.api.query_channel import MissingSegment
+from elanus.api.querynode import LoadCollection
+from elanus.core.errors import ElanusError, NotReady
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.querynode.block import Block
+from elanus.querynode.coverage import Coverage
+from elanus.querynode.followed_vchannel import FollowedVchannel, gaps_of
+from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.held_segments import HeldSegments
+from elanus.querynode.index_specs import index_specs
+from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.sealed_views import SealedViews
+from elanus.querynode.service_clock import ServiceClock
+from elanus.querynode.snapshot import Snapshot, SnapshotSegment
+
+Blocks = tuple[Block, ...]
+
+
+class HeldCollection:
+    """The vchannels and segments of a collection, and the snapshot of them.
+
+    ``wanted``: the rows that the load asks for. ``leads``: the vchannels whose growing rows are served.
+    ``on_release``: called with the blocks that a change released; reads may still hold them. ``on_growth``:
+    called with the change of ``growing_bytes``.
+    """
+
+    def __init__(
+        self,
+        request: LoadCollection,
+        on_release: Callable[[Blocks], None],
+        on_growth: Callable[[int], None],
+    ) -> None:
+        self.collection_id: CollectionID = request.collection_id
+        self.schema = request.schema
+        self.specs = index_specs(request)
+        self.channels = {vchannel: FollowedVchannel(vchannel) for vchannel in request.vchannels}
+        self.wanted = coverage_of(request)
+        self.leads = frozenset(request.vchannels)
+        self._held = HeldSegments()
+        self._views = SealedViews()
+        self._missing: Mapping[SegmentID, MissingSegment] = {}
+        self._served: tuple[Timestamp, tuple[FollowedVchannel, ...]] = (NO_TIMESTAMP, ())
+        """The vchannels whose lowest tick is the service time, and the service time if there are none."""
+        self.clock = ServiceClock(self._service_time, self._watch_ticks)
+        self.closed: ElanusError | None = None
+        self._on_release = on_release
+        self._on_growth = on_growth
+        self._version = 0
+        self._given_up = 0  # the version in which a vchannel failed last
+        self._partitions = self._wanted_partitions()
+        self._published = self._take_snapshot(NO_TIMESTAMP)
+        self.growing_bytes = 0
+        """Bytes that grow with the log: growing rows, packs that have not been applied yet, and deletes kept
+        for segments loaded later."""
+
+    @property
+    def serving(self) -> Mapping[SegmentID, SealedSegment]:
+        """The sealed segments of the version in force."""
+        return self._held.serving
+
+    @property
+    def staged(self) -> Mapping[SegmentID, SealedSegment]:
+        """The sealed segments that are loaded for a version to come."""
+        return self._held.staged
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current state, at the current service time. May be taken by any thread."""
+        service_ts = NO_TIMESTAMP if self.closed is not None else self.clock.time
+        published = self._published  # after the time was read: it has everything up to it
+        return published if published.service_ts == service_ts else replace(published, service_ts=service_ts)
+
+    def check_current(self, channel: FollowedVchannel) -> None:
+        """Raise if the collection was closed, or the vchannel was given up or unwatched."""
+        self.check_open()
+        if self.channels.get(channel.vchannel) is not channel:
+            raise NotReady(f"vchannel {channel.vchannel} was let go meanwhile: watch it again")
+
+    def check_open(self) -> None:
+        """Raise the error that the collection was closed with, if it was."""
+        if self.closed is not None:
+            raise type(self.closed)(self.closed.message)
+
+    def copy_of(self, segment_id: SegmentID) -> SealedSegment | None:
+        """Return the newest copy of a sealed segment, served or not."""
+        return self._held.newest(segment_id)
+
+    def publish(self) -> None:
+        """Publish the current state to reads."""
+        before = self._service_time()
+        for channel in self.channels.values():
+            channel.join(before)
+        # before a first version nothing is served
+        channels = self.channels.values() if self._version else ()
+        counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
+        served = min((channel.tick for channel in counting), default=before)
+        assert served >= before, f"TT3: service time would go back from {before} to {served}"
+        self._published = self._take_snapshot(served)
+        self._served = (served, counting)
+        self._weigh()
+        self.clock.rewatch()
+
+    def _weigh(self) -> None:
+        """Update ``growing_bytes``."""
+        weight_bytes = sum(
+            channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
+            for channel in self.channels.values()
+        )
+        if self.closed is not None:
+            weight_bytes = 0
+        self._on_growth(weight_bytes - self.growing_bytes)
+        self.growing_bytes = weight_bytes
+
+    def close(self, error: ElanusError) -> None:
+        """Stop serving and release everything. Everyone who waits gets the error."""
+        self.closed = error
+        self.clock.close(error)
+        self._drop_sealed(lambda _: True)
+        for channel in self.channels.values():
+            for follower in channel.followers():
+                follower.retire()
+                self._let_go(follower.growing.clear())
+            channel.gone()
+        self._published = self._take_snapshot(NO_TIMESTAMP)
+        self._weigh()
+
+    def _service_time(self) -> Timestamp:
+        """Return the lowest tick of the vchannels whose rows are served here or whose deletes are needed."""
+        served, counting = self._served
+        return min((channel.tick for channel in counting), default=served)
+
+    def _watch_ticks(self, watcher: Callable[[], bool]) -> None:
+        """Have ``watcher`` called when the service time may have moved. May be called by any thread."""
+        for channel in self._served[1]:
+            channel.watch(watcher)
+
+    def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
+        growing = [
+            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks)
+            for s in self.growing_segments()
+            if self._serves(s.partition_id)
+        ]
+        missing = {**self._missing, **gaps_of(self.channels[vchannel] for vchannel in self.leads)}
+        return Snapshot(
+            collection_id=self.collection_id,
+            schema=self.schema,
+            specs=self.specs,
+            version=self._version,
+            service_ts=service_ts,
+            partitions=self._partitions,
+            segments=(*self._views.of(self.serving.values(), self._serves), *growing),
+            missing={s: gap for s, gap in missing.items() if self._serves(gap.partition_id)},
+        )
+
+    def growing_segments(self) -> list[GrowingSegment]:
+        """Return the growing segments of the followers that are served."""
+        channels = [self.channels[vchannel] for vchannel in self.channels if vchannel in self.leads]
+        followers = [c.follower for c in channels if c.follower is not None]
+        return [segment for follower in followers for segment in follower.growing.values()]
+
+    def _serves(self, partition_id: PartitionID) -> bool:
+        return self._partitions is None or partition_id in self._partitions
+
+    def _wanted_partitions(self) -> frozenset[PartitionID] | None:
+        return None if self.wanted.whole else self.wanted.named
+
+    def _let_go(self, segments: Iterable[SealedSegment | GrowingSegment]) -> None:
+        blocks = tuple(block for segment in segments for block in segment.blocks)
+        if blocks:
+            self._on_release(blocks)
+
+    def settle(self, channel: FollowedVchannel) -> None:
+        """Let a successor take over if it can."""
+        done_with = channel.settle()
+        if done_with is not None:
+            self._let_go(done_with.growing.clear())
+            done_with.retire()
+
+    def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
+        self._views.changed()
+        self._let_go(self._held.drop(goes))
+
+
+def coverage_of(request: LoadCollection) -> Coverage:
+    return Coverage(request.whole_collection, frozenset(request.partition_ids))

@@ -1,0 +1,128 @@
+"""The node's account of its memory: what is not rows counts too."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from node_world import COLLECTION, PCHANNEL, World, breathe, scenario
+from test_big_deletes import Threads
+
+from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
+from elanus.querynode.arrivals import Intake
+from elanus.querynode.cache import IdentityCache
+
+ROWS = [(key, key) for key in range(100)]
+
+
+async def sealed(world: World) -> None:
+    await world.insert(ROWS)
+    await world.tick()
+    world.seal()
+    await world.hand_off([world.flush()[0]])
+
+
+@scenario()
+async def test_what_filters_cache_counts_as_used(world: World) -> None:
+    await sealed(world)
+    before = (await world.node.status()).used_bytes
+    world.count("value > 5")
+    one = (await world.node.status()).used_bytes
+    assert one - before >= 2 * len(ROWS)  # which rows match, and which of them are visible
+    world.count("value > 5")
+    assert (await world.node.status()).used_bytes == one
+    world.count('$meta["half"] > 5')
+    assert (await world.node.status()).used_bytes - one >= 2 * len(ROWS) + 8 * len(ROWS)
+
+
+@scenario()
+async def test_what_filters_cache_moves_no_segment(world: World) -> None:
+    """Placement moves segments by their own size, which does not depend on what is asked."""
+    await sealed(world)
+    before = (await world.node.status()).segments
+    world.count("value > 5")
+    assert (await world.node.status()).segments == before
+
+
+@scenario()
+async def test_delta_logs_that_are_kept_count_as_used(world: World) -> None:
+    await world.insert(ROWS)
+    await world.tick()
+    world.seal()
+    [segment_id] = world.flush()
+    await world.delete(range(50))
+    await world.tick()
+    world.flush()
+    assert world.node._loading.delta_logs.memory_bytes == 0
+    await world.hand_off([segment_id])
+    kept_bytes = world.node._loading.delta_logs.memory_bytes
+    status = await world.node.status()
+    assert kept_bytes > 0
+    assert status.used_bytes >= kept_bytes + sum(segment.memory_bytes for segment in status.segments)
+
+
+@scenario()
+async def test_messages_that_wait_for_their_tick_count_as_growing(world: World) -> None:
+    assert world.node.growing_bytes == 0
+    await world.insert(ROWS)
+    await breathe()
+    [entry] = [e for e in world.log._streams[PCHANNEL].entries if e.header.rows]
+    assert world.node.growing_bytes == entry.payload_bytes > 100
+    assert (await world.node.status()).growing_bytes == entry.payload_bytes
+    used_bytes = (await world.node.status()).used_bytes
+    assert used_bytes == entry.payload_bytes
+    await world.tick()
+    collection = world.node._collections[COLLECTION]
+    assert world.node.growing_bytes == collection.growing_bytes > 0
+    assert world.node._dispatcher.waiting_bytes == 0
+
+
+@scenario()
+async def test_nothing_waits_once_the_collection_is_released(world: World) -> None:
+    await world.insert(ROWS)
+    await breathe()
+    assert world.node.growing_bytes > 0
+    await world.node.release_collection(COLLECTION)
+    await breathe()
+    assert world.node.growing_bytes == 0
+
+
+@scenario()
+async def test_packs_that_wait_for_those_before_them_count_as_growing(world: World) -> None:
+    threads = Threads()
+    follower = next(iter(world.node._collections[COLLECTION].channels.values())).follower
+    assert follower is not None
+    follower._intake = Intake(threads, inline_rows_max=0)
+    threads.go_on.clear()
+    await world.insert(ROWS)
+    await world.tick()
+    one = world.node.growing_bytes
+    await world.insert([(1000 + key, key) for key, _ in ROWS])
+    await world.tick()
+    assert world.node.growing_bytes >= 2 * one > 0
+    threads.go_on.set()
+    for _ in range(20):
+        await breathe()
+    rows_bytes = sum(b.batch_bytes for s in follower.growing.values() for b in s.blocks)
+    assert world.node.growing_bytes == rows_bytes == follower.growing.batch_bytes
+
+
+def test_a_json_column_knows_what_it_caches() -> None:
+    column = JsonColumn(pa.array(['{"a":1,"b":[1,2]}', '{"a":2}'] * 50))
+    assert column.cached_bytes == 0
+    column.values(("a",))
+    one = column.cached_bytes
+    column.values(("a",))
+    assert column.cached_bytes == one >= 8 * 100
+    column.values(("b",))
+    assert column.cached_bytes > one + 50 * 8
+    for number in range(KEPT_PATHS_MAX):
+        column.values((f"missing-{number}",))
+    assert column.cached_bytes == KEPT_PATHS_MAX * column.values(("missing-0",)).memory_bytes
+
+
+def test_a_cache_gives_what_it_holds() -> None:
+    cache: IdentityCache[object, int] = IdentityCache(2)
+    keys = [object() for _ in range(3)]
+    assert cache.values() == []
+    for number, key in enumerate(keys):
+        cache.put(key, number)
+    assert sorted(cache.values()) == [1, 2]
