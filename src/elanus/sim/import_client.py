@@ -21,7 +21,7 @@ _FIRST_KEY = 100_000
 """Keys from here on belong to imported rows; a few of them have keys that other clients use."""
 _LOOK_S = 0.5
 _LOOKS = 30
-_CANCELLED = 0.15
+_CANCELLED = 0.25
 _KEPT = 60
 
 

@@ -199,7 +199,7 @@ class Profile:
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
 
-CALM = Profile(faults={})
+CALM = Profile(faults={}, only_lags=False)
 """A profile without faults."""
 _USUAL = Profile()
 

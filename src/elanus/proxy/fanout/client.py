@@ -5,7 +5,8 @@ which nodes there are. With several replicas, reads take turns; a read that fail
 went away is tried once on each other replica before the client gets the error.
 
 A weak read uses a timestamp that every replica serves already, so it does not wait for a node that lags. The
-nodes report it with every answer; when the last answers are old, they are asked for nothing else.
+nodes report it with every answer; when the last answers are old, they are asked for nothing else. If one
+replica does not report in time, the read goes to another.
 """
 
 from __future__ import annotations
@@ -254,35 +255,39 @@ class FanOut:
         )
 
     def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
-        parts = self._read(request.collection_id, request, patience)
+        parts = self._read(request.collection_id, request, request.read_ts, patience)
         return merge_hits([_as(NodeHits, part) for part in parts], request.k)
 
     def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
         wanted = replace(request, output_fields=(*request.output_fields, TIMESTAMP_FIELD))
-        parts = [_as(dict, part) for part in self._read(request.collection_id, wanted, patience)]
+        answers = self._read(request.collection_id, wanted, request.read_ts, patience)
+        parts = [_as(dict, part) for part in answers]
         key = next(iter(parts[0]))  # a node returns the primary key first
         return merge_rows(parts, key, request.limit)
 
     def count(self, request: NodeQuery, patience: Patience) -> int:
-        parts = self._read(request.collection_id, NodeCount(request), patience)
+        parts = self._read(request.collection_id, NodeCount(request), request.read_ts, patience)
         return sum(_as(int, part) for part in parts)
 
-    def _read(self, collection_id: CollectionID, read: Read, patience: Patience) -> list[Answer]:
+    def _read(
+        self, collection_id: CollectionID, read: Read, read_ts: Timestamp, patience: Patience
+    ) -> list[Answer]:
         """Ask the replicas in turn until one answers; once more if the known replicas were out of date."""
         data = encode_read(read)
         try:
-            return self._ask_in_turn(collection_id, data, patience)
+            return self._ask_in_turn(collection_id, data, read_ts, patience)
         except ChannelLost:
-            return self._ask_in_turn(collection_id, data, patience)
+            return self._ask_in_turn(collection_id, data, read_ts, patience)
 
-    def _ask_in_turn(self, collection_id: CollectionID, data: bytes, patience: Patience) -> list[Answer]:
+    def _ask_in_turn(
+        self, collection_id: CollectionID, data: bytes, read_ts: Timestamp, patience: Patience
+    ) -> list[Answer]:
         """Raises `ChannelLost` when any replica failed with it: the channel may have been replaced."""
         replicas = self._replicas_of(collection_id)
-        first = next(self._turns)
         failures: list[Unavailable] = []
-        for attempt in range(len(replicas)):
+        for replica in self._served.in_turn(replicas, next(self._turns), read_ts):
             try:
-                return self._ask(replicas[(first + attempt) % len(replicas)], data, patience)
+                return self._ask(replica, data, patience)
             except Unavailable as error:
                 self._replicas.forget(collection_id)
                 failures.append(error)
