@@ -92,9 +92,16 @@ def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Imports, "_commit", anyway)
 
 
+_OTHER_ROWS = frozenset({"SEG1", "VIS3", "VIS4"})
 BUGS = (
-    ("imported rows as old as their files", rows_as_old_as_their_files, frozenset({"SEG1", "VIS4", "VIS3"})),
+    (
+        "imported rows as old as their files",
+        rows_as_old_as_their_files,
+        frozenset({"SEG1", "VIS4", "VIS3"}),
+        12,
+        2,
+    ),
     ("imported segments with moments of their own", moments_of_their_own, frozenset({"IMP1"})),
     ("import completed before it is served", completed_before_it_is_served, frozenset({"VIS1"})),
-    ("cancelled import committed", cancelled_import_committed, frozenset({"IMP1"})),
+    ("cancelled import committed", cancelled_import_committed, frozenset({"IMP1"}), 12, 4),
 )

@@ -39,7 +39,6 @@ PROFILES = {
     "deletes looked up before the load": _SLOW_OBJECTS,
     "weak reads as of the newest node": _ONLY_LAGS,
     "weak reads sent to any replica": _ONLY_LAGS,
-    "lagging node answers early": _ONLY_LAGS,
     "partly written acknowledged": _FULL,
     "refused write stays unfinished": _FULL,
     "sealed for memory at once": _CALM,
