@@ -1,4 +1,4 @@
-"""What the clients of imports and of many partitions do, and which seeds have such clients.
+"""The operations of clients that import or use many partitions, and the seeds that have such clients.
 
 Each choice has a random stream of its own, so the other clients of a seed do the same with and without these.
 """
