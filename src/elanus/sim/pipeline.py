@@ -101,10 +101,9 @@ class Jobs:
 
     async def compact(self, order: CompactionOrder) -> SegmentOutput:
         """Compact segments into one. Raises `JobFailed`, and what the task raises."""
-        return await self.run_job(
-            "compaction",
-            order.attempt,
-            lambda name: merge_segments(order, self._store, self._scratch, name),
+        name = stamped(order.attempt, self._attempt())
+        return await self._run(
+            "compaction", lambda again: merge_segments(order, self._store, self._scratch, name + again)
         )
 
     async def run_job(self, cause: str, attempt: int, work: Callable[[str], T]) -> T:

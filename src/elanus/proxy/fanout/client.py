@@ -31,7 +31,7 @@ from elanus.api.query_channel import (
 )
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeApi
-from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read
+from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read, read_ts_of
 from elanus.core.consistency import WIRE_EVENTUALLY
 from elanus.core.errors import (
     ChannelLost,
@@ -255,25 +255,22 @@ class FanOut:
         )
 
     def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
-        parts = self._read(request.collection_id, request, request.read_ts, patience)
+        parts = self._read(request.collection_id, request, patience)
         return merge_hits([_as(NodeHits, part) for part in parts], request.k)
 
     def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
         wanted = replace(request, output_fields=(*request.output_fields, TIMESTAMP_FIELD))
-        answers = self._read(request.collection_id, wanted, request.read_ts, patience)
-        parts = [_as(dict, part) for part in answers]
+        parts = [_as(dict, part) for part in self._read(request.collection_id, wanted, patience)]
         key = next(iter(parts[0]))  # a node returns the primary key first
         return merge_rows(parts, key, request.limit)
 
     def count(self, request: NodeQuery, patience: Patience) -> int:
-        parts = self._read(request.collection_id, NodeCount(request), request.read_ts, patience)
+        parts = self._read(request.collection_id, NodeCount(request), patience)
         return sum(_as(int, part) for part in parts)
 
-    def _read(
-        self, collection_id: CollectionID, read: Read, read_ts: Timestamp, patience: Patience
-    ) -> list[Answer]:
+    def _read(self, collection_id: CollectionID, read: Read, patience: Patience) -> list[Answer]:
         """Ask the replicas in turn until one answers; once more if the known replicas were out of date."""
-        data = encode_read(read)
+        data, read_ts = encode_read(read), read_ts_of(read)
         try:
             return self._ask_in_turn(collection_id, data, read_ts, patience)
         except ChannelLost:
