@@ -126,7 +126,7 @@ class _Run:
     async def whole(self, script: str) -> str:
         self._is_written = False
         system = self._system = _TracedSystem(self._story, self._chance, self._trace, self._scratch)
-        self._keeper = Client(-1, system, Judge(system.truth), self._chance.stream("keeper"))
+        self._keeper = Client(-1, system, Judge(system.truth, system.imports), self._chance.stream("keeper"))
         await system.start()
         await system.all_up()
         await asyncio.sleep(_SETTLE_S)

@@ -49,6 +49,13 @@ class NodeProbe:
 Read = NodeSearch | NodeQuery | NodeCount | NodeProbe
 
 
+def read_ts_of(read: Read) -> Timestamp:
+    """Return the timestamp that the nodes must serve before they answer; 0: none."""
+    if isinstance(read, NodeProbe):
+        return NO_TIMESTAMP
+    return read.query.read_ts if isinstance(read, NodeCount) else read.read_ts
+
+
 class _Vectors(msgspec.Struct, array_like=True, frozen=True):
     """A matrix of queries. shape (rows, width), row-major."""
 

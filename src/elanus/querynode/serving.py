@@ -38,11 +38,18 @@ from elanus.api.query_channel import (
     encode_result,
 )
 from elanus.api.querynode import NodeSearch, SealedSegmentsChange
-from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, decode_read, encode_answer
+from elanus.channels.read_codec import (
+    Answer,
+    NodeCount,
+    NodeProbe,
+    Read,
+    decode_read,
+    encode_answer,
+    read_ts_of,
+)
 from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable, VersionChanged
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.offload import Offload
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.querynode.inline_reads import is_small
 from elanus.querynode.loaded_collection import LoadedCollection
@@ -244,7 +251,7 @@ class ChannelServing:
             except Exception as error:  # noqa: BLE001 - any error must be reported to the proxy
                 self._spawn(request, self._refuse(request, error))
                 return
-            if self._collection.clock.has_reached(_read_ts(read)):
+            if self._collection.clock.has_reached(read_ts_of(read)):
                 self._spawn(request, self._answer(self._turn(request, read, 0.0)))
                 return
         snapped = asyncio.create_task(self._take_snapshot(request, read), name=f"read {request.request_id}")
@@ -266,7 +273,7 @@ class ChannelServing:
                 read = await self._read_of(request)
             if self._part.leads or self._part.segments:
                 began_s = time.monotonic()
-                await collection.clock.reached(_read_ts(read), request.timeout_s)
+                await collection.clock.reached(read_ts_of(read), request.timeout_s)
                 waited_s = time.monotonic() - began_s
             work = self._answer(self._turn(request, read, waited_s))
         except Exception as error:  # noqa: BLE001 - any error must be reported to the proxy
@@ -277,7 +284,7 @@ class ChannelServing:
         snapshot = self._collection.snapshot
         if not (self._part.leads or self._part.segments):
             # a node with nothing of the collection has nothing to wait for
-            snapshot = replace(snapshot, service_ts=_read_ts(read))
+            snapshot = replace(snapshot, service_ts=read_ts_of(read))
         return _Turn(request, read, snapshot, self._part, waited_s)
 
     def _spawn(self, request: DqRequest, work: Coroutine[Any, Any, None]) -> None:
@@ -348,9 +355,3 @@ class ChannelServing:
         version = self._collection.snapshot.version
         result = DqResult(request.request_id, self._node_id, version, (), (), (), 0, failure)
         await self._channels.hand_over(request.results, encode_result(result))
-
-
-def _read_ts(read: Read) -> Timestamp:
-    if isinstance(read, NodeProbe):
-        return NO_TIMESTAMP
-    return read.query.read_ts if isinstance(read, NodeCount) else read.read_ts

@@ -7,10 +7,9 @@ import pyarrow as pa
 
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.truth import KEY, VALUE
-from elanus.sim.workload import PARTITION, Client
+from elanus.sim.workload import Client
 
 _ROWS_MAX = 8
 _KEYS_KEPT = 60
@@ -49,7 +48,7 @@ class AutoIdClient(Client):
         """Insert rows, or replace those with the given keys."""
         count = len(replaced) or self._random.randint(1, _ROWS_MAX)
         values = [16 * self._number + place for place in range(count)]
-        partition = PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
+        partition = self._partition(name)
         if replaced:
             self._judge.upserts.replacing(replaced, values)
         self._system.trace.note(f"{self.name}: writes {values} for {replaced} into {partition}", replaced)

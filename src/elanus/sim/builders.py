@@ -47,12 +47,13 @@ from elanus.sim.channels import SimChannels
 from elanus.sim.client_verbs import READ_TIMEOUT_S, ClientVerbs
 from elanus.sim.coop_threads import Turns
 from elanus.sim.directories import Directories
+from elanus.sim.import_jobs import SimImports
 from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.net import Handle, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
-from elanus.sim.plan import PIPELINES, PROXIES, QUERY_NODES, Reading
+from elanus.sim.plan import PCHANNELS, PIPELINES, PROXIES, QUERY_NODES, Reading
 from elanus.sim.policies import (
     BALANCE_INTERVAL_S,
     DELETE_LIMITS,
@@ -66,7 +67,6 @@ from elanus.sim.reads_in_turns import ReadsInTurns
 from elanus.sim.stores import MemoryStore, SimMeta
 
 QUERY_NODE = NodeID(3)
-PCHANNELS_MAX = 2
 
 
 class Unending:
@@ -87,7 +87,7 @@ class SimDependencies:
 
     ``compacts``: whether compaction starts without being requested. ``stamp``: takes a timestamp from the
     current oracle. ``query_node``: the query node that runs in the proxies' process, if there is one.
-    ``fail``: called with what the run has found.
+    ``users_files``: those to import. ``fail``: called with what the run has found.
     """
 
     chance: Chance
@@ -101,6 +101,7 @@ class SimDependencies:
     meta: SimMeta
     channels: SimChannels
     store: MemoryStore
+    users_files: MemoryStore
     turns: Turns
     offload: Offload
     stamp: Callable[[], Timestamp]
@@ -167,7 +168,7 @@ class SimBuilders:
             peers.index,
             peers.query,
             berth.directories.proxies,
-            pchannels_max=PCHANNELS_MAX,
+            pchannels_max=len(PCHANNELS),
             idle_tick_ms=needs.density.idle_tick_ms,
         )
 
@@ -305,14 +306,16 @@ class SimBuilders:
                 needs.fail(InvariantBroken("LIVE2", f"{life.name}: {type(error).__name__}: {error}"))
             session.give_up("another has taken its place")
 
+        jobs = Jobs(life, log, needs.store, needs.scratch, needs.chance)
         return PipelineProcess(
             session.node_id,
             life,
             log,
             peers.data,
             peers.index,
-            Jobs(life, log, needs.store, needs.scratch, needs.chance),
+            jobs,
             Sweeps(life, needs.store, needs.chance),
+            SimImports(jobs, peers.root, needs.users_files, needs.store, needs.scratch),
             datanode_policy(needs.density),
             ended,
         )

@@ -161,6 +161,11 @@ class Turns:
     def sleep(self, seconds: float) -> None:
         self.wait(asyncio.sleep(seconds))
 
+    @property
+    def is_in_thread(self) -> bool:
+        """Whether the caller is one of the threads, which may wait. The loop may not."""
+        return self._running is not None
+
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         return self.wait(_within(work, timeout_s))
 

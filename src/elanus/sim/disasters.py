@@ -47,5 +47,9 @@ class Disasters:
                 system.network.part(frozenset(target.split("|")), fault.amount)
             case FaultKind.CHANNELS_LOST:
                 system.channels.lose()
+            case FaultKind.PCHANNEL_FULL:
+                system.log.fill(target, fault.amount)
+            case FaultKind.NODE_LAGS:
+                system.log.delay(target, fault.amount)
             case _:
                 raise AssertionError(f"{fault.kind} does not happen by itself")

@@ -94,7 +94,7 @@ def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: 
         row
         for row in contents.rows
         if row.vchannel == vchannel.vchannel
-        and row.born <= vchannel.checkpoint.ts
+        and (row.is_imported or row.born <= vchannel.checkpoint.ts)
         and row.partition_id not in gone
         and row.died > folded_until(row.segment_id)
     ]

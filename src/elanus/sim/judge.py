@@ -14,9 +14,13 @@ from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, before, minus_ms
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import AliasMeanings
+from elanus.sim.import_tasks import ImportTasks
 from elanus.sim.policies import GRACEFUL_MS
 from elanus.sim.truth import Contents, Row, Truth
 from elanus.sim.upsert_pairs import UpsertPairs
+
+_PATIENCE_S = 1.5
+"""Longer than a version change, a probe of the nodes and a lost message take together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,12 @@ class Answer:
 
 
 class Judge:
-    def __init__(self, truth: Truth) -> None:
+    """``times_reads``: whether only a lagging query node can make a read wait in this run."""
+
+    def __init__(self, truth: Truth, imports: ImportTasks, *, times_reads: bool = False) -> None:
+        self._times_reads = times_reads
         self._truth = truth
+        self.imports = imports
         self.aliases = AliasMeanings()
         self.upserts = UpsertPairs()
         self._writes: list[Acknowledged] = []
@@ -66,6 +74,7 @@ class Judge:
         self._dropped_partitions: list[tuple[CollectionID, PartitionID]] = []
 
     def since(self, now: Timestamp) -> Since:
+        self.imports.now_is(now)
         return Since(dict(self._newest), frozenset(self._dropped), now)
 
     def dropped(self, collection_id: CollectionID) -> None:
@@ -76,7 +85,11 @@ class Judge:
         """Record that a drop is requested: from now on a read may or may not find the partition's rows."""
         self._leaving.add(partition_id)
 
-    def _may_be_gone(self, contents: Contents, row: Row) -> bool:
+    def _may_be_gone(self, contents: Contents, row: Row, read_ts: Timestamp) -> bool:
+        """Whether a read may or may not find the row: its partition is dropped, or it is being imported."""
+        return self._is_leaving(contents, row) or self.imports.may_be_missing(row, read_ts)
+
+    def _is_leaving(self, contents: Contents, row: Row) -> bool:
         return row.partition_id in self._leaving or contents.may_be_gone(row)
 
     def partition_dropped(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
@@ -170,10 +183,15 @@ class Judge:
         if read_ts > ticked:
             raise InvariantBroken("TT3", f"a read at {read_ts}, and its pchannels had ticked up to {ticked}")
 
+    def check_wait(self, level: ConsistencyLevel, waited_s: float) -> None:
+        """Check how long a read took, whether or not it succeeded. Raises `InvariantBroken`."""
+        if self._times_reads and level is ConsistencyLevel.EVENTUALLY and waited_s > _PATIENCE_S:
+            raise InvariantBroken("CON2", f"a read at Eventually took {waited_s:.3f} s")
+
     def check_count(self, cached: CachedCollection, read_ts: Timestamp, count: int) -> None:
         contents = self._truth.contents(cached.collection_id)
         alive, expired = _by_age(cached, contents.alive(read_ts), read_ts)
-        least = sum(not self._may_be_gone(contents, row) for row in alive)
+        least = sum(not self._may_be_gone(contents, row, read_ts) for row in alive)
         if count < least:
             raise InvariantBroken("VIS1", f"{count} rows counted at {read_ts}, {least} are alive")
         if len(alive) < count <= len(alive) + len(expired):
@@ -203,24 +221,27 @@ class Judge:
         missing = [
             k
             for k, rows in wanted.items()
-            if k not in found and not all(self._may_be_gone(contents, row) for row in rows)
+            if k not in found and not all(self._may_be_gone(contents, row, read_ts) for row in rows)
         ]
         if missing:
             raise InvariantBroken("VIS1", f"missing at {read_ts}: {sorted(missing)}", tuple(sorted(missing)))
+        single = [rows[0] for rows in wanted.values() if len(rows) == 1 and rows[0].is_imported]
+        staying = [row for row in single if not self._is_leaving(contents, row)]
+        self.imports.check_whole(staying, found, read_ts)
         for number, key in enumerate(keys):
             value = None if values is None else values[number]
-            if not self._is_right(contents, wanted.get(key, []), value):
+            if not self._is_right(contents, wanted.get(key, []), value, read_ts):
                 if any(row.key == key and value in (None, row.value) for row in expired):
                     raise InvariantBroken("VIS5", f"key {key} has expired at {read_ts}", (key,))
                 raise _wrong(contents, key, value, read_ts)
 
-    def _is_right(self, contents: Contents, rows: list[Row], value: int | None) -> bool:
+    def _is_right(self, contents: Contents, rows: list[Row], value: int | None, read_ts: Timestamp) -> bool:
         if not rows:
             return False
         newest = max(rows, key=lambda row: row.born)
         if value is None or value == newest.value:
             return True
-        return self._may_be_gone(contents, newest) and any(row.value == value for row in rows)
+        return self._may_be_gone(contents, newest, read_ts) and any(row.value == value for row in rows)
 
     def check_repeated(self, before: Answer, read_ts: Timestamp, rows: Sequence[tuple[int, int]]) -> None:
         """Check that the same read at the same moment gives the same rows, apart from partitions dropped
@@ -231,7 +252,7 @@ class Judge:
         differ = sorted(
             key
             for key, _ in set(rows) ^ set(before.rows)
-            if not any(self._may_be_gone(contents, row) for row in contents.of_key(key))
+            if not any(self._may_be_gone(contents, row, read_ts) for row in contents.of_key(key))
         )
         if differ or len(set(rows)) != len(rows):
             raise InvariantBroken("VIS3", f"read again at {read_ts}, other rows of {differ}", tuple(differ))

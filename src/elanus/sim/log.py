@@ -59,6 +59,8 @@ class SimLog:
         self._writers: dict[str, asyncio.Task[None]] = {}
         self._durable: dict[str, Position] = {}
         self._held: dict[Life, list[tuple[str, _Append]]] = {}
+        self._full_until_s: dict[str, float] = {}
+        self._delayed_until_s: dict[str, float] = {}
         self._outages = 0
 
     def handle(self, life: Life) -> LogHandle:
@@ -74,6 +76,31 @@ class SimLog:
             for pchannel, append in self._held.pop(life):
                 append.straggles = True
                 self._enqueue(pchannel, append, self._outages)
+
+    def fill(self, pchannel: str, seconds: float) -> None:
+        """Refuse all appends to this pchannel, ticks included, for this many seconds."""
+        self._full_until_s[pchannel] = asyncio.get_running_loop().time() + seconds
+
+    def is_full(self, pchannel: str) -> bool:
+        return self._full_until_s.get(pchannel, 0.0) > asyncio.get_running_loop().time()
+
+    def full_pchannels(self) -> list[str]:
+        return [pchannel for pchannel in self._full_until_s if self.is_full(pchannel)]
+
+    def delay(self, role: str, seconds: float) -> None:
+        """Have the role read nothing new for this many seconds."""
+        self._delayed_until_s[role] = asyncio.get_running_loop().time() + seconds
+
+    def delay_of_s(self, role: str) -> float:
+        """Return for how long the role still reads nothing new."""
+        if role not in self._delayed_until_s:
+            return 0.0
+        return self._delayed_until_s[role] - asyncio.get_running_loop().time()
+
+    def heal(self) -> None:
+        """From now on, no pchannel is full and every role reads at once."""
+        self._full_until_s.clear()
+        self._delayed_until_s.clear()
 
     def durable_end(self, pchannel: str) -> Position:
         return self._durable.get(pchannel, Position(0))
@@ -93,6 +120,8 @@ class SimLog:
     async def append(
         self, life: Life, pchannel: str, entries: Sequence[NewEntry], durable: bool
     ) -> Sequence[Position]:
+        if self.is_full(pchannel):
+            raise DiskFull(f"no room left while writing pchannel {pchannel}; free disk space, then retry")
         if durable and self._chance.meets(FaultKind.LOG_FULL):
             raise DiskFull("no room left while writing the log; free disk space, then retry")
         append = _Append(life, entries, durable, asyncio.get_running_loop().create_future())
@@ -175,7 +204,8 @@ class LogHandle:
         return positions
 
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
-        return _Reader(self._log.tape.open_reader(pchannel, start, headers_only=headers_only), self._life)
+        reader = self._log.tape.open_reader(pchannel, start, headers_only=headers_only)
+        return _Reader(reader, self._log, self._life)
 
     def read_range(self, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
         return self._log.tape.read_range(pchannel, start, stop)
@@ -207,12 +237,15 @@ class LogHandle:
 
 
 class _Reader:
-    def __init__(self, reader: LogReader, life: Life) -> None:
+    def __init__(self, reader: LogReader, log: SimLog, life: Life) -> None:
         self._reader = reader
+        self._log = log
         self._life = life
 
     async def read(self, bytes_max: int = 32 * 1024 * 1024) -> Sequence[LogEntry]:
         entries = await self._reader.read(bytes_max)
+        while (delay_s := self._log.delay_of_s(self._life.role)) > 0:
+            await asyncio.sleep(delay_s)
         if self._life.is_held:
             await self._life.gate()
         return entries

@@ -15,6 +15,7 @@ from typing import TypeVar
 from elanus.api.datacoord import DataCoordApi, SegmentOutput
 from elanus.api.datanode import CompactionOrder, FlushReason
 from elanus.api.gc import SweepOrder, SweepOutcome
+from elanus.api.imports import ImportNodeApi, ImportOrder, ImportOutcome
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.indexnode import BuildIndex
 from elanus.core.attempts import stamped
@@ -105,6 +106,14 @@ class Jobs:
             "compaction", lambda again: compact(order, self._store, self._scratch, name + again)
         )
 
+    async def run_job(self, cause: str, attempt: int, work: Callable[[str], T]) -> T:
+        """Run a job whose files have the name that ``work`` receives.
+
+        Raises `JobFailed`, and what ``work`` raises.
+        """
+        name = stamped(attempt, self._attempt())
+        return await self._run(cause, lambda again: work(name + again))
+
     async def _run(self, cause: str, work: Callable[[str], T]) -> T:
         """Run a job. ``work`` receives a suffix for its file names. A job that runs twice leaves both
         sets."""
@@ -189,6 +198,7 @@ class PipelineProcess(DataNode):
         indexcoord: IndexCoordApi,
         jobs: Jobs,
         sweeps: Sweeps,
+        imports: ImportNodeApi,
         policy: DataNodePolicy,
         ended: Callable[[BaseException | None], None],
     ) -> None:
@@ -197,6 +207,7 @@ class PipelineProcess(DataNode):
         self._indexcoord = indexcoord
         self._jobs = jobs
         self._sweeps = sweeps
+        self._imports = imports
         self._ended = ended
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -220,6 +231,9 @@ class PipelineProcess(DataNode):
 
     async def sweep(self, order: SweepOrder, cause: str) -> SweepOutcome:
         return await self._sweeps.sweep(order, cause)
+
+    async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        return await self._imports.import_files(order)
 
     async def _beat(self) -> None:
         """The index node's heartbeat, as in `elanus.server.pipeline_role`."""

@@ -9,18 +9,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from elanus.core.channels import pchannel_name
 from elanus.sim.aliases import ALIAS
+from elanus.sim.client_plans import (
+    OF_IMPORTS,
+    OF_PARTITIONS,
+    PARTITIONED,
+    RELOADING,
+    has_imports,
+    has_many_partitions,
+    lags,
+    only_lags,
+    operations_of_client,
+)
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
 COLLECTIONS = {"alpha": 2, "beta": 1}
+"""The collections of every run, with the number of shards of each."""
 EXPIRING = "beta"
 """The collection whose rows expire, in runs where some do."""
-"""The collections of every run, with the number of shards of each."""
 AUTO_IDS = "gamma"
 """A collection with automatic keys, which half of the seeds have."""
 AUTO_IDS_SHARDS = 2
+PCHANNELS = tuple(pchannel_name(number) for number in range(2))
 PROXIES = ("proxy-1", "proxy-2")
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
 PIPELINES = ("pipeline", "pipeline-2")
@@ -127,6 +140,9 @@ FAULTS: Mapping[FaultKind, float] = {
     _K.JOB_FAILED: 1.5,
     _K.JOB_TWICE: 4,
     _K.JOB_SLOW: 2,
+    _K.PCHANNEL_FULL: 1,
+    _K.STORE_SLOW: 6,
+    _K.NODE_LAGS: 1.5,
 }
 """The mean number of each kind of fault per run."""
 _INTENSITIES = (0.0, 0.5, 1.0, 1.0, 2.0)
@@ -153,6 +169,9 @@ _SECONDS_MAX: Mapping[FaultKind, float] = {
     _K.STALL_PIPELINE: 12.0,
     _K.PAUSE_PIPELINE: 9.0,
     _K.PARTITION: 4.0,
+    _K.PCHANNEL_FULL: 6.0,
+    _K.STORE_SLOW: 4.0,
+    _K.NODE_LAGS: 6.0,
 }
 _STEPS_MAX = 8
 _OF_CHANNELS = frozenset({_K.CHANNELS_LOST, _K.CHANNEL_SLOW})
@@ -165,18 +184,22 @@ class Profile:
 
     ``pause_s``: the mean time between two operations of a client. ``alias_clients``: additional clients that
     use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
-    keys, in the seeds that have it.
+    keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
+    for the collection with many partitions. ``only_lags``: whether some seeds have lagging nodes only.
     """
 
     clients: int = 4
     alias_clients: int = 2
     auto_id_clients: int = 2
+    import_clients: int = 2
+    partition_clients: int = 1
+    only_lags: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
 
-CALM = Profile(faults={})
+CALM = Profile(faults={}, only_lags=False)
 """A profile without faults."""
 _USUAL = Profile()
 
@@ -185,6 +208,9 @@ def draw(seed: int, profile: Profile = _USUAL) -> Scenario:
     """Draw the scenario of a seed. The result is always the same, on every machine."""
     operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
     faults = sorted(_faults(seed, profile), key=lambda f: (f.at_s, f.kind, f.target))
+    if profile.only_lags and only_lags(seed):
+        operations = [operation for operation in operations if operation.kind not in RELOADING]
+        faults = list(lags(seed, draw_reading(seed).query_nodes, _FIRST_FAULT_S, profile.work_s))
     return Scenario(seed, profile.work_s, tuple(operations), tuple(faults))
 
 
@@ -251,17 +277,33 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
             number += 1
             (kind,) = chance.choices(tuple(_OF_AUTO_IDS), tuple(_OF_AUTO_IDS.values()))
             yield Operation(at_s, client, kind, AUTO_IDS, number)
+    for operation in _added_operations(seed, profile, first + profile.auto_id_clients):
+        number += 1
+        yield replace(operation, number=number)
+
+
+def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Operation]:
+    """Draw the operations of imports and of many partitions. ``first``: the number of the first client."""
+    work_s, pause_s = profile.work_s, 2 * profile.pause_s
+    partitions = first + profile.import_clients
+    if has_imports(seed):
+        for client in range(first, partitions):
+            yield from operations_of_client(seed, client, OF_IMPORTS, tuple(COLLECTIONS), pause_s, work_s)
+    if has_many_partitions(seed):
+        for client in range(partitions, partitions + profile.partition_clients):
+            yield from operations_of_client(seed, client, OF_PARTITIONS, (PARTITIONED,), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
     """The collections that a scenario's run has."""
-    auto_ids = any(operation.collection == AUTO_IDS for operation in scenario.operations)
-    return (*COLLECTIONS, AUTO_IDS) if auto_ids else tuple(COLLECTIONS)
+    used = {operation.collection for operation in scenario.operations}
+    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED) if name in used))
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
     reading, pipelines = draw_reading(seed), draw_pipelines(seed)
     roles = roles_of(reading)
+    targets = {_K.NODE_LAGS: reading.query_nodes, _K.PCHANNEL_FULL: PCHANNELS}
     for kind, mean in profile.faults.items():
         if kind in _OF_CHANNELS and not reading.is_cluster:
             continue
@@ -269,7 +311,9 @@ def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
         rate = mean * chance.choice(_INTENSITIES) / (profile.work_s - _FIRST_FAULT_S)
         at_s = _FIRST_FAULT_S
         while rate and (at_s := at_s + chance.expovariate(rate)) < profile.work_s:
-            yield Fault(at_s, kind, _target(kind, chance, roles, pipelines), _amount(kind, chance))
+            places = targets.get(kind)
+            target = chance.choice(places) if places else _target(kind, chance, roles, pipelines)
+            yield Fault(at_s, kind, target, _amount(kind, chance))
 
 
 def _target(

@@ -43,6 +43,7 @@ class Rest:
         for name in self._collections:
             await self._in_time(f"{name} is sealed", self._succeeding("flush", name))
         await self._in_time("all segments are flushed", self._until(self._is_flushed))
+        await self._in_time("all imports are over", self._until(self._is_imported))
         await self._in_time("all compactions are over", self._until(self._is_compacted))
         await self._in_time("all segments are handed off", self._until(self._is_handed_off))
         await self._read_all()
@@ -77,6 +78,10 @@ class Rest:
 
     async def _is_flushed(self) -> bool:
         self._unfinished = [s for s in self._live_segments() if s.state not in _DONE and self._has_rows(s)]
+        return not self._unfinished
+
+    async def _is_imported(self) -> bool:
+        self._unfinished = self._system.imports.unfinished()
         return not self._unfinished
 
     async def _is_compacted(self) -> bool:

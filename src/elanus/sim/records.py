@@ -10,6 +10,7 @@ from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.imports import ImportTask
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState, may_become
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -24,15 +25,23 @@ _VCHANNELS = "datacoord/vchannel/"
 _BUILDS = "indexcoord/build/"
 _COLLECTIONS = "rootcoord/collection/"
 _PLANS = "datacoord/compaction/"
+_IMPORTS = "datacoord/import/"
 
 
 class Records:
     """The persisted records, reported by the metadata store.
 
-    ``durable_end``: up to which position a pchannel is on stable storage.
+    ``durable_end``: up to which position a pchannel is on stable storage. ``import_changed`` is called with
+    each record of an import.
     """
 
-    def __init__(self, durable_end: Callable[[str], Position], trace: Trace) -> None:
+    def __init__(
+        self,
+        durable_end: Callable[[str], Position],
+        trace: Trace,
+        import_changed: Callable[[ImportTask], None],
+    ) -> None:
+        self._import_changed = import_changed
         self._durable_end = durable_end
         self._trace = trace
         self.segments: dict[SegmentID, SegmentInfo] = {}
@@ -40,6 +49,8 @@ class Records:
         self.plans: dict[int, CompactionPlan] = {}
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
+        self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
+        """The vchannels of these collections, index-aligned with the shards."""
         self._made_into: dict[SegmentID, SegmentID] = {}
 
     def owner(self, key: str) -> SegmentInfo | Vchannel | None:
@@ -59,6 +70,9 @@ class Records:
         elif operation.key.startswith(_COLLECTIONS):
             collection = msgspec.json.decode(operation.value, type=Collection)
             self.columns[collection.collection_id] = [f.name for f in collection.schema.fields]
+            self.vchannels_of[collection.collection_id] = collection.vchannels
+        elif operation.key.startswith(_IMPORTS):
+            self._import(msgspec.json.decode(operation.value, type=ImportTask))
         elif operation.key.startswith(_PLANS):
             self._plan(msgspec.json.decode(operation.value, type=CompactionPlan))
         elif operation.key.startswith(_VCHANNELS):
@@ -77,6 +91,11 @@ class Records:
         inputs = ", ".join(map(str, plan.inputs)) or f"{len(plan.deltas)} delta logs"
         self._trace.note(f"compaction of {inputs} into {plan.output}: {plan.state} {plan.reason}")
         self.plans[plan.plan_id] = plan
+
+    def _import(self, task: ImportTask) -> None:
+        self._trace.note(f"import {task.task_id} {task.state.name}, try {task.tries} {task.reason}")
+        self._trace.count(f"imports {task.state.name.lower()}")
+        self._import_changed(task)
 
     def home_of(self, segment_id: SegmentID) -> SegmentInfo | None:
         """The segment that holds the rows of this one now: itself, or the one it was compacted into."""

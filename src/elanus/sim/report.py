@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from elanus.core.invariants import INVARIANTS
+from elanus.sim.client_plans import ADDED_OPERATIONS
 from elanus.sim.plan import OPERATIONS, OPERATIONS_OF_ALIASES, draw
 from elanus.sim.run import Outcome, run_seed
 from elanus.sim.scenario import Scenario, save
@@ -58,7 +59,7 @@ class Summary:
             self.broken[outcome.broken] += 1
 
     def lines(self) -> list[str]:
-        kinds = (*OPERATIONS, *OPERATIONS_OF_ALIASES)
+        kinds = (*OPERATIONS, *OPERATIONS_OF_ALIASES, *ADDED_OPERATIONS)
         operations = {kind: self.counts[kind] for kind in kinds if self.counts[kind]}
         events = {kind: count for kind, count in sorted(self.counts.items()) if kind not in kinds}
         runs = max(1, self.runs)

@@ -14,7 +14,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,16 @@ import structlog
 from elanus.core.invariants import InvariantBroken
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
+from elanus.sim.client_plans import is_undisturbed
 from elanus.sim.disasters import Disasters
+from elanus.sim.import_client import ImportClient
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
 from elanus.sim.net import Handle
 from elanus.sim.plan import AUTO_IDS, collections_of, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.quiescence import Rest
-from elanus.sim.scenario import Scenario
+from elanus.sim.scenario import Operation, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
 from elanus.sim.workload import Client
@@ -145,9 +147,9 @@ class _Run:
 
     async def _course(self, system: System) -> None:
         scenario = self._scenario
-        judge = Judge(system.truth)
+        judge = Judge(system.truth, system.imports, times_reads=is_undisturbed(scenario))
         names = collections_of(scenario)
-        kinds = {o.client: AutoIdClient if o.collection == AUTO_IDS else Client for o in scenario.operations}
+        kinds = {n: _client_of(operations) for n, operations in _by_client(scenario).items()}
         clients = {n: kinds[n](n, system, judge, self._chance.stream(f"client {n}")) for n in sorted(kinds)}
         keeper = Client(-1, system, judge, self._chance.stream("keeper"))
         await system.start()
@@ -160,6 +162,7 @@ class _Run:
         await asyncio.gather(Disasters(system, scenario.faults).run(), *work)
         self._chance.quiet()
         system.network.heal()
+        system.log.heal()
         self.trace.note("nothing goes wrong from here on")
         rest = Rest(system, judge, keeper, names)
         await rest.come()
@@ -192,6 +195,19 @@ class _Run:
             for task in left:
                 task.cancel()
             await asyncio.wait(left, timeout=1.0)
+
+
+def _by_client(scenario: Scenario) -> Mapping[int, list[Operation]]:
+    operations: dict[int, list[Operation]] = {}
+    for operation in scenario.operations:
+        operations.setdefault(operation.client, []).append(operation)
+    return operations
+
+
+def _client_of(operations: Sequence[Operation]) -> type[Client]:
+    if any(operation.collection == AUTO_IDS for operation in operations):
+        return AutoIdClient
+    return ImportClient if any(operation.kind == "import" for operation in operations) else Client
 
 
 def _is_lost(task: asyncio.Task[Any]) -> bool:

@@ -44,11 +44,14 @@ class FaultKind(StrEnum):
     CRASH_CALLEE = "crash of a callee"
     PAUSE_CALLEE = "pause of a callee amid a write"
     LOG_FULL = "log full"
+    PCHANNEL_FULL = "log full on one pchannel"
     LOG_SLOW = "log slow"
     CRASH_APPENDING = "crash while appending"
     META_SLOW = "metadata slow"
     STORE_FULL = "object store full"
     STORE_AWAY = "object not readable"
+    STORE_SLOW = "object store slow"
+    NODE_LAGS = "query node lags"
     CHANNELS_LOST = "query channels lost"
     CHANNEL_SLOW = "query channel slow"
     JOB_FAILED = "job failed"
@@ -70,6 +73,8 @@ AT_ONCE = frozenset(
         FaultKind.SKEW_CLOCK,
         FaultKind.PARTITION,
         FaultKind.CHANNELS_LOST,
+        FaultKind.PCHANNEL_FULL,
+        FaultKind.NODE_LAGS,
     }
 )
 """Faults that strike at their moment; all others wait for a call, append, job or object."""
@@ -90,8 +95,8 @@ OF_CALLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault. ``target``: the role it strikes, two roles joined by ``|``, or the call it waits for ("":
-    any)."""
+    """A fault. ``target``: the role or pchannel it strikes, two roles joined by ``|``, or the call it waits
+    for ("": any)."""
 
     at_s: float
     kind: FaultKind

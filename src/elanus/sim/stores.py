@@ -106,16 +106,24 @@ class MetaHandle:
 
 
 class MemoryStore:
-    """`elanus.storage.port.ObjectStore` in memory; sometimes it is full or does not answer."""
+    """`elanus.storage.port.ObjectStore` in memory; sometimes it is full, slow, or does not answer.
+
+    ``take_time`` may block a caller that has a thread of its own.
+    """
 
     url = "memory:"
     calls_at_once = 1
     writes_at_once = 1
 
     def __init__(
-        self, chance: Chance, wall_ms: Callable[[], int], observe_delete: Callable[[str], None]
+        self,
+        chance: Chance,
+        wall_ms: Callable[[], int],
+        observe_delete: Callable[[str], None],
+        take_time: Callable[[], None],
     ) -> None:
         self._chance = chance
+        self._take_time = take_time
         self._wall_ms = wall_ms
         self._observe_delete = observe_delete
         self._objects: dict[str, tuple[pa.Buffer, datetime]] = {}
@@ -132,6 +140,7 @@ class MemoryStore:
             raise ObjectExists(path)
         if self._chance.meets(FaultKind.STORE_FULL):
             raise DiskFull(f"no room left while writing {path}; free disk space, then retry")
+        self._take_time()
         modified = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
         self._objects[path] = (pa.py_buffer(bytes(data)), modified)
 
@@ -142,6 +151,7 @@ class MemoryStore:
     def get(self, path: str) -> pa.Buffer:
         if self._chance.meets(FaultKind.STORE_AWAY):
             raise Unavailable(f"{path} cannot be read now: the object store does not answer")
+        self._take_time()
         return self.peek(path)
 
     def peek(self, path: str) -> pa.Buffer:

@@ -31,6 +31,7 @@ from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.coop_threads import Turns
 from elanus.sim.directories import Directories
 from elanus.sim.garbage import GarbageJudge
+from elanus.sim.import_tasks import ImportTasks
 from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
@@ -42,6 +43,7 @@ from elanus.sim.policies import (
     Density,
 )
 from elanus.sim.records import Records
+from elanus.sim.scenario import FaultKind
 from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
 from elanus.sim.truth import Truth
@@ -70,19 +72,27 @@ class System:
         self.trace = trace
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._random = chance.stream("system")
+        self._chance = chance
+        self.turns = Turns()
         self.network = Network(chance, trace)
         self.truth = Truth(trace.note, lambda collection_id: self.records.columns[collection_id])
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
-        self.records = Records(self.log.durable_end, trace)
+        self.records = Records(self.log.durable_end, trace, lambda task: self.imports.observe(task))
+        self.imports = ImportTasks(self.truth, self.records.segments, self.records.vchannels_of, trace.note)
         self.meta = SimMeta(chance, self._guarded(self._observe_records))
         self.channels = SimChannels(chance)
         self.store = MemoryStore(
-            chance, self.clocks["objects"].wall_ms, self._guarded(lambda path: self.garbage.deleted(path))
+            chance,
+            self.clocks["objects"].wall_ms,
+            self._guarded(lambda path: self.garbage.deleted(path)),
+            self._take_time,
+        )
+        self.users_files = MemoryStore(
+            chance, self.clocks["objects"].wall_ms, lambda path: None, self._take_time
         )
         self.garbage = GarbageJudge(self.records, self.store, self.stamp, GC_POLICY)
         self.reading = reading
         self.ttl_s = density.ttl_s
-        self.turns = Turns()
         self._roles = roles_of(reading)
         self.handles = {name: Handle(name, self.network) for name in (*self._roles, *pipelines)}
         self.outside = Life("clients", is_outside=True)
@@ -98,6 +108,7 @@ class System:
             self.meta,
             self.channels,
             self.store,
+            self.users_files,
             self.turns,
             self._offload,
             self.stamp,
@@ -353,7 +364,17 @@ class System:
         self._lives[name] = life
         return life
 
+    def _take_time(self) -> None:
+        """Have a thread that uses the object store wait while it is slow."""
+        if self.turns.is_in_thread and (slow := self._chance.meets(FaultKind.STORE_SLOW)) is not None:
+            self.turns.sleep(slow.amount)
+
     async def _offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Carry out blocking work in one step; other tasks run before it begins."""
+        """Carry out blocking work in one step; other tasks run before it begins.
+
+        While the object store is to be slow, the work has a thread, in which it waits for its objects.
+        """
         await asyncio.sleep(0.001 * self._random.random())
+        if self._chance.is_due(FaultKind.STORE_SLOW):
+            return await self.turns.run_thread(functools.partial(function, *args, **kwargs))
         return function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The truth of a run: the contents of the log, read by the simplest rules, in a few lines of Python.
+"""The truth of a run: the contents of the log and of imports, by the simplest rules, in plain Python.
 
 The log decides what exists, not the roles. A message at or below the tick in force at its position is
 late and does not count, and rows with other columns than their collection's are ignored; everything else
@@ -9,8 +9,8 @@ mistake in one shows up against the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.invariants import InvariantBroken
@@ -40,6 +40,7 @@ class Row:
     segment_id: SegmentID
     born: Timestamp
     died: Timestamp = MAX_TIMESTAMP
+    is_imported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class Truth:
         self._pchannels: dict[str, _Pchannel] = {}
         self._contents: dict[CollectionID, Contents] = {}
         self._messages: dict[int, tuple[LogEntry, Message]] = {}
+        self._imported: list[tuple[CollectionID, Sequence[Row]]] = []
 
     def contents(self, collection_id: CollectionID) -> Contents:
         return self._contents.setdefault(collection_id, Contents())
@@ -150,6 +152,12 @@ class Truth:
         self._pchannels.setdefault(pchannel, _Pchannel()).entries.append(entry)
         self._read(pchannel, entry, self._note)
 
+    def imported(self, collection_id: CollectionID, rows: Sequence[Row]) -> None:
+        """Add the rows of an import that has been committed."""
+        self._imported.append((collection_id, rows))
+        for row in rows:
+            self.contents(collection_id).add(replace(row))
+
     def cut(self, ends: Mapping[str, Position]) -> None:
         """Forget the tail that the log has lost, as if it had never existed."""
         kept = {
@@ -158,6 +166,9 @@ class Truth:
         }
         self._pchannels = {p: _Pchannel(entries) for p, entries in kept.items()}
         self._contents = {}
+        for collection_id, rows in self._imported:
+            for row in rows:
+                self.contents(collection_id).add(replace(row))
         for pchannel, entries in kept.items():
             for entry in entries:
                 self._read(pchannel, entry, lambda text, keys: None)

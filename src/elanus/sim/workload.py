@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import TypeVar
 
@@ -36,6 +37,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
+from elanus.sim.client_plans import PARTITIONED, PARTITIONED_SHARDS, PARTITIONS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
 from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS, EXPIRING, PROXIES
@@ -46,6 +48,7 @@ from elanus.sim.truth import KEY, VALUE
 T = TypeVar("T")
 
 PARTITION = "p1"
+SHARDS = {**COLLECTIONS, AUTO_IDS: AUTO_IDS_SHARDS, PARTITIONED: PARTITIONED_SHARDS}
 KEYS = 400
 _ROWS_MAX = 12
 _ATTEMPTS = 40
@@ -59,8 +62,15 @@ _LEVELS = (
 )
 _INDEX = {"index_type": "HNSW", "metric_type": "L2", "M": "4", "efConstruction": "16"}
 _REMEMBERED = 20
+_EVERYWHERE = 1_000_000
+"""Values from here on belong to rows that are inserted into each partition."""
 _MORE = {"beta": "weight"}
 """A column that only one of the collections has, so that rows of one do not fit the other."""
+
+
+def partitions_of(name: str) -> tuple[str, ...]:
+    """The partitions of a collection that clients create."""
+    return PARTITIONS if name == PARTITIONED else (PARTITION,)
 
 
 @cache
@@ -122,7 +132,7 @@ class Client:
     async def _write(self, name: str, *, replaces: bool) -> str:
         keys = self._random.sample(range(KEYS), self._random.randint(1, _ROWS_MAX))
         values = [16 * self._number + place for place in range(len(keys))]
-        partition = PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
+        partition = self._partition(name)
         begun = self._judge.aliases.begin()
         self._system.trace.note(f"{self.name}: writes {keys} with {values} into {partition}", keys)
         cached, ts = await self._system.ask(
@@ -135,6 +145,30 @@ class Client:
         self._check_name(name, begun, cached, tuple(keys))
         self._acknowledge(name, cached, ts, keys, values)
         return f"acknowledged at {ts}"
+
+    async def _insert_everywhere(self, name: str) -> str:
+        """Insert a row into each partition."""
+        for place, partition in enumerate(partitions_of(name)):
+            keys, values = [self._random.randrange(KEYS)], [_EVERYWHERE + 64 * self._number + place]
+            self._system.trace.note(f"{self.name}: writes {keys} with {values} into {partition}", keys)
+            await self._write_rows(name, partition, keys, values)
+        return f"a row in each of {len(partitions_of(name))} partitions"
+
+    async def _write_rows(self, name: str, partition: str, keys: list[int], values: list[int]) -> None:
+        cached, ts = await self._system.ask(
+            self._proxy(),
+            "write",
+            lambda verbs: verbs.write(
+                name, partition, lambda schema: rows_of(keys, values, schema), replaces=False
+            ),
+        )
+        self._acknowledge(name, cached, ts, keys, values)
+
+    def _partition(self, name: str) -> str:
+        """Draw the partition that a write goes to."""
+        if name == PARTITIONED:
+            return self._random.choice(PARTITIONS)
+        return PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
 
     async def _write_misfit(self, name: str) -> str:
         """Write rows of the other collection. No reader may fail because of them."""
@@ -180,6 +214,8 @@ class Client:
             )
         )
         self._session[name] = ts
+        if self._system.log.full_pchannels():
+            self._system.trace.count("writes next to a full pchannel")
 
     # reads
 
@@ -243,7 +279,8 @@ class Client:
             cached, result = await verbs.search(name, request_of)
             return cached, result, self._judge.ticked(cached)
 
-        cached, result, ticked = await self._system.ask(self._proxy(), "search", search)
+        with self._timed(level):
+            cached, result, ticked = await self._system.ask(self._proxy(), "search", search)
         self._judge.check_moment(cached, result.ts, level, session, since, ticked)
         self._system.trace.count("reads judged")
         self._judge.check_rows(cached, result.ts, result.ids.tolist(), None)
@@ -263,11 +300,24 @@ class Client:
             cached, result = await verbs.query(name, request_of)
             return cached, result, self._judge.ticked(cached)
 
-        cached, result, ticked = await self._system.ask(self._proxy(), "query", query)
+        with self._timed(level):
+            cached, result, ticked = await self._system.ask(self._proxy(), "query", query)
         self._judge.check_moment(cached, result.ts, level, session, since, ticked)
         self._system.check_nodes()
         self._system.trace.count("reads judged")
         return cached, result
+
+    @contextmanager
+    def _timed(self, level: ConsistencyLevel) -> Iterator[None]:
+        """Have the judge look at how long a read took, also if it failed."""
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
+        try:
+            yield
+        except ElanusError:
+            self._judge.check_wait(level, now_s() - began_s)
+            raise
+        self._judge.check_wait(level, now_s() - began_s)
 
     def _consistency(
         self, name: str, level: ConsistencyLevel | None
@@ -298,13 +348,14 @@ class Client:
         new = NewCollection(
             DEFAULT_DATABASE,
             schema_of(name),
-            COLLECTIONS.get(name, AUTO_IDS_SHARDS),
+            SHARDS[name],
             ConsistencyLevel.BOUNDED,
             {TTL_PROPERTY: str(self._system.ttl_s)} if name == EXPIRING and self._system.ttl_s else {},
         )
         root = self._system.roles_of_clients.root
         await self._define("create", lambda: root.create_collection(new))
-        await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
+        for partition in partitions_of(name):
+            await self._define("partition", partial(root.create_partition, DEFAULT_DATABASE, name, partition))
         return "created"
 
     async def _index(self, name: str) -> str:
@@ -351,20 +402,21 @@ class Client:
         """
         cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
         root = self._system.roles_of_clients.root
-        if PARTITION in cached.partitions:
-            self._judge.partition_leaves(cached.partitions[PARTITION])
+        partition = self._random.choice(PARTITIONS) if name == PARTITIONED else PARTITION
+        if partition in cached.partitions:
+            self._judge.partition_leaves(cached.partitions[partition])
         for _ in range(_ATTEMPTS):
             try:
-                await self._define("drop", lambda: root.drop_partition(DEFAULT_DATABASE, name, PARTITION))
+                await self._define("drop", lambda: root.drop_partition(DEFAULT_DATABASE, name, partition))
             except PartitionNotFound:
                 pass
             except ElanusError:
                 await asyncio.sleep(0.3)
                 continue
-            if PARTITION in cached.partitions:
-                self._judge.partition_dropped(cached.collection_id, cached.partitions[PARTITION])
+            if partition in cached.partitions:
+                self._judge.partition_dropped(cached.collection_id, cached.partitions[partition])
             break
-        await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, PARTITION))
+        await self._define("partition", lambda: root.create_partition(DEFAULT_DATABASE, name, partition))
         return f"recreated in {cached.collection_id}"
 
     async def _renew_collection(self, name: str) -> str:

@@ -17,10 +17,12 @@ from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import DeadlineExceeded
 from elanus.core.ids import CollectionID
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose, minus_ms
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, after, compose, minus_ms
 from elanus.proxy.fanout import served
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.fanout.membership import KnownReplica
+from elanus.proxy.fanout.served import ServiceTimes
 from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
@@ -103,6 +105,27 @@ async def test_a_weak_read_within_its_bound_is_as_of_what_all_nodes_serve(cluste
     for level in (ConsistencyLevel.BOUNDED, ConsistencyLevel.EVENTUALLY):
         ts, rows, patience = await asyncio.to_thread(read, cluster, level)
         assert (ts, rows, patience.waited_s) == (lagging, 2, 0)
+
+
+def test_a_read_goes_to_a_replica_that_is_known_to_serve_its_moment() -> None:
+    """The others take their turns after it: their nodes may lag, and may not even have said so."""
+    replicas = [
+        KnownReplica(
+            QueryChannelInfo(COLLECTION, number, name, 1, {}, {VCHANNEL: A}), frozenset({A}), frozenset()
+        )
+        for number, name in enumerate(("silent", "serving", "lagging"))
+    ]
+    times = ServiceTimes(time.monotonic)
+    times.answered(replicas[1].info, NOW)
+    times.answered(replicas[2].info, minus_ms(NOW, 1))
+
+    def asked(turn: int, ts: Timestamp) -> list[str]:
+        return [replica.info.channel for replica in times.in_turn(replicas, turn, ts)]
+
+    assert asked(0, NOW) == ["serving", "silent", "lagging"]
+    assert asked(2, NOW) == ["serving", "lagging", "silent"]
+    assert asked(2, minus_ms(NOW, 1)) == ["lagging", "serving", "silent"], "both serve it: they take turns"
+    assert asked(2, after(NOW)) == ["lagging", "silent", "serving"], "none serves it"
 
 
 @scenario

@@ -14,19 +14,23 @@ from typing import Any
 
 import planted_compaction as compaction
 import planted_deletes as deletes
+import planted_expiry as expiry
 import planted_garbage as garbage
+import planted_imports as imports
 import planted_names as names
 import planted_ownership as ownership
+import planted_partitions as partitions
 import planted_reading as reading
+import planted_slowness as slowness
 import planted_upserts as upserts
 import pytest
+from planted_profiles import OLDER, PROFILES
 
 from elanus.api.querynode import SealedSegmentsChange
 from elanus.core import packs, ticks
 from elanus.core.allocation import OpenSegment
 from elanus.core.catalog import Checkpoint
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.time_to_live import expired_until
 from elanus.core.timestamps import LOGICAL_BITS, MAX_TIMESTAMP, Timestamp
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.checkpoints import Checkpoints
@@ -44,9 +48,8 @@ from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.service_clock import ServiceClock
 from elanus.rootcoord import tso
 from elanus.rootcoord.coord import RootCoord
-from elanus.sim.plan import Profile, draw
-from elanus.sim.run import run, run_seed
-from elanus.sim.scenario import FaultKind
+from elanus.sim.plan import draw
+from elanus.sim.run import run
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -309,18 +312,6 @@ def deleted_is_deleted_at_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(visible, "visible", gone)
 
 
-def expiry_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Reads see rows that have expired, until compaction removes them."""
-    patch.setattr("elanus.proxy.role.cache.expired_until", lambda ttl_s, read_ts: Timestamp(0))
-
-
-def expired_too_early(patch: pytest.MonkeyPatch) -> None:
-    """Rows expire two seconds before their time-to-live is over."""
-    from elanus.proxy.role import cache
-
-    patch.setattr(cache, "expired_until", lambda ttl_s, ts: expired_until(ttl_s and ttl_s - 2, ts))
-
-
 def values_of_the_neighbour(patch: pytest.MonkeyPatch) -> None:
     """Each row of a sealed segment is answered with the value of the next one."""
     from elanus.querynode.block import Block
@@ -388,7 +379,19 @@ def early_tick_not_guarded(patch: pytest.MonkeyPatch) -> None:
 
 
 _TWICE = frozenset({"SEG1", "CKPT1", "CKPT2", "VIS2", "SEG2", "LIVE1"})
-_PARTS = (garbage, compaction, deletes, names, ownership, reading, upserts)
+_PARTS = (
+    garbage,
+    compaction,
+    deletes,
+    names,
+    ownership,
+    reading,
+    upserts,
+    expiry,
+    imports,
+    partitions,
+    slowness,
+)
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
@@ -423,18 +426,12 @@ BUGS = (
     Bug("pin forgotten", pin_forgotten, frozenset({"VIS3"})),
     Bug("deleted is deleted at any time", deleted_is_deleted_at_any_time, frozenset({"VIS1", "VIS3"})),
     Bug("values of the neighbour", values_of_the_neighbour, frozenset({"VIS4"})),
-    Bug("expiry forgotten", expiry_forgotten, frozenset({"VIS5"})),
-    Bug("expired too early", expired_too_early, frozenset({"VIS1"})),
     Bug("flushing segments reopened", flushing_segments_reopened, frozenset({"SEG2"})),
     Bug("allocations not counted", allocations_not_counted, frozenset({"SEG4"}), first_seed=7),
     Bug("checkpoint committed unsynced", checkpoint_committed_unsynced, frozenset({"CKPT2"})),
     Bug("notices not waited for", notices_not_waited_for, frozenset({"LIVE1"})),
     Bug("early tick not guarded", early_tick_not_guarded, frozenset({"LIVE2"}), first_seed=18),
-    *(
-        Bug(*bug)
-        for part in (garbage, compaction, deletes, names, ownership, reading, upserts)
-        for bug in part.BUGS
-    ),
+    *(Bug(*bug) for part in _PARTS for bug in part.BUGS),
 )
 
 
@@ -447,19 +444,6 @@ class Hunt:
     others: tuple[str, ...]
 
 
-_PLAIN = Profile(auto_id_clients=0)
-_SLOW_CHANNELS = Profile(
-    auto_id_clients=0,
-    faults={FaultKind.CHANNEL_SLOW: 300, FaultKind.LOG_SLOW: 100, FaultKind.RESTART: 3},
-)
-_PROFILES = {
-    "late rule dropped": _PLAIN,
-    "growing inputs forgotten": _PLAIN,
-    "versions mixed": _SLOW_CHANNELS,
-}
-"""The kind of runs in which bugs are hunted that few of the usual seeds find."""
-
-
 def hunt(name: str) -> Hunt:
     """Plant the bug of that name and run seeds until one finds it."""
     (bug,) = (bug for bug in BUGS if bug.name == name)
@@ -467,7 +451,7 @@ def hunt(name: str) -> Hunt:
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for seed in range(bug.first_seed, bug.first_seed + bug.seeds):
-            outcome = run(draw(seed, _PROFILES[name])) if name in _PROFILES else run_seed(seed)
+            outcome = run(draw(seed, PROFILES.get(name, OLDER)))
             if outcome.broken in bug.found_as:
                 return Hunt(outcome.broken, bool(outcome.story), tuple(others))
             others.append(outcome.broken)

@@ -10,6 +10,7 @@ from pathlib import Path
 import planted
 import psutil
 import pytest
+from planted_profiles import OLDER
 
 from elanus.cli.simulate import replay_scenario
 from elanus.core.errors import InvalidParameter
@@ -56,7 +57,7 @@ def test_a_finding_is_shrunk_and_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planted.deletes.deletes_reach_growing_rows_only(monkeypatch)
-    scenario = draw(1)
+    scenario = draw(1, OLDER)
     outcome = run(scenario)
     assert outcome.broken == "DEL1"
     shrunk = shrink(scenario, outcome, runs_max=60)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from elanus.core.invariants import INVARIANTS, InvariantBroken
+from elanus.sim.client_plans import ADDED_OPERATIONS
 from elanus.sim.plan import CALM, FAULTS, OPERATIONS, draw
 from elanus.sim.report import Summary, run_seeds
 from elanus.sim.run import run, run_seed
@@ -36,7 +37,9 @@ def test_every_invariant_is_kept_whatever_fails(summary: Summary) -> None:
 @pytest.mark.timeout(900)
 def test_all_that_can_be_done_and_all_that_can_fail_occurs(summary: Summary) -> None:
     assert summary.faults.keys() == FAULTS.keys()
-    assert summary.counts.keys() > OPERATIONS.keys()
+    assert summary.counts.keys() > {*OPERATIONS, *ADDED_OPERATIONS}
+    assert summary.counts["imports completed"] > SEEDS
+    assert summary.counts["writes next to a full pchannel"] > SEEDS
     for event in ("reads judged", "reads repeated", "indexes built", "versions announced", "vchannels moved"):
         assert summary.counts[event] >= SEEDS
 

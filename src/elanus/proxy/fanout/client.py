@@ -5,7 +5,8 @@ which nodes there are. With several replicas, reads take turns; a read that fail
 went away is tried once on each other replica before the client gets the error.
 
 A weak read uses a timestamp that every replica serves already, so it does not wait for a node that lags. The
-nodes report it with every answer; when the last answers are old, they are asked for nothing else.
+nodes report it with every answer; when the last answers are old, they are asked for nothing else. If one
+replica does not report in time, the read goes to another.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from elanus.api.query_channel import (
 )
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeApi
-from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read
+from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read, read_ts_of
 from elanus.core.aggregation import combined
 from elanus.core.consistency import WIRE_EVENTUALLY
 from elanus.core.errors import (
@@ -277,23 +278,24 @@ class FanOut:
 
     def _read(self, collection_id: CollectionID, read: Read, patience: Patience) -> list[Answer]:
         """Ask the replicas in turn until one answers; once more if the known replicas were out of date."""
-        data = encode_read(read)
+        data, read_ts = encode_read(read), read_ts_of(read)
         try:
-            return self._ask_in_turn(collection_id, data, patience)
+            return self._ask_in_turn(collection_id, data, read_ts, patience)
         except ChannelLost:
-            return self._ask_in_turn(collection_id, data, patience)
+            return self._ask_in_turn(collection_id, data, read_ts, patience)
 
-    def _ask_in_turn(self, collection_id: CollectionID, data: bytes, patience: Patience) -> list[Answer]:
+    def _ask_in_turn(
+        self, collection_id: CollectionID, data: bytes, read_ts: Timestamp, patience: Patience
+    ) -> list[Answer]:
         """Raises `ChannelLost` when any replica failed with it: the channel may have been replaced.
 
         A replica that cannot read a segment does not end the read: another may have it in memory.
         """
         replicas = self._replicas_of(collection_id)
-        first = next(self._turns)
         failures: list[ElanusError] = []
-        for attempt in range(len(replicas)):
+        for replica in self._served.in_turn(replicas, next(self._turns), read_ts):
             try:
-                return self._ask(replicas[(first + attempt) % len(replicas)], data, patience)
+                return self._ask(replica, data, patience)
             except Unavailable as error:
                 self._replicas.forget(collection_id)
                 failures.append(error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.errors import Unavailable
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.proxy.fanout.membership import KnownReplica
 from elanus.proxy.fanout.pending import Gathering
 
 _FRESH_S = 0.5
@@ -73,6 +74,20 @@ class ServiceTimes:
         oldest_s = self._now_s() - _FRESH_S
         fresh = [r.ts for r in known if r is not None and r.seen_s >= oldest_s and r.ts != NO_TIMESTAMP]
         return min(fresh) if fresh and len(fresh) == len(known) else None
+
+    def in_turn(self, replicas: Sequence[KnownReplica], turn: int, read_ts: Timestamp) -> list[KnownReplica]:
+        """Return the replicas in the order in which a read asks them.
+
+        They take turns, but a replica that is known to serve ``read_ts`` precedes those that are not: there
+        the read would wait for their nodes.
+        """
+        first = turn % max(1, len(replicas))
+        order = [*replicas[first:], *replicas[:first]]
+        return sorted(order, key=lambda replica: not self._is_served(replica.info, read_ts))
+
+    def _is_served(self, info: QueryChannelInfo, ts: Timestamp) -> bool:
+        report = self._reports.get(info.collection_id, {}).get(info.channel)
+        return report is not None and report.ts >= ts
 
     def forget(self, collection_id: CollectionID) -> None:
         with self._lock:

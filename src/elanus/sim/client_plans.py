@@ -1,0 +1,94 @@
+"""The operations of clients that import or use many partitions, and the seeds that have such clients.
+
+Each choice has a random stream of its own, so the other clients of a seed do the same with and without these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+
+from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
+
+PARTITIONED = "delta"
+"""A collection with many partitions."""
+PARTITIONED_SHARDS = 1
+PARTITIONS = tuple(f"p{number}" for number in range(1, 25))
+"""Its partitions: more than a flush job keeps open files for."""
+
+OF_IMPORTS: Mapping[str, float] = {
+    "import": 20,
+    "delete_imported": 6,
+    "count": 6,
+    "query": 8,
+    "query_again": 4,
+    "search": 4,
+    "compact": 2,
+}
+"""The operations of clients that import, weighted by frequency."""
+OF_PARTITIONS: Mapping[str, float] = {
+    "insert": 20,
+    "upsert": 8,
+    "insert_everywhere": 5,
+    "delete": 6,
+    "delete_where": 2,
+    "renew_partition": 6,
+    "flush": 3,
+    "count": 6,
+    "query": 8,
+    "query_again": 4,
+}
+"""The operations of clients of the collection with many partitions, weighted by frequency."""
+ADDED_OPERATIONS = ("import", "delete_imported", "insert_everywhere")
+"""Those that no other client has."""
+RELOADING = ("reload", "renew_collection")
+"""Operations after which a read waits for a load."""
+
+_IMPORTS = 0.3
+_MANY_PARTITIONS = 0.15
+_ONLY_LAGS = 0.06
+_LAGS = 8.0
+"""How many, where nothing else strikes."""
+
+
+def has_imports(seed: int) -> bool:
+    return random.Random(f"{seed}/imports").random() < _IMPORTS
+
+
+def has_many_partitions(seed: int) -> bool:
+    return random.Random(f"{seed}/many partitions").random() < _MANY_PARTITIONS
+
+
+def only_lags(seed: int) -> bool:
+    """Whether lagging query nodes are the only fault of a seed. Weak reads must not wait there."""
+    return random.Random(f"{seed}/only lags").random() < _ONLY_LAGS
+
+
+def is_undisturbed(scenario: Scenario) -> bool:
+    """Whether nothing but a lagging node can make a read wait, so that weak reads can be timed."""
+    lags = all(fault.kind is FaultKind.NODE_LAGS for fault in scenario.faults)
+    return lags and all(operation.kind not in RELOADING for operation in scenario.operations)
+
+
+def operations_of_client(
+    seed: int,
+    client: int,
+    weights: Mapping[str, float],
+    collections: tuple[str, ...],
+    pause_s: float,
+    work_s: float,
+) -> Iterator[Operation]:
+    """Draw the operations of one client, all with the number 0. ``pause_s``: the mean time between two."""
+    chance = random.Random(f"{seed}/client {client}")
+    at_s = 0.0
+    while (at_s := at_s + chance.uniform(0, 2 * pause_s)) < work_s:
+        (kind,) = chance.choices(tuple(weights), tuple(weights.values()))
+        yield Operation(at_s, client, kind, chance.choice(collections), 0)
+
+
+def lags(seed: int, query_nodes: tuple[str, ...], first_s: float, work_s: float) -> Iterator[Fault]:
+    """Draw the faults of a seed of `only_lags`."""
+    chance = random.Random(f"{seed}/lags")
+    at_s = first_s
+    while (at_s := at_s + chance.expovariate(_LAGS / (work_s - first_s))) < work_s:
+        yield Fault(at_s, FaultKind.NODE_LAGS, chance.choice(query_nodes), round(chance.uniform(3, 8), 6))

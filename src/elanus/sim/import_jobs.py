@@ -1,0 +1,74 @@
+"""The import job under simulation: users' files become segments, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
+from elanus.api.rootcoord import RootCoordApi
+from elanus.core.errors import Internal
+from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
+from elanus.pipeline.import_plan import ImportPlan, cut
+from elanus.pipeline.port import JobFailed
+from elanus.sim.pipeline import Jobs
+from elanus.sim.stores import MemoryStore
+
+_TASK_BYTES_MAX = 1 << 20
+
+
+class SimImports:
+    """Implements `elanus.api.imports.ImportNodeApi` for one life. ``source``: where the users' files are."""
+
+    def __init__(
+        self, jobs: Jobs, root: RootCoordApi, source: MemoryStore, store: MemoryStore, scratch: Path
+    ) -> None:
+        self._jobs = jobs
+        self._root = root
+        self._source = source
+        self._store = store
+        self._scratch = scratch
+
+    async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        """Import as `elanus.datanode.imports.SparkImports` does.
+
+        Raises `Internal`, and what reading the files and the tasks raise.
+        """
+        files = survey(self._source, order.files, order.schema, self._scratch)
+        rows = sum(file.rows for file in files)
+        first_id = await self._root.alloc_ids(2 * rows)
+        plans = []
+        for parts in cut(files, order.segment_rows_max):
+            plan = ImportPlan(
+                attempt=order.attempt,
+                collection_id=order.collection_id,
+                partition_id=order.partition_id,
+                schema=order.schema,
+                vchannels=order.vchannels,
+                parts=parts,
+                first_id=first_id,
+                rows_max=order.segment_rows_max,
+                bytes_max=_TASK_BYTES_MAX,
+                stamp=order.stamp,
+                source_url="",
+                store_url="",
+                scratch_dir=str(self._scratch),
+            )
+            plans.append(plan)
+            first_id += 2 * plan.rows
+        try:
+            return await self._jobs.run_job(
+                f"import {order.task_id}", order.attempt, lambda name: self._write(plans, name)
+            )
+        except JobFailed as error:
+            raise Internal(f"the import failed: {error}") from error
+
+    def _write(self, plans: Sequence[ImportPlan], name: str) -> ImportOutcome:
+        written: list[ImportedSegment] = []
+        for plan in plans:
+            writer = SegmentsWriter(plan, self._store, self._scratch, name)
+            for rows in import_rows(plan, self._source, self._scratch):
+                writer.add(rows)
+            writer.write_out()
+            written += writer.written
+        return ImportOutcome(tuple(written))

@@ -1,0 +1,113 @@
+"""The judge's record of imports: what their files hold, and how far their tasks have come.
+
+An import becomes part of a collection when its task is persisted as committed: then all of its rows count, at
+the timestamp of the commit. Reads find them at some moment between that and the end of the task, all of them
+at once. A read of an earlier moment may be answered without them, forever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from elanus.core.channels import shard_of_keys
+from elanus.core.ids import CollectionID, SegmentID, TaskID
+from elanus.core.imports import ENDED, ImportState, ImportTask
+from elanus.core.invariants import InvariantBroken
+from elanus.core.segments import SegmentInfo
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
+from elanus.sim.truth import KEY, VALUE, Row, Truth
+
+_COMMITTED = (ImportState.PERSISTED, ImportState.COMPLETED)
+
+
+class ImportTasks:
+    """``files``: the rows of each file that clients may have imported.
+
+    ``segments`` and ``vchannels``: the records of segments, and the vchannels of collections.
+    """
+
+    def __init__(
+        self,
+        truth: Truth,
+        segments: Mapping[SegmentID, SegmentInfo],
+        vchannels: Mapping[CollectionID, Sequence[str]],
+        note: Callable[[str, Collection[int]], None],
+    ) -> None:
+        self.files: dict[str, pa.RecordBatch] = {}
+        self._truth = truth
+        self._segments = segments
+        self._vchannels = vchannels
+        self._note = note
+        self._tasks: dict[TaskID, ImportTask] = {}
+        self._task_of: dict[SegmentID, TaskID] = {}
+        self._found_from: dict[TaskID, Timestamp] = {}
+
+    def observe(self, task: ImportTask) -> None:
+        """Take in a task's record. Raises `InvariantBroken`."""
+        known = self._tasks.get(task.task_id)
+        if known is not None and known.state is not task.state and not _may_become(known.state, task.state):
+            raise InvariantBroken(
+                "IMP1", f"import {task.task_id} went from {known.state.name} to {task.state.name}"
+            )
+        self._tasks[task.task_id] = task
+        if task.state is ImportState.PERSISTED and (known is None or known.state is not task.state):
+            self._commit(task)
+
+    def unfinished(self) -> list[str]:
+        """The tasks that have not ended."""
+        return [f"import {t.task_id} {t.state.name}" for t in self._tasks.values() if t.state not in ENDED]
+
+    def _commit(self, task: ImportTask) -> None:
+        rows = [row for name in task.files for row in self._rows(task, self.files[name])]
+        keys = tuple(row.key for row in rows)
+        if task.rows != len(rows):
+            raise InvariantBroken("IMP1", f"import {task.task_id} has {task.rows} of {len(rows)} rows", keys)
+        self._task_of |= dict.fromkeys(task.segments, task.task_id)
+        self._truth.imported(task.collection_id, rows)
+        self._note(f"import {task.task_id} committed at {task.commit_ts}: {keys}", keys)
+
+    def _rows(self, task: ImportTask, batch: pa.RecordBatch) -> Iterable[Row]:
+        vchannels = self._vchannels[task.collection_id]
+        places = {self._segments[s].vchannel: s for s in task.segments}
+        columns = (batch.column(name).to_pylist() for name in (KEY, VALUE))
+        shards = shard_of_keys(batch.column(KEY), len(vchannels)).tolist()
+        for key, value, shard in zip(*columns, shards, strict=True):
+            vchannel = vchannels[shard]
+            if vchannel not in places:
+                raise InvariantBroken("IMP1", f"import {task.task_id} has no segment on {vchannel}", (key,))
+            place = (vchannel, task.partition_id, places[vchannel])
+            yield Row(key, value, *place, task.commit_ts, is_imported=True)
+
+    # reads
+
+    def now_is(self, now: Timestamp) -> None:
+        """Reads as of ``now`` or later find every import whose task has completed before."""
+        if now == NO_TIMESTAMP:
+            return
+        for task in self._tasks.values():
+            if task.state is ImportState.COMPLETED:
+                self._found_from.setdefault(task.task_id, now)
+
+    def may_be_missing(self, row: Row, read_ts: Timestamp) -> bool:
+        """Whether a read at that timestamp may be answered without this row, which was imported."""
+        if not row.is_imported:
+            return False
+        return read_ts < self._found_from.get(self._task_of[row.segment_id], MAX_TIMESTAMP)
+
+    def check_whole(self, rows: Iterable[Row], found: Collection[int], read_ts: Timestamp) -> None:
+        """Check that an answer holds all rows of an import or none. Raises `InvariantBroken`.
+
+        ``rows``: imported rows whose keys only they have.
+        """
+        there: dict[TaskID, bool] = {}
+        for row in rows:
+            task_id, is_there = self._task_of[row.segment_id], row.key in found
+            if there.setdefault(task_id, is_there) != is_there:
+                what = f"a part of import {task_id} is in an answer at {read_ts}"
+                raise InvariantBroken("IMP1", what, (row.key,))
+
+
+def _may_become(current: ImportState, following: ImportState) -> bool:
+    return current not in ENDED and (current not in _COMMITTED or following in _COMMITTED)

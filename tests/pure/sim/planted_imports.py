@@ -1,0 +1,107 @@
+"""Bugs of imports: which rows they add, when reads find them, and what a cancelled one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elanus.core.imports import ImportState
+from elanus.core.timestamps import NO_TIMESTAMP, plus_ms
+from elanus.datacoord import import_queue
+from elanus.datacoord.import_queue import Imports
+from elanus.querycoord.switching import VersionSwitch
+from elanus.querycoord.visible_from import decide_moments
+from elanus.server.import_served import ServedImports
+from elanus.sim import plan
+
+
+def _with_imports(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Hunted where it can be found: every seed has them."""
+
+    def planted(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(plan, "has_imports", lambda seed: True)
+        plant(patch)
+
+    planted.__doc__ = plant.__doc__
+    return planted
+
+
+@_with_imports
+def rows_as_old_as_their_files(patch: pytest.MonkeyPatch) -> None:
+    """Imported rows have the timestamp in their files, which was taken before the job."""
+    manifest_of = import_queue.imported_manifest
+
+    def early(task: Any, written: Any, commit_ts: Any) -> Any:
+        manifest = manifest_of(task, written, commit_ts)
+        return replace(manifest, insert_logs=(written.insert_log,), commit_ts=NO_TIMESTAMP)
+
+    patch.setattr(import_queue, "imported_manifest", early)
+
+
+@_with_imports
+def moments_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    """Each segment of an import becomes visible at a moment of its own."""
+
+    async def visible_from(self: VersionSwitch, online: Any, target: Any, before: Any) -> Any:
+        moments = decide_moments(online, target.segments, target.recovery.successors, before)
+        stamps = {s: plus_ms(await self._stamp(), 1000 * n) for n, s in enumerate(moments.open)}
+        if stamps:
+            await self.persist(replace(self.record, stamps={**moments.known, **stamps}))
+        return {**moments.known, **stamps}
+
+    patch.setattr(VersionSwitch, "_visible_from", visible_from)
+
+
+@_with_imports
+def completed_before_it_is_served(patch: pytest.MonkeyPatch) -> None:
+    """A task is completed as soon as it has committed."""
+
+    async def at_once(self: ServedImports, task: Any) -> bool:
+        return True
+
+    patch.setattr(ServedImports, "is_served", at_once)
+
+
+@_with_imports
+def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
+    """A commit does not look at what has become of its task while the manifests were written."""
+    cancel, show = Imports.cancel_import, Imports._show
+
+    async def cancel_only(self: Imports, task_id: Any) -> None:
+        running, self._running = self._running, None
+        await cancel(self, task_id)
+        self._running = running
+
+    async def anyway(self: Imports, task: Any, outcome: Any) -> None:
+        commit_ts = await self._rootcoord.alloc_timestamp(1)
+        collection = await self._collection(task)
+        max_rows = self._allocator.max_rows(collection.schema)
+        manifests = [import_queue.imported_manifest(task, s, commit_ts) for s in outcome.segments]
+        paths = await self._manifests.put_all(manifests, f"{task.attempt}-import")
+        pairs = zip(manifests, paths, strict=True)
+        segments = [import_queue.imported_segment(manifest, path, max_rows) for manifest, path in pairs]
+        async with self._lock:
+            self._attempts.check(task.attempt)
+            await show(self, replace(task, state=ImportState.STARTED), outcome.rows, segments, commit_ts)
+        self._changes.happened(task.collection_id)
+
+    patch.setattr(Imports, "cancel_import", cancel_only)
+    patch.setattr(Imports, "_commit", anyway)
+
+
+_OTHER_ROWS = frozenset({"SEG1", "VIS3", "VIS4"})
+BUGS = (
+    (
+        "imported rows as old as their files",
+        rows_as_old_as_their_files,
+        frozenset({"SEG1", "VIS4", "VIS3"}),
+        12,
+        2,
+    ),
+    ("imported segments with moments of their own", moments_of_their_own, frozenset({"IMP1"})),
+    ("import completed before it is served", completed_before_it_is_served, frozenset({"VIS1"})),
+    ("cancelled import committed", cancelled_import_committed, frozenset({"IMP1"}), 12, 4),
+)
