@@ -81,7 +81,7 @@ async def test_a_follower_that_was_prepared_for_it_does_not_start(world: World) 
         return function(*args)
 
     await world.node.load_collection(world.load_request((1, 2)))
-    with patch.object(world.node, "_offload", slow):
+    with patch.object(world.node._loading, "offload", slow):
         channel = world.node._collections[COLLECTION].channels[VCHANNEL]
         channel.follower.coverage = Coverage.nothing()  # type: ignore[union-attr]
         watching = asyncio.create_task(world.node.watch_vchannel(world.watch_request()))

@@ -33,7 +33,7 @@ from elanus.datacoord.log_holds import LogHolds
 from elanus.index import resolve_index
 from elanus.log.port import EntryHeader, NewEntry, Position, TrimmedLog
 from elanus.querynode import growing as growing_module
-from elanus.querynode import node
+from elanus.querynode import loading
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.storage.port import StorageFailed
@@ -299,7 +299,7 @@ async def test_a_store_that_does_not_answer_fails_the_watch_and_leaves_nothing(w
     await world.node.release_collection(COLLECTION)
     await world.node.load_collection(world.load_request())
     away = StorageFailed("the store does not answer")
-    with patch.object(node, "recover_growing", side_effect=away), pytest.raises(StorageFailed):
+    with patch.object(loading, "recover_growing", side_effect=away), pytest.raises(StorageFailed):
         await world.node.watch_vchannel(world.watch_request())
     await world.node.watch_vchannel(world.watch_request())
     world.version = 0
