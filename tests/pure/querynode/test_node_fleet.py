@@ -18,6 +18,7 @@ import pytest
 from channel_world import waiting
 from fakes import collection as fake_collection
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
+from structlog.testing import capture_logs
 
 from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
 from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
@@ -405,17 +406,18 @@ async def test_a_node_that_missed_messages_takes_the_version_from_querycoord(fle
         await fleet.begin(1, 2)
     (info,) = await fleet.coord.query_channels(COLLECTION)
     missed = SealedSegmentsChangeInfo(COLLECTION, info.version + 1, {}, info.sealed, info.vchannels)
-    for _ in range(4):
-        await fleet.channels.publish(info.channel, encode_message(missed))
 
-    async def all_are_on_it_again() -> bool:
+    async def all_are_on_it() -> bool:
         statuses = [await node.status() for node in fleet.nodes.values()]
         return all(s.query_channels.get(COLLECTION) == info.channel for s in statuses)
 
-    assert await all_are_on_it_again()
-    await breathe()
-    assert not await all_are_on_it_again()
-    await fleet.until(all_are_on_it_again)
+    assert await all_are_on_it()
+    with capture_logs() as logged:
+        for _ in range(4):
+            await fleet.channels.publish(info.channel, encode_message(missed))
+        await breathe()
+    assert "query channel lost" in {line["event"] for line in logged}
+    await fleet.until(all_are_on_it)
     await fleet.loaded()
     await fleet.check()
     await fleet.end()
