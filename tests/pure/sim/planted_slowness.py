@@ -17,7 +17,7 @@ from elanus.proxy.role import writes
 from elanus.proxy.role.queues import DmQueue
 from elanus.querynode.key_ranges import visits_to
 from elanus.querynode.loaded_collection import LoadedCollection
-from elanus.querynode.node import QueryNode
+from elanus.querynode.loading import Loading
 from elanus.sim import plan
 
 _DELETED_IS_SEEN = frozenset({"DEL1", "VIS2"})
@@ -37,9 +37,9 @@ def _in_clusters(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytes
 
 def deletes_looked_up_before_the_load(patch: pytest.MonkeyPatch) -> None:
     """A segment misses the deletes that come while its files are read."""
-    load, known = QueryNode._load, {}
+    load, known = Loading.load, {}
 
-    async def early(self: QueryNode, collection: LoadedCollection, request: Any) -> None:
+    async def early(self: Loading, collection: LoadedCollection, request: Any) -> None:
         deletes = collection.check_loadable(request).deletes
         known[request.manifest.segment_id] = list(deletes.since(request.checkpoint.ts))
         await load(self, collection, request)
@@ -50,7 +50,7 @@ def deletes_looked_up_before_the_load(patch: pytest.MonkeyPatch) -> None:
         await self._applier.apply(visits_to([segment], known[segment.segment_id]))
         self._let_go(self._held.stage(segment))
 
-    patch.setattr(QueryNode, "_load", early)
+    patch.setattr(Loading, "load", early)
     patch.setattr(LoadedCollection, "stage", stage)
 
 
