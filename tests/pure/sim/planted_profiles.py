@@ -28,7 +28,6 @@ _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
 _CALM = replace(_BRIEF, import_clients=0, faults={})
 PROFILES = {
     "late rule dropped": _PLAIN,
-    "growing inputs forgotten": _PLAIN,
     "versions mixed": _SLOW_CHANNELS,
     "imported rows as old as their files": _IMPORTING,
     "imported segments with moments of their own": _IMPORTING,

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from planted_schedule import everything_visited
 
 from elanus.api.query_channel import SealedSegmentsChangeInfo, decode_message
 from elanus.core.errors import ElanusError
 from elanus.proxy.fanout.pending import Gathering
-from elanus.querycoord import handoff
 from elanus.querynode.key_ranges import Visits
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.serving import ChannelServing
@@ -68,13 +66,6 @@ def versions_mixed(patch: pytest.MonkeyPatch) -> None:
 
 
 @_in_clusters
-def growing_inputs_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """An output waits for its index though the node is lost that had some of its inputs growing."""
-    everything_visited(patch)
-    patch.setattr(handoff, "_has_inputs", lambda manifest, served: True)
-
-
-@_in_clusters
 def deletes_only_where_rows_are_led(patch: pytest.MonkeyPatch) -> None:
     """The deletes of a vchannel do not reach segments on nodes that do not lead it."""
     delete = LoadedCollection._delete
@@ -88,7 +79,6 @@ def deletes_only_where_rows_are_led(patch: pytest.MonkeyPatch) -> None:
 BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
     ("answer without all segments", answer_without_all_segments, frozenset({"VIS1", "VIS3"}), SEEDS, 1),
     ("versions mixed", versions_mixed, frozenset({"VIS1", "VIS2", "VIS3"}), SEEDS, 35),
-    ("growing inputs forgotten", growing_inputs_forgotten, frozenset({"VIS1", "VIS3"}), SEEDS, 4012),
     ("deletes only where rows are led", deletes_only_where_rows_are_led, _TWICE_OR_DELETED, SEEDS, 1),
 )
 """Name, patch, the invariants under which it counts as found, how many seeds it may take, and the first."""
