@@ -35,6 +35,9 @@ FIELDS: dict[str, tuple[DataType, str, str, Any]] = {
     "wand": (DataType.SPARSE_FLOAT_VECTOR, "SPARSE_WAND", "IP", SPARSE),
     "auto": (DataType.SPARSE_FLOAT_VECTOR, "AUTOINDEX", "IP", SPARSE),
 }
+EXACT = ("FLAT", "BIN_FLAT", "IVF_FLAT", "SPARSE_INVERTED_INDEX", "SPARSE_WAND")
+EXHAUSTIVE = {"params": {"nprobe": 128, "ef": ROWS}}
+"""All lists of an inverted file; a graph's search keeps as many candidates as there are rows."""
 SEARCHED = [name for name in FIELDS if name not in ("bits", "half")]
 """The other two have pages of their own (`test_api_exact`, `test_api_half`)."""
 
@@ -54,18 +57,22 @@ def exact(name: str, query: Any) -> np.ndarray:
 
 
 def check(client: MilvusClient, name: str, visible: np.ndarray, **options: Any) -> None:
-    """The ten best of the visible rows, by their keys and scores."""
+    """The ten best of the visible rows, by their keys and scores. A graph may miss one of them."""
     data = FIELDS[name][3]
     queries = [data[n] for n in (5, 6, 7)]
-    found = client.search(
-        NAME, queries, anns_field=name, limit=10, consistency_level="Strong", output_fields=[name], **options
-    )
+    options = {"output_fields": [name], "search_params": EXHAUSTIVE, **options}
+    found = client.search(NAME, queries, anns_field=name, limit=10, consistency_level="Strong", **options)
     for query, hits in zip(queries, found, strict=True):
         scores = exact(name, query)
         best = np.sort(scores[visible])[::-1]
         best = best[best != 0][:10] if isinstance(query, dict) else best[:10]
         given = np.array([hit["distance"] for hit in hits]) * (-1 if FIELDS[name][2] == "L2" else 1)
-        assert np.allclose(given, best, atol=1e-3, rtol=1e-4), name
+        assert len(given) == len(best), name
+        assert np.all(np.diff(given) <= 0), name
+        if FIELDS[name][1] in EXACT:
+            assert np.allclose(given, best, atol=1e-3, rtol=1e-4), name
+        else:
+            assert np.count_nonzero(given >= best[-1] - 1e-3) >= len(best) - 1, name
         assert np.allclose([scores[hit["key"]] for hit in hits], given, atol=1e-3, rtol=1e-4), name
         assert all(visible[hit["key"]] for hit in hits)
         for hit in hits:
