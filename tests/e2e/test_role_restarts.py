@@ -8,7 +8,7 @@ import pytest
 from crash_load import Load, create
 from harness import ROLES, Server, until
 
-from elanus.core.errors import CollectionNotLoaded, NotReady, Unavailable
+from elanus.core.errors import CollectionNotFullyLoaded, NotReady, Unavailable
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
 
@@ -49,7 +49,7 @@ def test_a_role_is_restarted_under_load(role: str, server: Server, load: Load) -
     assert {r["role"]: r["state"] for r in server.status()["roles"]}[role] == "Healthy"
     assert "Traceback" not in server.output()
     # a delete by expression reads: after its restart the query node says so until it has its segments back
-    allowed = RETRIABLE | ({CollectionNotLoaded.code} if role == "querynode" else set())
+    allowed = RETRIABLE | ({CollectionNotFullyLoaded.code} if role == "querynode" else set())
     assert {error.code for error in load.errors()} <= allowed
 
 

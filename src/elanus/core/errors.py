@@ -28,6 +28,7 @@
     ├── PartlyWritten                1302   1   some pchannels stored their part of a write, others did not
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
+    │   └── CollectionNotFullyLoaded  103   1   it is being loaded: by a request, or after a restart
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
@@ -195,6 +196,11 @@ class CollectionNotFound(ElanusError):
 
 class CollectionNotLoaded(ElanusError):
     code = 101
+
+
+class CollectionNotFullyLoaded(CollectionNotLoaded):
+    code = 103
+    retriable = True
 
 
 class CollectionAlreadyExists(ElanusError):

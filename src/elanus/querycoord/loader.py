@@ -21,7 +21,7 @@ from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import DamagedFile, QueryNodeStatus
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotLoaded, ElanusError
+from elanus.core.errors import CollectionNotFullyLoaded, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.placement import place
 from elanus.core.replicas import check_enough
@@ -157,10 +157,12 @@ class CollectionLoader:
     # what is served
 
     def channels(self) -> tuple[QueryChannelInfo, ...]:
-        """Return the replicas that can be read. Raises `CollectionNotLoaded` while there is none."""
+        """Return the replicas that can be read. Raises `CollectionNotFullyLoaded` while there is none."""
         infos = tuple(replica.info for replica in self._replicas if replica.info.version)
         if not infos:
-            raise CollectionNotLoaded(f"collection not fully loaded[collection={self.collection_id}]; retry")
+            raise CollectionNotFullyLoaded(
+                f"collection not fully loaded[collection={self.collection_id}]; retry"
+            )
         return infos
 
     def is_served(self, statuses: Pulses) -> bool:

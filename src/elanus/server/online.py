@@ -32,6 +32,7 @@ from elanus.meta.directory import Directory
 from elanus.meta.session import Session
 from elanus.meta.sqlite import SqliteMeta
 from elanus.proxy.api import ComponentView
+from elanus.proxy.fanout.blocking import ThreadWaits
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import OwnStamps
@@ -217,4 +218,6 @@ class Online:
         return self._builders.querynode(_QUERY_NODE)
 
     def _build_proxy(self, session: Session) -> Proxy:
-        return self._builders.proxy(session, CurrentReads(self.current_node), OwnStamps(self._builders.stamp))
+        waits = ThreadWaits(asyncio.get_running_loop())
+        reads = CurrentReads(self.current_node, self.query, waits)
+        return self._builders.proxy(session, reads, OwnStamps(self._builders.stamp))

@@ -271,7 +271,7 @@ class SimBuilders:
         proxy = Proxy(
             berth.joined,
             needs.coordinators(berth.life),
-            self._fan_out(berth) if needs.reading.is_cluster else self._reads_in_process(),
+            self._fan_out(berth) if needs.reading.is_cluster else self._reads_in_process(berth),
             needs.log.handle(berth.life),
             OwnStamps(needs.stamp),
             needs.offload,
@@ -282,8 +282,9 @@ class SimBuilders:
         self.verbs[berth.life.role] = ClientVerbs(proxy, needs.turns)
         return proxy
 
-    def _reads_in_process(self) -> ReadsInTurns:
-        return ReadsInTurns(self._needs.query_node, self._needs.turns)
+    def _reads_in_process(self, berth: Berth) -> ReadsInTurns:
+        needs = self._needs
+        return ReadsInTurns(needs.query_node, needs.coordinators(berth.life).query, needs.turns)
 
     def _fan_out(self, berth: Berth) -> FanOut:
         needs, peers = self._needs, self._needs.coordinators(berth.life)

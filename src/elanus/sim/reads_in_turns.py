@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import DeadlineExceeded
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp
@@ -19,8 +20,10 @@ _LAST_LOOK_S = 0.05
 class ReadsInTurns(CurrentReads):
     """Like `CurrentReads`, but polls: a thread that blocked on the node would keep its turn."""
 
-    def __init__(self, current: Callable[[], QueryNode | None], turns: Turns) -> None:
-        super().__init__(current)
+    def __init__(
+        self, current: Callable[[], QueryNode | None], querycoord: QueryCoordApi, turns: Turns
+    ) -> None:
+        super().__init__(current, querycoord, turns)
         self._turns = turns
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:

@@ -13,7 +13,8 @@ byte stream split, zstd level 1       0.64 – 0.84   0.77 – 0.87    0.08 – 
 Hence the choice: vectors are split into byte planes and compressed with zstd level 1, without a dictionary
 and without statistics (the smallest float of a column of vectors prunes nothing). Row groups hold about
 `ROW_GROUP_BYTES`: speed and size do not depend on it between 1k and 16k rows, while the memory of
-a writer and the cost of fetching a single row do. Page checksums are written and verified.
+a writer and the cost of fetching a single row do. Checksums of the pages, and of the footer
+(`elanus.storage.footers`), are written and verified.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, DataType
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.types import KINDS, VectorForm
+from elanus.storage.footers import KEY, UNSEALED, read_footer, seal
 from elanus.storage.local import disk_full_reported
 from elanus.storage.paths import FORMAT_VERSION
 from elanus.storage.port import CorruptObject, ObjectStore
@@ -136,9 +138,12 @@ class BinlogWriter:
         """
         if self._pending_rows:
             self._write_group()
-        with disk_full_reported(self._path):
-            self._writer.close()
-            self._sink.close()
+        if self._writer.is_open:
+            with disk_full_reported(self._path):
+                self._writer.add_key_value_metadata({KEY: UNSEALED})
+                self._writer.close()
+                self._sink.close()
+                seal(self._file)
         size_bytes = self._file.stat().st_size
         name, bounds = self._file.name, (self._ts_min, self._ts_max)
         return BinlogFile(name, self._rows, size_bytes, *bounds, is_sorted=self._is_sorted)
@@ -258,8 +263,10 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
     data = store.open(path)
     remote = not isinstance(data, pa.BufferReader)
     try:
+        footer = read_footer(path, data)
         # from a network store, neighbouring pieces are fetched together
-        with pq.ParquetFile(data, page_checksum_verification=True, pre_buffer=remote) as file:
+        reader = pq.ParquetFile(data, metadata=footer, page_checksum_verification=True, pre_buffer=remote)
+        with reader as file:
             _check_header(path, kind, file.metadata.metadata or {})
             yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

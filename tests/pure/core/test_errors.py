@@ -24,6 +24,7 @@ RETRIABLE = {
     "RateLimited",
     "MemoryFull",
     "VersionChanged",
+    "CollectionNotFullyLoaded",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fakes import CID, DEFAULT, FakeIndexCoord, FakeRoot, collection, schema
-from test_reads import NOW, Bench, cached, query, search
+from read_bench import NOW, Bench, cached, query, search
 
 from elanus.core.consistency import ReadConsistency
 from elanus.core.time_to_live import TTL_PROPERTY

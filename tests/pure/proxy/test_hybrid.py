@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from fakes import DEFAULT, index, schema
 from fakes import collection as described
-from test_reads import NOW, Bench, L, Nodes, Patience
+from read_bench import NOW, Bench, L, Nodes, Patience
 
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
 from elanus.core.consistency import ReadConsistency

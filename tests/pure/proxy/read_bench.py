@@ -1,0 +1,159 @@
+"""Reads of a proxy over query nodes that answer as a test says."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from fakes import DEFAULT, OTHER, collection, index, schema
+
+from elanus.api.querynode import NodeHits
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency
+from elanus.core.errors import (
+    CollectionNotLoaded,
+    DeadlineExceeded,
+)
+from elanus.core.requests import RequestLimits
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp, compose
+from elanus.proxy.api import Query, Search
+from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.cache import CachedCollection, collection_view
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.queues import DqQueue
+from elanus.proxy.role.read_path import ReadPath
+from elanus.proxy.role.stamps import OwnStamps
+from elanus.proxy.verbs.query import Querying
+from elanus.proxy.verbs.search import Searching
+
+L = ConsistencyLevel
+NOW = compose(100_000)
+GRACEFUL_MS = 5000
+
+
+class Nodes:
+    """Query nodes that have come to ``served``, and answer every search with the same hits."""
+
+    def __init__(self, served: Timestamp = NOW, hits: NodeHits | None = None) -> None:
+        self.served = served
+        self.hits = hits or a_query_each(1)
+        self.waited: list[tuple[Timestamp, float]] = []
+        self.asked: list[Any] = []
+        self.rows: dict[str, pa.Array] = {"pk": pa.array([1, 2, 3, 4])}
+
+    def forget(self, _collection_id: int) -> None:
+        """Nothing is known beyond what the test says."""
+
+    def service_time(self, _collection_id: int, _patience: Patience) -> Timestamp:
+        if self.served < 0:
+            raise CollectionNotLoaded("not loaded")
+        return self.served
+
+    def wait_service_time(self, _collection_id: int, ts: Timestamp, patience: Patience) -> None:
+        with patience.waiting():
+            self.waited.append((ts, patience.timeout_s))
+            if ts > compose(200_000):
+                raise DeadlineExceeded("too late")
+
+    def search(self, request: Any, patience: Patience) -> NodeHits:
+        self.asked.append(request)
+        return self.hits
+
+    def query(self, request: Any, patience: Patience) -> dict[str, pa.Array]:
+        self.asked.append(request)
+        return self.rows
+
+    def count(self, request: Any, patience: Patience) -> int:
+        self.asked.append(request)
+        return 17
+
+
+def a_query_each(*counts: int) -> NodeHits:
+    total = sum(counts)
+    return NodeHits(
+        "L2",
+        np.concatenate(([0], np.cumsum(counts))),
+        np.arange(total),
+        np.linspace(0.12345, 9.87654, total, dtype=np.float32),
+        {"price": pa.array([float(n) for n in range(total)])},
+    )
+
+
+class Waits(NoMeasures):
+    def __init__(self) -> None:
+        self.waits_s: list[float] = []
+
+    def waited_for_guarantee(self, seconds: float) -> None:
+        self.waits_s.append(seconds)
+
+
+class ReadVerbs(Searching, Querying):
+    """The verbs that read."""
+
+
+class Bench:
+    def __init__(
+        self,
+        nodes: Nodes | None = None,
+        now: Timestamp = NOW,
+        reads_max: int = 4,
+        retention_s: float = 60.0,
+        limits: RequestLimits | None = None,
+    ) -> None:
+        self.nodes = nodes or Nodes()
+        self.queue = DqQueue(reads_max)
+        self.measures = Waits()
+        self.own_writes = OwnWrites(GRACEFUL_MS)
+        self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
+        self.reads = ReadPath(
+            self.nodes,
+            self.queue,
+            OwnStamps(lambda: now),
+            lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
+            self.measures,
+            self.own_writes,
+            graceful_time_ms=GRACEFUL_MS,
+            retention_s=retention_s,
+            timeout_s=7.0,
+            now_s=time.monotonic,
+        )
+        proxy: Any = SimpleNamespace(
+            reads=self.reads, measures=self.measures, limits=limits or RequestLimits()
+        )
+        self.verbs = ReadVerbs(lambda: proxy, None, tuple)  # type: ignore[arg-type]
+
+
+def cached(
+    of: CollectionSchema | None = None, level: ConsistencyLevel = L.BOUNDED, indexed: bool = True
+) -> CachedCollection:
+    found = collection(of or schema(), level=level, partitions=(DEFAULT, OTHER))
+    return CachedCollection(
+        collection_view("default", found), {"_default": DEFAULT, "p1": OTHER}, (index(),) if indexed else ()
+    )
+
+
+def search(**changes: Any) -> Search:
+    asked = Search(
+        collection=cached(),
+        partitions=(),
+        vector_field="",
+        queries=np.zeros((1, 2), np.float32),
+        limit=10,
+        offset=0,
+        filter="",
+        metric_type="",
+        params={"ef": 50},
+        output_fields=("price",),
+        round_decimal=-1,
+        consistency=ReadConsistency(),
+    )
+    return replace(asked, **changes)
+
+
+def query(**changes: Any) -> Query:
+    return replace(Query(cached(), (), "pk > 0", ("price",), None, 0, ReadConsistency()), **changes)
