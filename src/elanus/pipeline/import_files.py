@@ -35,7 +35,7 @@ def survey(
 ) -> list[FileRows]:
     """The tables that the files are, each with its row groups.
 
-    Raises `InvalidParameter` for one that does not fit, as far as its head tells.
+    Raises `InvalidParameter` for one that does not fit, as far as its head shows.
     """
     found = []
     for table in tables(files):

@@ -37,7 +37,7 @@ class Source(Protocol):
         ...
 
     def schemas(self) -> Iterator[pa.Schema]:
-        """Return the columns as far as the table's head tells them: none if only its rows do."""
+        """Return the columns, if the head of the table has them: none if only its rows do."""
         ...
 
     def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
