@@ -22,7 +22,7 @@ _BLOCK_BYTES = 8 * 1024 * 1024
 
 
 class CsvSource:
-    """One group: only reading a file from its start tells which line ends are inside quotes.
+    """One group: which line ends are inside quotes is known only to who reads the file from its start.
 
     Implements `elanus.pipeline.import_sources.Source`.
     """

@@ -1,7 +1,7 @@
 """The files of an import, whatever their format: their rows in groups, and each group in record batches.
 
 Parquet, JSON, JSON lines and CSV files are tables by themselves; the NumPy files of one directory are the
-columns of one table. What a column of a format may hold is brought into columns that a Parquet file could
+columns of one table. The columns of each format are turned into columns that a Parquet file could
 have; `elanus.pipeline.import_columns` does the rest for all of them.
 """
 

@@ -102,7 +102,7 @@ def _pairs(text: Text, row: int, refuse: Callable[[int, str], NoReturn]) -> dict
 
 
 def _types(field: FieldSchema) -> tuple[Any, pa.DataType]:
-    """What the JSON values are, and the type of the column."""
+    """Return the type of the JSON values, and that of the column."""
     if field.kind.vector is not None:
         return _WHOLE.get(field.data_type, (list[float], pa.list_(pa.float64())))
     if field.kind.family is Family.LIST:
