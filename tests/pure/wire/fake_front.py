@@ -440,7 +440,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         return [replace(flushed, state=SegmentState.SEALED, node_ids=(NodeID(3),), memory_bytes=64)]
 
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str]
+        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
@@ -452,6 +452,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
             partition,
             tuple(files),
             1_700_000_000_500,
+            write_id=write_id,
         )
         return self.imports[task_id]
 

@@ -17,7 +17,7 @@ _SUFFIXES = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".npy")
 
 class BulkImports(Verbs):
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str]
+        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
@@ -28,6 +28,7 @@ class BulkImports(Verbs):
             cached.partition_id(partition),
             partition,
             tuple(files),
+            write_id,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
