@@ -444,17 +444,11 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
-        self.imports[task_id] = ImportTask(
-            task_id,
-            view.collection_id,
-            collection,
-            PartitionID(8),
-            partition,
-            tuple(files),
-            1_700_000_000_500,
-            write_id=write_id,
-        )
-        return self.imports[task_id]
+        place = (view.collection_id, collection, PartitionID(8), partition)
+        created_ms = 1_700_000_000_500
+        task = ImportTask(task_id, *place, tuple(files), created_ms, write_id=write_id)
+        self.imports[task_id] = task
+        return task
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))
