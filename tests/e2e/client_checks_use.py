@@ -174,10 +174,11 @@ def _() -> None:
         assert made.num_entities == 200
 
 
-@check("Writes", "bulk insert of Parquet files: a task, its state, the list of tasks")
+@check("Writes", "bulk insert of Parquet, JSON, CSV and NumPy files: a task, its state, the list of tasks")
 def _() -> None:
     with collection() as made:
-        task = utility.do_bulk_insert(made.name, ["absent.parquet"])
+        files = ["absent.parquet", "rows.json", "rows.jsonl", "rows.csv", "id.npy"]
+        task = utility.do_bulk_insert(made.name, files)
         deadline = time.monotonic() + 60
         while utility.get_bulk_insert_state(task).state_name != "Failed":
             assert time.monotonic() < deadline

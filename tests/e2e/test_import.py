@@ -1,7 +1,8 @@
-"""Bulk import through the unmodified client: rows of Parquet files appear at once, whatever is killed."""
+"""Bulk import through the unmodified client: rows of files appear at once, whatever is killed."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,27 @@ def test_rows_are_found_when_the_import_is_complete(client: MilvusClient, import
     client.delete("books", ids=[77])
     assert importer.count("books") == ROWS + 500
     assert [t.task_id for t in importer.tasks("books")] == [task]
+
+
+def test_rows_of_all_formats_are_found(client: MilvusClient, importer: Importer) -> None:
+    """As the client's own writers leave them: JSON with the key rows, a directory of NumPy columns, CSV."""
+    create(client, "books")
+    rows = [{"key": key, "v": VECTORS[key].tolist(), "color": "blue"} for key in range(30)]
+    contents = {
+        "rows.json": json.dumps({"rows": rows[:10]}),
+        "rows.jsonl": "\n".join(map(json.dumps, rows[10:20])),
+        "rows.csv": "key,v,color\n" + "".join(f'{r["key"]},"{r["v"]}",blue\n' for r in rows[20:]),
+    }
+    for name, content in contents.items():
+        (importer.directory / name).write_text(content)
+    (importer.directory / "columns").mkdir()
+    np.save(importer.directory / "columns" / "key.npy", np.arange(30, 40))
+    np.save(importer.directory / "columns" / "v.npy", VECTORS[30:40])
+    state = importer.done(importer.start("books", *contents, "columns/key.npy", "columns/v.npy"))
+    assert (state.state_name, state.row_count, state.failed_reason) == ("Completed", 40, "")
+    assert importer.count("books", filter='color == "blue"') == 30
+    hits = client.search("books", VECTORS[:40].tolist(), limit=1)
+    assert [(found[0]["key"], found[0]["distance"]) for found in hits] == [(key, 0.0) for key in range(40)]
 
 
 def test_a_file_that_does_not_fit_leaves_nothing(client: MilvusClient, importer: Importer) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Server
-from pymilvus import MilvusClient
+from harness import Server, until
+from pymilvus import DataType, MilvusClient
 from pyspark.sql import SparkSession
 
 from elanus.pipeline.session import PipelineSession, SparkSettings
@@ -45,14 +45,64 @@ def test_the_page_and_a_version_that_stays(
     shown = capsys.readouterr().out
     assert shown.startswith("Completed 10000 \n")
     assert "|-- vector: array (nullable = false)" in shown
-    assert shown.endswith("\n10000\n3.0 14\n")
+    assert shown.endswith("\n10100\n3.0 14\n")
 
     docs = names["docs"]
     client.delete("docs", ids=[3, 4])
     client.insert("docs", [{"id": 70_000, "vector": [0.0] * 4, "color": "new"}])
-    assert docs.count() == 10_000, "every action reads the version of the load"
+    assert docs.count() == 10_100, "every action reads the version of the load"
     now = frame(spark, shared, "docs", columns="id")
     assert now.where("id in (3, 4, 5, 70000)").orderBy("id").collect() == [(5,), (70_000,)]
-    assert now.count() == 9999
+    assert now.count() == 10_099
     with pytest.raises(Exception, match="collection not found"):
         frame(spark, shared, "nothing")
+
+
+def test_a_batch_that_is_replayed_adds_nothing(
+    shared: Server, client: MilvusClient, spark: SparkSession, tmp_path: Path
+) -> None:
+    """After a crash between a commit and Spark's own note of it: the checkpoint lacks the note."""
+    schema = client.create_schema()
+    schema.add_field("id", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=2)
+    index = client.prepare_index_params()
+    index.add_index("v", index_type="FLAT", metric_type="L2")
+    client.create_collection("streamed", schema=schema, index_params=index, consistency_level="Strong")
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+
+    def add(first: int) -> None:
+        rows = spark.range(first, first + 100).selectExpr("id", "array(float(id), 0f) AS v")
+        rows.coalesce(2).write.mode("append").parquet(str(source))
+
+    def stream() -> None:
+        frame = spark.readStream.schema("id long, v array<float>").parquet(str(source))
+        query = frame.writeStream.format("elanus").trigger(availableNow=True)
+        query = query.options(uri=shared.uri, collection="streamed", checkpointLocation=str(checkpoint))
+        assert query.start().awaitTermination(120)
+
+    def count() -> int:
+        return int(client.query("streamed", output_fields=["count(*)"])[0]["count(*)"])
+
+    add(0)
+    stream()
+    until(lambda: count() == 100, 30, "the first batch")
+    for note in (checkpoint / "commits").iterdir():
+        note.unlink()
+    add(100)
+    stream()
+    until(lambda: count() == 200, 30, "both batches, each once")
+    assert list((shared.data_dir / "import").rglob("spark-writes/*")) == []
+    assert client.query("streamed", filter="id == 150")[0]["v"] == [150.0, 0.0]
+
+
+def test_a_write_that_does_not_fit_leaves_nothing(
+    shared: Server, client: MilvusClient, spark: SparkSession
+) -> None:
+    client.create_collection("narrow", dimension=2, metric_type="L2", consistency_level="Strong")
+    rows = spark.range(10).selectExpr("id", "array(1f, 2f, 3f) AS vector")
+    write = rows.write.format("elanus").options(uri=shared.uri, collection="narrow")
+    with pytest.raises(Exception, match="has 3 values, its dimension asks for 2"):
+        write.mode("append").save()
+    with pytest.raises(Exception, match="overwrite is not supported"):
+        write.mode("overwrite").save()
+    assert client.query("narrow", output_fields=["count(*)"])[0]["count(*)"] == 0

@@ -105,6 +105,14 @@ class ConnectorApi(Protocol):
         ...
 
     @repeatable
+    async def write_files(
+        self, database: str, collection: str, partition: str, files: tuple[str, ...], write_id: str
+    ) -> ImportTask:
+        """As `start_import`, once for each ``write_id``: a further call returns the task of the first, unless
+        that failed. Raises `InvalidParameter` for an empty or too long ``write_id``, too."""
+        ...
+
+    @repeatable
     async def import_task(self, task_id: TaskID) -> ImportTask: ...
     @repeatable
     async def cancel_import(self, task_id: TaskID) -> None:

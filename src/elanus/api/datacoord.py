@@ -395,7 +395,7 @@ class ImportCalls(Protocol):
     """Imports of files."""
 
     async def start_import(self, request: ImportRequest) -> TaskID:
-        """Put an import into the queue; return before it runs.
+        """Put an import into the queue; return before it runs. A write that is known is not queued again.
 
         Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`.
         """

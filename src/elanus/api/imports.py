@@ -14,13 +14,17 @@ from elanus.core.timestamps import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The names accompany the ids for display to people. ``files``: paths below the import directory."""
+    """The names accompany the ids for display to people. ``files``: paths below the import directory.
+
+    ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated.
+    """
 
     collection_id: CollectionID
     collection: str
     partition_id: PartitionID
     partition: str
     files: tuple[str, ...]
+    write_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,10 @@ def import_(
     ] = "",
     data_dir: DataDir = None,
 ) -> None:
-    """Import Parquet files into a collection: all rows at once, or none. Ctrl-C cancels."""
+    """Import files into a collection: all rows at once, or none. Ctrl-C cancels.
+
+    Parquet, JSON, JSON lines, CSV, and NumPy files (a file a column).
+    """
     from rich.console import Console
 
     from elanus.cli.import_command import ImportFailed, Server, Wanted, import_files

@@ -28,6 +28,7 @@ from elanus.rpc.security import ClientSecurity
 
 _LOOK_S = 0.2
 _CONNECT_S = 10.0
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
 _PREFIX = "elanus-import-"
 """The name prefix of a directory of links."""
 _LEFT_BEHIND_S = 7 * 24 * 3600.0
@@ -159,8 +160,9 @@ def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...
     own = root / f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     own.mkdir()
     try:
-        names = [f"{number:04}-{_plain(file)}" for number, file in enumerate(files)]
+        names = [_name(number, file, files) for number, file in enumerate(files)]
         for name, file in zip(names, files, strict=True):
+            (own / name).parent.mkdir(exist_ok=True)
             (own / name).symlink_to(file.resolve())
         yield tuple(f"{own.name}/{name}" for name in names)
     finally:
@@ -181,6 +183,13 @@ def _clear(root: Path) -> None:
                 own.rmdir()
 
 
-def _plain(file: Path) -> str:
-    """Return a name that the server accepts, whatever the file is called."""
-    return f"{file.stem.replace('.', '_')}.parquet"
+def _name(number: int, file: Path, files: Sequence[Path]) -> str:
+    """Return a name that the server accepts, whatever the file is called.
+
+    NumPy files keep theirs, which is their column's, in a directory for each that they come from.
+    """
+    if file.suffix == ".npy":
+        first = next(n for n, other in enumerate(files) if other.parent == file.parent)
+        return f"{first:04}/{file.name}"
+    suffix = file.suffix if file.suffix in _SUFFIXES else ".parquet"
+    return f"{number:04}-{file.stem.replace('.', '_')}{suffix}"

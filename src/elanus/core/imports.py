@@ -52,7 +52,7 @@ class ImportTask:
     ``files``: paths below the import directory. ``created_ms`` and ``ended_ms`` are Unix time (0: not yet).
     ``attempt``: the number of the try that may commit; ``tries``: the number of tries so far. ``rows``,
     ``segments`` and ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: progress of
-    its job; known while the job runs, and not stored.
+    its job; known while the job runs, and not stored. ``write_id``: what the caller called the write.
     """
 
     task_id: TaskID
@@ -71,6 +71,7 @@ class ImportTask:
     ended_ms: int = 0
     reason: str = ""
     percent: float = 0.0
+    write_id: str = ""
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
@@ -92,6 +93,15 @@ def next_task(tasks: Iterable[ImportTask]) -> ImportTask | None:
     """Return the oldest task that has not committed; one interrupted by a crash precedes waiting ones."""
     waiting = [t for t in tasks if t.state in OPEN]
     return min(waiting, key=lambda t: (t.state is not ImportState.STARTED, t.task_id), default=None)
+
+
+def same_write(tasks: Iterable[ImportTask], collection_id: CollectionID, write_id: str) -> ImportTask | None:
+    """Return the task of the same write into a collection, unless it failed; None without a ``write_id``."""
+    for task in tasks if write_id else ():
+        is_same = (task.collection_id, task.write_id) == (collection_id, write_id)
+        if is_same and task.state is not ImportState.FAILED:
+            return task
+    return None
 
 
 def forgotten(tasks: Iterable[ImportTask], now_ms: int, retention_ms: int) -> tuple[ImportTask, ...]:

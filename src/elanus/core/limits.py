@@ -32,6 +32,7 @@ GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024
 TASK_QUEUE_MAX_TASKS = 1024
 LOG_ENTRY_TARGET_BYTES = 5 * 1024 * 1024
 """An insert larger than this is split into several log entries."""
+WRITE_ID_LENGTH_MAX = 256
 IMPORT_FILES_MAX = 1024
 """Files of one import."""
 FILTER_LENGTH_MAX_CHARS = 64_000_000

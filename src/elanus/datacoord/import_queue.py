@@ -43,6 +43,7 @@ from elanus.core.imports import (
     failed,
     forgotten,
     next_task,
+    same_write,
     stepped,
     with_progress,
 )
@@ -112,7 +113,10 @@ class Imports:
     # requests
 
     async def start_import(self, request: ImportRequest) -> TaskID:
-        """Queue a task. Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`."""
+        """Queue a task, or return that of the same write.
+
+        Raises `CollectionNotFound`, `PartitionNotFound`, and `TaskQueueFull`.
+        """
         task = ImportTask(
             TaskID(await self._rootcoord.alloc_ids(1)),
             request.collection_id,
@@ -121,9 +125,13 @@ class Imports:
             request.partition,
             request.files,
             self._clock.wall_ms(),
+            write_id=request.write_id,
         )
         async with self._lock:
             await self._collection(task)
+            known = same_write(self._state.imports(), task.collection_id, task.write_id)
+            if known is not None:
+                return known.task_id
             if sum(t.state in OPEN for t in self._state.imports()) >= self._policy.tasks_max:
                 raise TaskQueueFull(
                     f"{self._policy.tasks_max} imports wait already (imports.tasks_max): retry later"

@@ -1,4 +1,4 @@
-"""Reading users' Parquet files and writing them as segments. Plain Arrow: no Spark here.
+"""Reading users' files and writing their rows as segments. Plain Arrow: no Spark here.
 
 Rows stream in batch by batch, are checked, and wait in memory by shard. When a task holds as much as it may,
 and at its end, each shard's rows are sorted by primary key and become one segment: an insert log and a
@@ -7,14 +7,13 @@ stats log. Memory: the rows held, and one shard's once more while they are sorte
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from elanus.api.imports import ImportedSegment
 from elanus.core.channels import shard_of_keys
@@ -22,54 +21,29 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_columns import Place, check_columns, convert
-from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup
+from elanus.pipeline.import_plan import FileRows, ImportPlan
+from elanus.pipeline.import_sources import opened, tables
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.parquet import rows_per_group
 from elanus.storage.paths import insert_log_path, stats_log_path
-from elanus.storage.port import ObjectMissing, ObjectStore
+from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
-
-_READ_BYTES = 4 * 1024 * 1024
-"""Read at a time, and not mapped: who overwrites a file while it is mapped ends the process that reads it."""
 
 
 def survey(
     source: ObjectStore, files: Sequence[str], schema: CollectionSchema, scratch: Path
 ) -> list[FileRows]:
-    """The row groups of each file, from the footers. Raises `InvalidParameter` for one that does not fit."""
+    """The tables that the files are, each with its row groups.
+
+    Raises `InvalidParameter` for one that does not fit, as far as its head shows.
+    """
     found = []
-    for name in files:
-        with opened(source, name, scratch) as parquet:
-            check_columns(schema, parquet.schema_arrow, name)
-            found.append(FileRows(name, tuple(_row_groups(parquet.metadata))))
+    for table in tables(files):
+        with opened(source, table, schema, scratch) as rows:
+            for columns in rows.schemas():
+                check_columns(schema, columns, table.file)
+            found.append(replace(table, groups=tuple(rows.groups())))
     return found
-
-
-def _row_groups(metadata: pq.FileMetaData) -> Iterator[RowGroup]:
-    first_row = 0
-    for number in range(metadata.num_row_groups):
-        rows = metadata.row_group(number).num_rows
-        yield RowGroup(number, first_row, rows)
-        first_row += rows
-
-
-@contextlib.contextmanager
-def opened(source: ObjectStore, name: str, scratch: Path) -> Iterator[pq.ParquetFile]:
-    """A user's file. Raises `InvalidParameter` if its name or its content is wrong."""
-    try:
-        path = source.local_path(name, scratch)
-    except ObjectMissing:
-        raise InvalidParameter(f"{name}: no such file in the import directory {source.url}") from None
-    except ValueError as error:
-        raise InvalidParameter(f"{name} is no path below the import directory: {error}") from None
-    try:
-        with pq.ParquetFile(path, buffer_size=_READ_BYTES) as parquet:
-            yield parquet
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidParameter(f"{name} cannot be read as Parquet: {error}") from error
-    finally:
-        if path.parent == scratch:  # a copy
-            path.unlink(missing_ok=True)
 
 
 def import_rows(plan: ImportPlan, source: ObjectStore, scratch: Path) -> Iterator[pa.RecordBatch]:
@@ -78,11 +52,11 @@ def import_rows(plan: ImportPlan, source: ObjectStore, scratch: Path) -> Iterato
     batch_rows = rows_per_group(schema.row_bytes_estimate)
     next_id = plan.first_id
     for part in plan.parts:
-        with opened(source, part.file, scratch) as parquet:
-            check_columns(schema, parquet.schema_arrow, part.file)
+        with opened(source, part, schema, scratch) as table:
             for group in part.groups:
                 first_row = group.first_row
-                for batch in parquet.iter_batches(batch_rows, row_groups=[group.number], use_threads=False):
+                for batch in table.batches(group, batch_rows):
+                    check_columns(schema, batch.schema, part.file)
                     keys = _auto_keys(schema, next_id, batch.num_rows)
                     yield convert(schema, batch, keys, Place(part.file, group.number, first_row))
                     first_row += batch.num_rows

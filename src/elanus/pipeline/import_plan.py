@@ -11,7 +11,7 @@ other half is for segments, of which there are never more than rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.schema import CollectionSchema
@@ -32,10 +32,17 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """A file, or some row groups of it."""
+    """A table, or some row groups of it: a file, or the NumPy files that are its ``columns``, of which
+    ``file`` is the first."""
 
     file: str
     groups: tuple[RowGroup, ...]
+    columns: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files."""
+        return self.columns or (self.file,)
 
     @property
     def rows(self) -> int:
@@ -88,7 +95,7 @@ def cut(files: Sequence[FileRows], task_rows: int) -> list[tuple[FileRows, ...]]
     A part is closed before the group that would overfill it, unless it is empty. Empty groups are left out.
     """
     parts: list[tuple[FileRows, ...]] = []
-    taken: list[tuple[str, RowGroup]] = []
+    taken: list[tuple[FileRows, RowGroup]] = []
     rows = 0
     for file, group in _groups(files):
         if taken and rows + group.rows > task_rows:
@@ -101,15 +108,16 @@ def cut(files: Sequence[FileRows], task_rows: int) -> list[tuple[FileRows, ...]]
     return parts
 
 
-def _groups(files: Sequence[FileRows]) -> Iterator[tuple[str, RowGroup]]:
+def _groups(files: Sequence[FileRows]) -> Iterator[tuple[FileRows, RowGroup]]:
     for file in files:
         for group in file.groups:
             if group.rows:
-                yield file.file, group
+                yield file, group
 
 
-def _by_file(taken: Sequence[tuple[str, RowGroup]]) -> tuple[FileRows, ...]:
-    groups: dict[str, tuple[RowGroup, ...]] = {}
+def _by_file(taken: Sequence[tuple[FileRows, RowGroup]]) -> tuple[FileRows, ...]:
+    groups: dict[str, FileRows] = {}
     for file, group in taken:
-        groups[file] = (*groups.get(file, ()), group)
-    return tuple(FileRows(file, found) for file, found in groups.items())
+        found = groups.get(file.file, replace(file, groups=()))
+        groups[file.file] = replace(found, groups=(*found.groups, group))
+    return tuple(groups.values())

@@ -1,7 +1,7 @@
 """Sparse vectors in a user's Parquet file: the columns that may hold them, and their conversion.
 
-Accepted: ``struct<indices: list<integer>, values: list<float>>``, ``map<integer, float>``, and the bytes that
-Elanus stores (`elanus.core.sparse`). Structs and maps may have a row's pairs in any order.
+Accepted: ``struct<indices: list<integer>, values: list<float>>``, ``map<integer, float>``, texts with such an
+object in JSON, and the bytes that Elanus stores (`elanus.core.sparse`). Pairs may have any order.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 
 from elanus.core.schema import FieldSchema
 from elanus.core.sparse import NO_INDEX, SparseRows, paired, starts_of
+from elanus.pipeline.import_texts import INDICES, VALUES, pairs_of
 
-INDICES, VALUES = "indices", "values"
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string)
 
 Refuse = Callable[[int, str], NoReturn]
 """Raises the error about a row and what is wrong with it."""
@@ -25,7 +27,7 @@ Refuse = Callable[[int, str], NoReturn]
 
 def fits_sparse(_: FieldSchema, found: pa.DataType) -> bool:
     """Whether a column of that Arrow type may hold sparse vectors."""
-    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+    if any(is_kind(found) for is_kind in (*_BYTES, *_TEXTS)):
         return True
     if pa.types.is_map(found):
         return bool(pa.types.is_integer(found.key_type) and pa.types.is_floating(found.item_type))
@@ -39,8 +41,12 @@ def fits_sparse(_: FieldSchema, found: pa.DataType) -> bool:
 
 def to_pairs(column: pa.Array, refuse: Refuse) -> pa.Array:
     """Return a column without nulls that `fits_sparse` as ``binary``; `elanus.core.sparse` checks it."""
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+    if any(is_kind(column.type) for is_kind in _BYTES):
         return column.cast(pa.binary())
+    if any(is_kind(column.type) for is_kind in _TEXTS):
+        column = pairs_of(column.cast(pa.binary()).to_pylist(), refuse)
+        if column.null_count:
+            refuse(_first(column.is_null()), "is the JSON null: leave the value out")
     if pa.types.is_map(column.type):
         starts = column.offsets.to_numpy().astype(np.int64)
         entries = slice(int(starts[0]), int(starts[-1]))

@@ -179,8 +179,11 @@ class Front(Protocol):
 
     # imports
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str]
-    ) -> ImportTask: ...
+        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
+    ) -> ImportTask:
+        """Start an import. A ``write_id`` names the write: one that did not fail is not repeated."""
+        ...
+
     def import_task(self, task_id: int) -> ImportTask:
         """Raises `InvalidParameter` for an unknown task."""
         ...

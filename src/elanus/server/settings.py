@@ -346,7 +346,7 @@ class IndexcoordSettings(Section):
 
 
 class ImportsSettings(Section):
-    """Bulk imports of Parquet files, by clients and by `elanus import`."""
+    """Bulk imports of files, by clients and by `elanus import`."""
 
     root: str = Field(default="import", min_length=1)
     """The only directory that files are imported from: a path, relative to the data directory unless it is

@@ -1,8 +1,9 @@
-"""The options of ``spark.read.format("elanus")``: parsed, checked, with what they default to."""
+"""The options of the format ``elanus``, for reads and for writes: parsed, checked, with their defaults."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,22 +14,9 @@ from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
-_KNOWN = frozenset(
-    {
-        "uri",
-        "host",
-        "port",
-        "tls_ca",
-        "tls_server_name",
-        "database",
-        "collection",
-        "partitions",
-        "columns",
-        "filter",
-        "lease_s",
-        "store",
-    }
-)
+_SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "database", "collection"})
+_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store"}
+_WRITE = _SERVER | {"partition", "write_id", "stream_id", "import_directory", "checkpointlocation", "path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +40,60 @@ class ReadOptions:
     store: str
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises `InvalidParameter`, `MissingParameter`. Names count in any case, as Spark has it."""
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """``partition`` "": the default one. ``write_id``: the name of the write, "" for a new one.
+
+    ``stream_id``: the name of a streaming query, whose batches are writes of their own. ``import_directory``:
+    where the server's import directory is found from here, "" for where the server says.
+    """
+
+    address: str
+    security: ClientSecurity | None
+    database: str
+    collection: str
+    partition: str
+    write_id: str
+    stream_id: str
+    import_directory: str
+
+
+def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Raises as `parse_options` does. A streaming query's checkpoint names it unless ``stream_id`` does."""
+    options = _checked(given, _WRITE)
+    checkpoint = options.get("checkpointlocation", "")
+    digest = hashlib.sha256(checkpoint.encode()).hexdigest()[:32] if checkpoint else ""
+    return WriteOptions(
+        address=_address(options),
+        security=_security(options),
+        database=options.get("database", "default"),
+        collection=options["collection"],
+        partition=options.get("partition", ""),
+        write_id=options.get("write_id", ""),
+        stream_id=options.get("stream_id", digest),
+        import_directory=options.get("import_directory", ""),
+    )
+
+
+def _checked(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
     options = {name.lower(): value for name, value in given.items()}
-    if unknown := sorted(options.keys() - _KNOWN):
-        raise InvalidParameter(f"unknown option {unknown[0]}: there are {', '.join(sorted(_KNOWN))}")
+    if unknown := sorted(options.keys() - known):
+        raise InvalidParameter(f"unknown option {unknown[0]}: there are {', '.join(sorted(known))}")
     if not options.get("collection"):
         raise MissingParameter('no collection: give its name, .option("collection", "docs")')
+    return options
+
+
+def _security(options: Mapping[str, str]) -> ClientSecurity | None:
+    return security_for(options.get("uri", ""), options.get("tls_ca", ""), options.get("tls_server_name", ""))
+
+
+def parse_options(given: Mapping[str, str]) -> ReadOptions:
+    """Raises `InvalidParameter`, `MissingParameter`. Names count in any case, as Spark has it."""
+    options = _checked(given, _READ)
     return ReadOptions(
         address=_address(options),
-        security=security_for(
-            options.get("uri", ""), options.get("tls_ca", ""), options.get("tls_server_name", "")
-        ),
+        security=_security(options),
         database=options.get("database", "default"),
         collection=options["collection"],
         partitions=_names(options.get("partitions", "")),

@@ -1,5 +1,7 @@
 """``spark.read.format("elanus")``: a collection as of one moment, one Spark partition per segment.
 
+Writes are in `elanus.spark.sink`.
+
 `load` takes the snapshot: Spark asks for the schema then, and every action on the DataFrame reads the same
 rows, whatever is written, compacted or dropped meanwhile, until the lease ends. Spark plans in short-lived
 Python processes, so what is kept is small: where the snapshot's object lies.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +45,9 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.expr import compile_filter
 from elanus.rpc.carrier import RpcChannel
-from elanus.spark.options import ReadOptions, parse_options
+from elanus.spark.options import ReadOptions, parse_options, parse_write_options
 from elanus.spark.segment import SegmentRead, read_segment
+from elanus.spark.sink import ElanusStreamWriter, ElanusWriter
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
 from elanus.storage.snapshots import read_snapshot
@@ -106,10 +109,18 @@ class ElanusSource(DataSource):
             )
         return ElanusReader(options, lease, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise NotSupported(
-            "collections are not written through this format: write Parquet files, and import those"
-        )
+    def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
+        if overwrite:
+            raise NotSupported(
+                "the mode overwrite is not supported: write with mode append; drop the partition or delete "
+                "its rows before"
+            )
+        return ElanusWriter(parse_write_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ElanusStreamWriter:  # noqa: N802
+        if overwrite:
+            raise NotSupported("the output mode complete is not supported: use append")
+        return ElanusStreamWriter(parse_write_options(self.options))
 
 
 class SegmentPartition(InputPartition):

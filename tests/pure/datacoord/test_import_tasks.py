@@ -254,6 +254,36 @@ async def test_the_queue_is_bounded(tmp_path: Path) -> None:
     await coord.stop()
 
 
+async def test_a_write_that_is_known_is_not_repeated(tmp_path: Path) -> None:
+    """Queued, running, committed or after a restart: only a write that failed may be tried again."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    write = replace(REQUEST, write_id="job 7, part 3")
+    task_id = await coord.start_import(write)
+    assert await coord.start_import(replace(write, files=("other.parquet",))) == task_id
+    await settle()
+    assert await coord.start_import(write) == task_id
+    await answer(bench.importers[0], outcome(bench, 51))
+    assert (await coord.import_task(task_id)).rows > 0
+    assert await coord.start_import(write) == task_id
+    coord = await bench.restart()
+    assert await coord.start_import(write) == task_id
+    assert await coord.start_import(REQUEST) != task_id, "without a name every request is another write"
+    await coord.stop()
+
+
+async def test_a_write_that_failed_is_tried_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    write = replace(REQUEST, write_id="w")
+    task_id = await coord.start_import(write)
+    await coord.cancel_import(task_id)
+    again = await coord.start_import(write)
+    assert again != task_id
+    assert await coord.start_import(write) == again
+    await coord.stop()
+
+
 async def test_a_large_import_is_committed_as_a_whole(tmp_path: Path) -> None:
     """More records than one transaction of the store takes."""
     bench = Bench(tmp_path)

@@ -58,7 +58,7 @@ def test_names_become_ids() -> None:
         ([".hidden.parquet"], InvalidParameter),
         (["s3://bucket/a.parquet"], InvalidParameter),
         (["a.parquet", "a.parquet"], InvalidParameter),
-        (["a.json"], NotSupported),
+        (["a.xml"], NotSupported),
         ([f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)], InvalidParameter),
     ],
 )

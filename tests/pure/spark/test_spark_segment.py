@@ -168,9 +168,11 @@ def test_vectors_become_lists_as_spark_has_them(read: SegmentRead, store: LocalS
     assert spark_schema(SCHEMA, ("v", "name")).simpleString() == "struct<v:array<float>,name:string>"
 
 
-def test_writing_is_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(NotSupported, match="write Parquet files, and import those"):
-        ElanusSource({}).writer(StructType(), overwrite=False)
+def test_overwriting_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(NotSupported, match="write with mode append"):
+        ElanusSource({}).writer(StructType(), overwrite=True)
+    with pytest.raises(NotSupported, match="use append"):
+        ElanusSource({}).streamWriter(StructType(), overwrite=True)
 
 
 def test_options() -> None:

@@ -440,20 +440,15 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         return [replace(flushed, state=SegmentState.SEALED, node_ids=(NodeID(3),), memory_bytes=64)]
 
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str]
+        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
-        self.imports[task_id] = ImportTask(
-            task_id,
-            view.collection_id,
-            collection,
-            PartitionID(8),
-            partition,
-            tuple(files),
-            1_700_000_000_500,
-        )
-        return self.imports[task_id]
+        place = (view.collection_id, collection, PartitionID(8), partition)
+        created_ms = 1_700_000_000_500
+        task = ImportTask(task_id, *place, tuple(files), created_ms, write_id=write_id)
+        self.imports[task_id] = task
+        return task
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))

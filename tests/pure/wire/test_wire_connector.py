@@ -73,11 +73,19 @@ def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
     assert own.ask(lambda server: server.import_directory()) == "file:///import"
     with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.start_import("default", "books", "", ("a.parquet",)))
+    with pytest.raises(CollectionNotFound):
+        own.ask(lambda server: server.write_files("default", "books", "", ("a.parquet",), "w1"))
+    for wrong in ("", "w" * 257):
+        with pytest.raises(InvalidParameter, match="write_id has"):
+            own.ask(lambda server, wrong=wrong: server.write_files("default", "books", "", (), wrong))
     with pytest.raises(InvalidParameter):
         own.ask(lambda server: server.import_task(TaskID(77)))
     assert own.counted == [
         ("ConnectorApi.import_directory", 0),
         ("ConnectorApi.start_import", CollectionNotFound.code),
+        ("ConnectorApi.write_files", CollectionNotFound.code),
+        ("ConnectorApi.write_files", InvalidParameter.code),
+        ("ConnectorApi.write_files", InvalidParameter.code),
         ("ConnectorApi.import_task", InvalidParameter.code),
     ]
 
@@ -86,6 +94,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
     calls: list[Callable[[ConnectorApi], Awaitable[Any]]] = [
         lambda server: server.snapshot("shop", "books", (), 4000),
         lambda server: server.start_import("shop", "books", "", ("a.parquet",)),
+        lambda server: server.write_files("shop", "books", "", ("a.parquet",), "w1"),
         lambda server: server.cancel_import(TaskID(1)),
         lambda server: server.release(3),
     ]
@@ -95,6 +104,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
             own.ask(call)
     assert [asked[1:] for asked in own.guard.asked] == [
         ("PrivilegeQuery", ObjectType.COLLECTION, "shop", ("books",)),
+        ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.GLOBAL, "default", ()),
         ("PrivilegeUnpinSnapshotData", ObjectType.GLOBAL, "default", ()),

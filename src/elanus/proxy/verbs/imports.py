@@ -12,12 +12,12 @@ from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 
-_SUFFIX = ".parquet"
+_SUFFIXES = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".npy")
 
 
 class BulkImports(Verbs):
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str]
+        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
@@ -28,6 +28,7 @@ class BulkImports(Verbs):
             cached.partition_id(partition),
             partition,
             tuple(files),
+            write_id,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
@@ -49,7 +50,7 @@ class BulkImports(Verbs):
 def check_files(files: Sequence[str]) -> None:
     """Check that these files may be imported. Raises `InvalidParameter`, `NotSupported`."""
     if not files:
-        raise InvalidParameter("no file to import: give paths of Parquet files below the import directory")
+        raise InvalidParameter("no file to import: give paths of files below the import directory")
     if len(files) > IMPORT_FILES_MAX:
         raise InvalidParameter(
             f"{len(files)} files in one import; at most {IMPORT_FILES_MAX}: import them in several tasks"
@@ -63,5 +64,5 @@ def check_files(files: Sequence[str]) -> None:
                 f"file {file!r}: give a path relative to the import directory (setting imports.root), "
                 "whose parts do not begin with a dot"
             )
-        if not file.endswith(_SUFFIX):
-            raise NotSupported(f"file {file!r} is not supported by this release: import {_SUFFIX} files")
+        if not file.endswith(_SUFFIXES):
+            raise NotSupported(f"file {file!r} has no supported format: import {', '.join(_SUFFIXES)} files")

@@ -1,0 +1,87 @@
+"""CSV files of an import: a header with the fields' names, values as text, anything nested as JSON.
+
+An empty value without quotes is a null; for a text that may not be null, it is the empty text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
+from elanus.core.types import Family
+from elanus.pipeline.import_columns import Place
+from elanus.pipeline.import_plan import RowGroup
+from elanus.pipeline.import_texts import JSON_NULL, column_of
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+
+
+class CsvSource:
+    """One group: which line ends are inside quotes is known only to who reads the file from its start.
+
+    Implements `elanus.pipeline.import_sources.Source`.
+    """
+
+    def __init__(self, name: str, path: Path, schema: CollectionSchema) -> None:
+        self._name = name
+        self._path = path
+        self._schema = schema
+
+    def schemas(self) -> Iterator[pa.Schema]:
+        return iter(())
+
+    def groups(self) -> Iterator[RowGroup]:
+        yield RowGroup(0, 0, sum(batch.num_rows for batch in self._texts()))
+
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        first = 0
+        for texts in self._texts():
+            for start in range(0, texts.num_rows, batch_rows):
+                part = texts.slice(start, batch_rows)
+                yield self._columns(part, Place(self._name, 0, first))
+                first += part.num_rows
+
+    def _texts(self) -> Iterator[pa.RecordBatch]:
+        if not self._path.stat().st_size:
+            return
+        reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        with pyarrow.csv.open_csv(self._path, reading, parsing, _as_texts(self._header())) as reader:
+            yield from reader
+
+    def _header(self) -> list[str]:
+        first_rows = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        with pyarrow.csv.open_csv(self._path, first_rows, parsing) as reader:
+            return list(reader.schema.names)
+
+    def _columns(self, texts: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+        columns = {
+            name: self._column(self._schema.by_name.get(name), texts.column(name), place)
+            for name in texts.schema.names
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _column(self, field: FieldSchema | None, texts: pa.Array, place: Place) -> pa.Array:
+        if field is None or field.name == DYNAMIC_FIELD or field.kind.family is Family.JSON:
+            return texts
+        if field.kind.family is Family.TEXT:
+            may_lack = field.nullable or field.default_value is not None
+            return texts if may_lack else pc.fill_null(texts, "")
+        if field.kind.family is Family.BOOL:
+            texts = pc.utf8_lower(texts)
+        return column_of(field, pc.fill_null(texts.cast(pa.binary()), JSON_NULL).to_pylist(), place.refuse)
+
+
+def _as_texts(names: list[str]) -> pyarrow.csv.ConvertOptions:
+    return pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )

@@ -1,0 +1,111 @@
+"""NumPy files of an import: each is a column, named like its field; those of a directory are one table.
+
+Accepted: numbers and booleans in one dimension; texts (also of JSON) as unicode or bytes; vectors in two
+dimensions: floats, or the bytes that are stored (uint8) for binary vectors and those of half precision, which
+may also be float16, or uint16 for bfloat16; signed bytes as int8. Pickled objects are refused.
+"""
+
+from __future__ import annotations
+
+import tokenize
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.pipeline.import_plan import RowGroup
+
+_GROUP_BYTES = 32 * 1024 * 1024
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_BITS16 = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
+
+
+class _Column:
+    """A file: its header, and rows read from it. Raises `InvalidParameter` for one that is no plain array."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self._path = path
+        with path.open("rb") as file:
+            try:
+                version = np.lib.format.read_magic(file)
+                read = {
+                    (1, 0): np.lib.format.read_array_header_1_0,
+                    (2, 0): np.lib.format.read_array_header_2_0,
+                }
+                self.shape, is_fortran, self.dtype = read[version](file)
+            except (ValueError, KeyError, SyntaxError, tokenize.TokenError) as error:
+                raise InvalidParameter(f"{name} cannot be read as NumPy: {error}") from error
+            self._begin = file.tell()
+        if self.dtype.hasobject:
+            raise InvalidParameter(f"{name} holds Python objects: save the column with a plain dtype")
+        if len(self.shape) not in (1, 2) or (is_fortran and len(self.shape) == 2):
+            raise InvalidParameter(f"{name} has shape {self.shape}: give (rows,) or (rows, n), row by row")
+        self.row_bytes = self.dtype.itemsize * (self.shape[1] if len(self.shape) == 2 else 1)
+        size_bytes = path.stat().st_size
+        if size_bytes < self._begin + self.shape[0] * self.row_bytes:
+            raise InvalidParameter(f"{name} ends before its {self.shape[0]} rows")
+
+    def read(self, first: int, rows: int) -> npt.NDArray[Any]:
+        with self._path.open("rb") as file:
+            file.seek(self._begin + first * self.row_bytes)
+            content = file.read(rows * self.row_bytes)
+        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape[1:])
+
+
+class NumpySource:
+    """The columns of a directory. Implements `elanus.pipeline.import_sources.Source`."""
+
+    def __init__(self, paths: Mapping[str, Path], schema: CollectionSchema) -> None:
+        self._schema = schema
+        self._columns = {PurePosixPath(name).stem: _Column(name, path) for name, path in paths.items()}
+        by_rows = {column.shape[0]: column.name for column in self._columns.values()}
+        if len(by_rows) > 1:
+            (few, one), (many, other), *_ = sorted(by_rows.items())
+            raise InvalidParameter(f"{one} has {few} rows, {other} has {many}: columns have as many each")
+        (self._rows,) = by_rows
+
+    def schemas(self) -> Iterator[pa.Schema]:
+        yield next(self._read(0, 0)).schema
+
+    def groups(self) -> Iterator[RowGroup]:
+        row_bytes = max(1, sum(column.row_bytes for column in self._columns.values()))
+        step = max(1, _GROUP_BYTES // row_bytes)
+        for number, first in enumerate(range(0, self._rows, step)):
+            yield RowGroup(number, first, min(step, self._rows - first))
+
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        end = group.first_row + group.rows
+        for first in range(group.first_row, end, batch_rows):
+            yield from self._read(first, min(batch_rows, end - first))
+
+    def _read(self, first: int, rows: int) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict(
+            {
+                name: _as_column(self._schema.by_name.get(name), column, column.read(first, rows))
+                for name, column in self._columns.items()
+            }
+        )
+
+
+def _as_column(field: FieldSchema | None, column: _Column, values: npt.NDArray[Any]) -> pa.Array:
+    if field is not None and field.data_type in _BITS16 and values.dtype.itemsize == 2:
+        values = values.view(np.uint8)  # the bytes as they are stored
+    if values.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="))).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    if values.dtype.kind == "U":
+        return pa.array(values.tolist(), pa.string())
+    if values.dtype.kind not in "biuf":
+        raise InvalidParameter(f"{column.name} has dtype {values.dtype}: give numbers, booleans or texts")
+    return pa.array(values.astype(values.dtype.newbyteorder("=")))

@@ -1,0 +1,187 @@
+"""``df.write.format("elanus")`` and ``writeStream``: rows appended to a collection, exactly once.
+
+Tasks write their rows as Parquet files into the server's import directory. The commit has the server import
+all of them at once, under the write's name: the server records the name with the rows, in one transaction,
+and a write that it knows is not repeated. So it does not matter how often Spark runs a task or the commit, or
+what dies in between. A streaming query's batches are named by the query's checkpoint and their numbers, so
+that a batch that is replayed after a crash adds nothing.
+
+Spark makes the writer, runs its tasks and calls the commit in different Python processes: what they share is
+pickled with the writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from elanus.api.connector import ConnectorApi
+from elanus.core.errors import InvalidParameter
+from elanus.core.imports import ENDED, ImportState, ImportTask
+from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.rpc.carrier import RpcChannel
+from elanus.spark.options import WriteOptions
+from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectStore
+
+_CONNECT_S = 20.0
+_ANSWER_S = 120.0
+_LOOK_S = 0.25
+_STAGING = "spark-writes"
+_VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
+
+T = TypeVar("T")
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """A task's file, below the import directory ("": no rows), and its number of rows."""
+
+    file: str
+    rows: int
+
+
+class Staging:
+    """Writes the files of one write into the import directory at ``url``."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
+        """In a task: put the rows into a file of a new name. Nothing is left behind if it fails."""
+        name, rows = f"{_STAGING}/{uuid.uuid4().hex}.parquet", 0
+        with TemporaryDirectory() as scratch, contextlib.ExitStack() as closing:
+            file, writer = Path(scratch) / "rows.parquet", None
+            for batch in batches:
+                if writer is None:
+                    writer = closing.enter_context(pq.ParquetWriter(file, batch.schema))
+                writer.write_batch(batch)
+                rows += batch.num_rows
+            if writer is None or not rows:
+                return Staged("", 0)
+            writer.close()
+            self._store().put_file(name, file)
+        return Staged(name, rows)
+
+    def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        store = self._store()
+        for name in _files(messages):
+            store.delete(name)
+
+    def _store(self) -> ObjectStore:
+        return open_store(self._url)
+
+
+class Sink:
+    """Brings staged files into the collection."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self.staging = Staging(
+            options.import_directory or self._ask(lambda server: server.import_directory())
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str) -> None:
+        """Return when the rows are committed: reads find them from then on.
+
+        Raises `InvalidParameter` for rows that do not fit, with the server's reason: none is there then.
+        """
+        files = _files(messages)
+        if not files:
+            return
+        if len(files) > IMPORT_FILES_MAX:
+            raise InvalidParameter(
+                f"{len(files)} partitions have rows, a write may have {IMPORT_FILES_MAX}: coalesce the frame"
+            )
+        place = self._options
+        task = self._ask(
+            lambda server: server.write_files(
+                place.database, place.collection, place.partition, tuple(files), write_id
+            )
+        )
+        while task.state not in (*ENDED, *_VISIBLE):
+            time.sleep(_LOOK_S)
+            task = self._task(task)
+        self.staging.remove(messages)
+        if task.state is ImportState.FAILED:
+            raise InvalidParameter(f"nothing of write {write_id} is in {place.collection}: {task.reason}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self.staging.remove(messages)
+
+    def _task(self, task: ImportTask) -> ImportTask:
+        return self._ask(lambda server: server.import_task(task.task_id))
+
+    def _ask(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
+        options = self._options
+        if options.security is not None:
+            options.security.check()
+
+        async def ask() -> T:
+            channel = RpcChannel(options.address, security=options.security)
+            try:
+                await channel.ready(_CONNECT_S)
+                server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
+                return await call(server)
+            finally:
+                await channel.close()
+
+        return asyncio.run(ask())
+
+
+class ElanusWriter(DataSourceArrowWriter):
+    """A batch write: one partition of the frame is one task."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._sink = Sink(options)
+        self._write_id = options.write_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._sink.staging.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._sink.commit(messages, self._write_id)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._sink.abort(messages)
+
+
+class ElanusStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming query: each of its batches is a write, named by the query and the batch."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        if not options.stream_id:
+            raise InvalidParameter(
+                "a streaming query needs a name that survives restarts: give .option('checkpointLocation', "
+                "...) or .option('stream_id', ...)"
+            )
+        self._sink = Sink(options)
+        self._stream_id = options.stream_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._sink.staging.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        self._sink.commit(messages, f"{self._stream_id}/{batch_id}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        self._sink.abort(messages)
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    return [m.file for m in messages if isinstance(m, Staged) and m.file]

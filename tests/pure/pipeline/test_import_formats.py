@@ -1,0 +1,313 @@
+"""The same rows in every format that an import reads, and files that are damaged or hold something else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.pipeline import import_json
+from elanus.pipeline.import_files import import_rows, survey
+from elanus.pipeline.import_json import JsonLinesSource
+from elanus.pipeline.import_plan import ImportPlan, cut
+from elanus.storage.objects import open_store
+
+
+def field(number: int, name: str, data_type: DataType, **options: Any) -> FieldSchema:
+    return FieldSchema(FieldID(100 + number), name, data_type, **options)
+
+
+PLAIN = (
+    field(0, "id", DataType.INT64, is_primary=True),
+    field(1, "flag", DataType.BOOL),
+    field(2, "small", DataType.INT16),
+    field(3, "ratio", DataType.DOUBLE),
+    field(4, "name", DataType.VARCHAR, max_length=50),
+    field(5, "doc", DataType.JSON),
+    field(6, "v", DataType.FLOAT_VECTOR, dim=2),
+    field(7, "bits", DataType.BINARY_VECTOR, dim=16),
+    field(8, "half", DataType.FLOAT16_VECTOR, dim=2),
+    field(9, "bytes", DataType.INT8_VECTOR, dim=2),
+)
+NESTED = (
+    field(10, "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=5, max_length=9),
+    field(11, "sparse", DataType.SPARSE_FLOAT_VECTOR),
+    field(12, "maybe", DataType.INT32, nullable=True),
+)
+DYNAMIC = field(20, "$meta", DataType.JSON, is_dynamic=True)
+SCHEMA = CollectionSchema("docs", (*PLAIN, *NESTED, DYNAMIC), enable_dynamic=True)
+COLUMNS = CollectionSchema("docs", PLAIN)
+
+Row = dict[str, Any]
+
+
+def row(number: int) -> Row:
+    """As a program would have it: vectors are lists of numbers, those of bits lists of bytes."""
+    return {
+        "id": number,
+        "flag": number % 2 == 0,
+        "small": -number,
+        "ratio": number / 4,
+        "name": f'a "näme", {number}\nof two lines',
+        "doc": {"n": number, "of": [1, None]},
+        "v": [number / 2, 1.5],
+        "bits": [number % 256, 7],
+        "half": [number / 2, -1.0],
+        "bytes": [number % 100, -3],
+        "tags": [f"t{number}", ""],
+        "sparse": {"7": 0.5, "3": number + 0.25},
+        "maybe": None if number % 3 else number,
+        "extra": {"n": number},
+    }
+
+
+ROWS = [row(n) for n in range(10)]
+
+
+def of(rows: Iterable[Row], schema: CollectionSchema) -> list[Row]:
+    names = {f.name for f in schema.fields} | ({"extra"} if schema.dynamic_field else set())
+    return [{name: value for name, value in row.items() if name in names} for row in rows]
+
+
+def as_json(rows: Sequence[Row]) -> bytes:
+    return json.dumps({"rows": rows}).encode()
+
+
+def as_list(rows: Sequence[Row]) -> bytes:
+    return json.dumps(rows, indent=2, ensure_ascii=False).encode()
+
+
+def as_lines(rows: Sequence[Row]) -> bytes:
+    return b"\n".join(json.dumps(row).encode() for row in rows) + b"\n\n"
+
+
+def as_csv(rows: Sequence[Row]) -> bytes:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [name for name in rows[0] if name != "extra"])
+    writer.writeheader()
+    for one in rows:
+        texts = {
+            name: json.dumps(value) if isinstance(value, dict | list) else value
+            for name, value in one.items()
+        }
+        texts.pop("extra", None)
+        writer.writerow(texts)
+    return out.getvalue().encode()
+
+
+def put(tmp_path: Path, name: str, content: bytes) -> str:
+    file = tmp_path / "import" / name
+    file.parent.mkdir(exist_ok=True, parents=True)
+    file.write_bytes(content)
+    return name
+
+
+def put_numpy(tmp_path: Path, columns: Mapping[str, np.ndarray], directory: str = "part") -> list[str]:
+    names = []
+    for name, values in columns.items():
+        out = io.BytesIO()
+        np.save(out, values, allow_pickle=True)
+        names.append(put(tmp_path, f"{directory}/{name}.npy", out.getvalue()))
+    return names
+
+
+def imported(tmp_path: Path, files: Sequence[str], schema: CollectionSchema) -> pa.Table:
+    source = open_store((tmp_path / "import").as_uri())
+    tables = survey(source, files, schema, tmp_path)
+    parts = [part for task in cut(tables, 4) for part in task]
+    plan = ImportPlan(
+        5,
+        CollectionID(7),
+        PartitionID(8),
+        schema,
+        ("v0",),
+        tuple(parts),
+        1000,
+        10_000,
+        2**30,
+        Timestamp(99),
+        source.url,
+        "",
+        "",
+    )
+    return pa.Table.from_batches(import_rows(plan, source, tmp_path), schema.arrow_schema)
+
+
+def expected(tmp_path: Path, schema: CollectionSchema) -> pa.Table:
+    """The same rows from Parquet."""
+    rows = [one | {"doc": json.dumps(one["doc"]), "half": one["half"]} for one in of(ROWS, schema)]
+    for one in rows:
+        if "sparse" in one:
+            one["sparse"] = [(int(index), value) for index, value in one["sparse"].items()]
+    types = {
+        "bits": pa.list_(pa.uint8()),
+        "sparse": pa.map_(pa.int64(), pa.float64()),
+        "half": pa.list_(pa.float32()),
+        "bytes": pa.list_(pa.int64()),
+        "v": pa.list_(pa.float32()),
+    }
+    columns = {name: pa.array([one[name] for one in rows], types.get(name)) for name in rows[0]}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    return imported(
+        tmp_path, [put(tmp_path, "rows.parquet", (tmp_path / "rows.parquet").read_bytes())], schema
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "encode"),
+    [("a.json", as_json), ("a.json", as_list), ("a.jsonl", as_lines), ("a.ndjson", as_lines)],
+)
+def test_json_gives_the_rows_that_parquet_gives(
+    tmp_path: Path, name: str, encode: Callable[[Sequence[Row]], bytes]
+) -> None:
+    file = put(tmp_path, name, encode(of(ROWS, SCHEMA)))
+    assert imported(tmp_path, [file], SCHEMA).equals(expected(tmp_path, SCHEMA))
+
+
+def test_csv_gives_the_rows_that_parquet_gives(tmp_path: Path) -> None:
+    schema = CollectionSchema("docs", (*PLAIN, *NESTED))
+    file = put(tmp_path, "a.csv", as_csv(of(ROWS, schema)))
+    assert imported(tmp_path, [file], schema).equals(expected(tmp_path, schema))
+
+
+def test_numpy_columns_give_the_rows_that_parquet_gives(tmp_path: Path) -> None:
+    columns = {name: np.array([one[name] for one in ROWS]) for name in ("id", "flag", "ratio", "name", "v")}
+    columns |= {
+        "small": np.array([one["small"] for one in ROWS], ">i2"),
+        "doc": np.array([json.dumps(one["doc"]).encode() for one in ROWS]),
+        "bits": np.array([one["bits"] for one in ROWS], np.uint8),
+        "half": np.array([one["half"] for one in ROWS], np.float16),
+        "bytes": np.array([one["bytes"] for one in ROWS], np.int8),
+    }
+    assert imported(tmp_path, put_numpy(tmp_path, columns), COLUMNS).equals(expected(tmp_path, COLUMNS))
+
+
+def test_numpy_files_of_two_directories_are_two_tables(tmp_path: Path) -> None:
+    schema = CollectionSchema("docs", (PLAIN[0], PLAIN[6]))
+    names = [
+        name
+        for part in (1, 2)
+        for name in put_numpy(
+            tmp_path, {"id": np.arange(part), "v": np.zeros((part, 2), np.float32)}, f"rows/{part}"
+        )
+    ]
+    assert imported(tmp_path, names, schema)["id"].to_pylist() == [0, 0, 1]
+
+
+def test_groups_of_lines_cover_each_line_once(tmp_path: Path) -> None:
+    schema = CollectionSchema("docs", (PLAIN[0], PLAIN[4]))
+    rows = [{"id": n, "name": "x" * (n * 7 % 40)} for n in range(200)]
+    content = as_lines(rows)
+    file = tmp_path / "import" / put(tmp_path, "a.jsonl", content)
+    for group_bytes in (1, 7, 31, 64, 100, 1000, len(content)):
+        source = JsonLinesSource("a.jsonl", file, schema, group_bytes)
+        groups = list(source.groups())
+        keys = [
+            key for group in groups for batch in source.batches(group, 3) for key in batch["id"].to_pylist()
+        ]
+        assert keys == list(range(200))
+        assert [g.first_row for g in groups] == np.cumsum([0, *(g.rows for g in groups)])[:-1].tolist()
+
+
+REFUSED: dict[str, tuple[str, bytes, str]] = {
+    "no JSON": ("a.json", b'[{"id": 1', r"a\.json is neither a JSON list of rows nor"),
+    "no rows": ("a.json", b'{"data": []}', r"rows"),
+    "a row that is none": ("a.json", b"[1]", r"rows"),
+    "a line that is none": ("a.jsonl", b'{"id": 1}\n[2]\n', r"a\.jsonl, row 1 is no JSON object"),
+    "a text for a number": ("a.jsonl", b'{"id": 1}\n{"id": "2"}\n', r"row 1: field id .*\"2\".*[Ee]xpected"),
+    "a number beyond": ("a.json", as_list([{"id": 1 << 80}]), r"row 0: field id"),
+    "a null": ("a.json", as_list([{"id": 1, "name": None, "v": [1, 2]}]), r"row 0: field name is null"),
+    "a short vector": ("a.json", as_list([{"id": 1, "name": "", "v": [1]}]), r"field v has 1 values"),
+    "an unknown key": (
+        "a.json",
+        as_list([{"id": 1, "name": "", "v": [1, 2], "w": 1}]),
+        r"column w is no field",
+    ),
+    "a missing key": ("a.json", as_list([{"id": 1, "name": ""}]), r"has no column v"),
+    "CSV of other width": ("a.csv", b"id,name,v\n1,a\n", r"a\.csv cannot be read as CSV"),
+    "CSV of no number": ("a.csv", b'id,name,v\nx,a,"[1,2]"\n', r"row 0: field id .*x"),
+    "CSV of no vector": ("a.csv", b"id,name,v\n1,a,1 2\n", r"row 0: field v"),
+    "no Parquet": ("a.parquet", b"PAR1", r"a\.parquet cannot be read as Parquet"),
+    "no NumPy": ("a/id.npy", b"\x93NUMPY", r"a/id\.npy cannot be read as NumPy"),
+    "no Python code": ("a/id.npy", b"\x93NUMPY\x01\x00\x10\x00{__import__('x')}", r"cannot be read as NumPy"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_by_file_and_row(tmp_path: Path, case: str) -> None:
+    name, content, why = REFUSED[case]
+    schema = CollectionSchema("docs", (PLAIN[0], PLAIN[4], PLAIN[6]))
+    with pytest.raises(InvalidParameter, match=why):
+        imported(tmp_path, [put(tmp_path, name, content)], schema)
+
+
+def test_numpy_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    schema = CollectionSchema("docs", (PLAIN[0], PLAIN[6]))
+    ids, vectors = np.arange(3), np.zeros((3, 2), np.float32)
+    cases: list[tuple[dict[str, np.ndarray], str]] = [
+        ({"id": ids[:2], "v": vectors}, r"id\.npy has 2 rows, .*v\.npy has 3"),
+        ({"id": np.array([1, "a", None], object), "v": vectors}, r"id\.npy holds Python objects"),
+        ({"id": ids, "v": vectors.reshape(3, 2, 1)}, r"v\.npy has shape"),
+        ({"id": ids, "v": np.asfortranarray(vectors)}, r"v\.npy has shape"),
+        ({"id": ids.astype("M8[s]"), "v": vectors}, r"id\.npy has dtype"),
+        ({"id": ids, "v": vectors[:, :1]}, r"does not fit field v"),
+        ({"id": ids}, r"has no column v"),
+    ]
+    for number, (columns, why) in enumerate(cases):
+        with pytest.raises(InvalidParameter, match=why):
+            imported(tmp_path, put_numpy(tmp_path, columns, f"part{number}"), schema)
+
+
+def test_a_numpy_file_that_ends_early_is_refused(tmp_path: Path) -> None:
+    (name,) = put_numpy(tmp_path, {"id": np.arange(100)})
+    put(tmp_path, name, (tmp_path / "import" / name).read_bytes()[:-8])
+    with pytest.raises(InvalidParameter, match=r"id\.npy ends before its 100 rows"):
+        imported(tmp_path, [name], CollectionSchema("docs", (PLAIN[0],)))
+
+
+def test_a_list_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_json, "JSON_BYTES_MAX", 10)
+    with pytest.raises(InvalidParameter, match=r"a JSON list may have 10: write .* JSON lines"):
+        imported(tmp_path, [put(tmp_path, "a.json", as_list(ROWS))], SCHEMA)
+
+
+def test_rows_may_give_dynamic_keys_themselves_or_in_one_object(tmp_path: Path) -> None:
+    schema = CollectionSchema("docs", (PLAIN[0], DYNAMIC), enable_dynamic=True)
+    rows = [
+        {"id": 1, "$meta": {"a": 1}},
+        {"id": 2, "$meta": '{"a": 2}', "b": [True]},
+        {"id": 3},
+    ]
+    found = imported(tmp_path, [put(tmp_path, "a.json", as_list(rows))], schema)["$meta"].to_pylist()
+    assert list(map(json.loads, found)) == [{"a": 1}, {"a": 2, "b": [True]}, {}]
+    with pytest.raises(InvalidParameter, match=r"\$meta is no JSON object"):
+        imported(tmp_path, [put(tmp_path, "b.json", as_list([{"id": 1, "$meta": "[]"}]))], schema)
+
+
+def test_sparse_vectors_may_be_texts_in_parquet(tmp_path: Path) -> None:
+    """As `pymilvus.bulk_writer` writes them."""
+    schema = CollectionSchema("docs", (PLAIN[0], NESTED[1]))
+    texts = [json.dumps(one["sparse"]) for one in ROWS]
+    put(tmp_path, "a.parquet", b"")
+    pq.write_table(pa.table({"id": range(10), "sparse": texts}), tmp_path / "import" / "a.parquet")
+    found = imported(tmp_path, ["a.parquet"], schema)
+    assert found.equals(imported(tmp_path, [put(tmp_path, "a.json", as_list(of(ROWS, schema)))], schema))
+
+
+def test_empty_files_have_no_rows(tmp_path: Path) -> None:
+    files = [put(tmp_path, "a.json", b"[]"), put(tmp_path, "a.jsonl", b""), put(tmp_path, "a.csv", b"id\n")]
+    assert imported(tmp_path, files, CollectionSchema("docs", (PLAIN[0],))).num_rows == 0

@@ -1,0 +1,107 @@
+"""Writes from Spark: their options, the files of their tasks, and a commit that may come again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.imports import ImportState, ImportTask
+from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.spark.options import parse_write_options
+from elanus.spark.sink import ElanusStreamWriter, Sink, Staged, Staging
+
+OPTIONS = parse_write_options({"collection": "docs", "partition": "p", "import_directory": "file:///nothing"})
+BATCH = pa.record_batch({"id": [1, 2]})
+
+
+class KnownSink(Sink):
+    """A sink whose server is this test."""
+
+    def __init__(self, directory: Path, *states: ImportState, reason: str = "") -> None:
+        self._options = OPTIONS
+        self.staging = Staging(directory.as_uri())
+        self.states = list(states)
+        self.asked: list[tuple[Any, ...]] = []
+        self.reason = reason
+
+    def _ask(self, call: Any) -> Any:
+        self.asked.append(call(self))
+        task = ImportTask(TaskID(1), CollectionID(7), "docs", PartitionID(8), "p", (), 0)
+        return replace(task, state=self.states.pop(0), reason=self.reason)
+
+    def write_files(self, *arguments: Any) -> tuple[Any, ...]:
+        return arguments
+
+    def import_task(self, task_id: TaskID) -> tuple[Any, ...]:
+        return ("state of", task_id)
+
+
+def test_the_options_of_a_write() -> None:
+    assert (OPTIONS.address, OPTIONS.database, OPTIONS.partition) == ("127.0.0.1:19530", "default", "p")
+    query = parse_write_options({"collection": "a", "checkpointLocation": "/c", "uri": "http://db:1"})
+    again = parse_write_options({"collection": "b", "checkpointlocation": "/c"})
+    assert query.stream_id == again.stream_id != ""
+    assert (
+        parse_write_options({"collection": "a", "stream_id": "s", "checkpointLocation": "/c"}).stream_id
+        == "s"
+    )
+    with pytest.raises(MissingParameter, match="no collection"):
+        parse_write_options({})
+    with pytest.raises(InvalidParameter, match="unknown option filter"):
+        parse_write_options({"collection": "a", "filter": "x"})
+
+
+def test_a_streaming_query_without_a_name_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="checkpointLocation"):
+        ElanusStreamWriter(OPTIONS)
+
+
+def test_a_task_leaves_one_file_and_none_without_rows(tmp_path: Path) -> None:
+    staging = Staging(tmp_path.as_uri())
+    staged = staging.write(iter([BATCH, BATCH]))
+    assert staged.rows == 4
+    assert pq.read_table(tmp_path / staged.file)["id"].to_pylist() == [1, 2, 1, 2]
+    assert staging.write(iter([])) == staging.write(iter([BATCH.slice(2)])) == Staged("", 0)
+    staging.remove([staged, None, Staged("", 0)])
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    def failing() -> Any:
+        yield BATCH
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Staging(tmp_path.as_uri()).write(failing())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_commit_names_its_write_and_waits_until_the_rows_are_there(tmp_path: Path) -> None:
+    sink = KnownSink(tmp_path, ImportState.PENDING, ImportState.STARTED, ImportState.PERSISTED)
+    staged = [sink.staging.write(iter([BATCH])), Staged("", 0), None]
+    sink.commit(staged, "w1")
+    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1")
+    assert sink.asked[1:] == [("state of", 1)] * 2
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+    sink.commit([Staged("", 0)], "w2")
+    assert len(sink.asked) == 3, "a write without rows asks nobody"
+
+
+def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None:
+    sink = KnownSink(tmp_path, ImportState.FAILED, reason="row 3: field v has 3 values")
+    with pytest.raises(InvalidParameter, match=r"nothing of write w1 is in docs: row 3: field v"):
+        sink.commit([sink.staging.write(iter([BATCH]))], "w1")
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_more_files_than_an_import_takes_are_refused(tmp_path: Path) -> None:
+    files = [Staged(f"{n}.parquet", 1) for n in range(IMPORT_FILES_MAX + 1)]
+    with pytest.raises(InvalidParameter, match="coalesce the frame"):
+        KnownSink(tmp_path).commit(files, "w1")
