@@ -60,10 +60,16 @@ def bind_comparison(
         left, right, comparator = right, left, comparator.mirrored
     assert not isinstance(left, Value)
     if isinstance(right, Value):
+        if _is_fraction(right.value) and family_of(left.data_type) is Family.INTEGER and not _reads_json(left):
+            what = f"cannot cast value to {type_name(left.data_type)}, value: {shown(right.value)}"
+            raise source.error(what, node.start, "compare whole numbers with whole numbers")
         return _with_constant(comparator, left, right)
-    if any(column.is_json for side in (left, right) for column in columns_of(as_operand(side))):
+    if any(map(_reads_json, (left, right))):
         what = "two column comparison with JSON type is not supported"
         raise source.error(what, node.start, _json_remedy(right))
+    if not isinstance(left, Column) or not isinstance(right, Column):
+        what = f"only comparison between two fields is supported: {source.of(node)}"
+        raise source.error(what, node.start, "compare one field with another, without arithmetic")
     return Compare(comparator, left, right)
 
 
@@ -118,6 +124,15 @@ def _family(operand: BoundOperand) -> Family | None:
     if family.is_number:
         return Family.FLOATING
     return None if family is Family.VECTOR else family
+
+
+def _reads_json(operand: BoundOperand) -> bool:
+    return any(column.is_json for column in columns_of(as_operand(operand)))
+
+
+def _is_fraction(value: object) -> bool:
+    """Whether a literal is a number that no integer is equal to."""
+    return isinstance(value, float) and not value.is_integer()
 
 
 def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:

@@ -20,7 +20,9 @@ from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
 from elanus.expr.cost import cost_of
+from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.lookups import lookup_of
+from elanus.expr.sampling import sampled
 from elanus.expr.tree import (
     Always,
     And,
@@ -40,6 +42,8 @@ from elanus.expr.tree import (
     Operand,
     Or,
     Predicate,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -197,6 +201,22 @@ class Evaluator(Visitor[pa.Array]):
         found = kernels.on_values(column, node.pattern.matches)
         return pc.invert(found) if node.negated else found
 
+    def regex(self, node: Regex) -> pa.Array:
+        column = node.column
+        texts = self._of_type(column, str) if column.is_json else self._column(column)
+        if texts is None:
+            found = pa.array(np.zeros(self._batch.rows, np.bool_))
+        else:
+            found = kernels.on_values(texts, node.pattern.matches)
+        if column.is_json or column.path:
+            has_value = self._batch.has_value(column.field.name)
+            found = pc.if_else(has_value, pc.fill_null(found, False), UNKNOWN)
+        return pc.invert(found) if node.negated else found
+
+    def sample(self, node: Sample) -> pa.Array:
+        keys = kernels.one_array(kernels.decoded(self._batch.column(node.column.field.name)))
+        return pa.array(sampled(keys, node.factor, node.seed))
+
     def _looked_up(
         self, leaf: Compare | Member | Like, operand: Operand, *, negated: bool
     ) -> pa.Array | None:
@@ -214,7 +234,7 @@ class Evaluator(Visitor[pa.Array]):
         elif path:
             present = self._batch.json(name, path).present
         else:
-            present = kernels.one_array(pc.is_valid(self._batch.column(name)))
+            present = self._batch.has_value(name)
         return present if node.negated else pc.invert(present)
 
 

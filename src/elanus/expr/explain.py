@@ -1,4 +1,5 @@
-"""Prints the bound tree as text in the filter language, in the order of evaluation.
+"""Prints the bound tree as text in the filter language, in the order of evaluation, but
+for a sample, which the language wants last.
 
 The text parses to the same tree again, unless it contains a list too long to show.
 """
@@ -25,6 +26,8 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -37,7 +40,8 @@ class Explainer(Visitor[str]):
         return "1 == 1" if node.value else "1 == 0"
 
     def conjunction(self, node: And) -> str:
-        return f"({' and '.join(map(self.visit, node.children))})"
+        samples_last = sorted(node.children, key=lambda child: isinstance(child, Sample))
+        return f"({' and '.join(map(self.visit, samples_last))})"
 
     def disjunction(self, node: Or) -> str:
         return f"({' or '.join(map(self.visit, node.children))})"
@@ -67,6 +71,12 @@ class Explainer(Visitor[str]):
     def like(self, node: Like) -> str:
         text = f"{_operand(node.column)} like {_value(node.pattern.text)}"
         return f"not ({text})" if node.negated else text
+
+    def regex(self, node: Regex) -> str:
+        return f"{_operand(node.column)} {'!~' if node.negated else '=~'} {_value(node.pattern.text)}"
+
+    def sample(self, node: Sample) -> str:
+        return f"random_sample({node.factor!r})"
 
     def is_null(self, node: IsNull) -> str:
         return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"

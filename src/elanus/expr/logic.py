@@ -19,6 +19,8 @@ from elanus.expr.tree import (
     Member,
     Or,
     Predicate,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -58,6 +60,12 @@ def negation(predicate: Predicate) -> Predicate:
     return _NEGATION.visit(predicate)
 
 
+def has_sample(predicate: Predicate) -> bool:
+    """Whether a sample is one of the conditions that all have to hold."""
+    conditions = predicate.children if isinstance(predicate, And) else (predicate,)
+    return any(isinstance(condition, Sample) for condition in conditions)
+
+
 class _Negation(Visitor[Predicate]):
     def always(self, node: Always) -> Predicate:
         return Always(not node.value)
@@ -88,6 +96,12 @@ class _Negation(Visitor[Predicate]):
 
     def like(self, node: Like) -> Predicate:
         return replace(node, negated=not node.negated)
+
+    def regex(self, node: Regex) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def sample(self, node: Sample) -> Predicate:
+        raise AssertionError("a sample is never negated")
 
     def is_null(self, node: IsNull) -> Predicate:
         return replace(node, negated=not node.negated)

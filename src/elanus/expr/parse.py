@@ -126,6 +126,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
     def string(self, token: Token) -> syntax.Node:
         return syntax.Literal(_start(token), _end(token), _string(token))
 
+    def raw_string(self, token: Token) -> syntax.Node:
+        return syntax.Literal(_start(token), _end(token), token[2:-1])
+
     def literal_list(self, token: Token) -> syntax.Node:
         try:
             return syntax.LiteralList(_start(token), _end(token), literals.literal_list(str(token)))
@@ -151,6 +154,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
 
     def key(self, token: Token) -> str:
         return _string(token)
+
+    def raw_key(self, token: Token) -> str:
+        return token[2:-1]
 
     def call(self, name: Token, _opening: Token, *rest: syntax.Node | Token) -> syntax.Node:
         return syntax.Call(_start(name), _end(rest[-1]), str(name), _nodes(rest))
@@ -180,6 +186,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
 
     def like(self, item: syntax.Node, pattern: syntax.Node) -> syntax.Node:
         return syntax.Like(item.start, pattern.end, item, pattern)
+
+    def regex(self, item: syntax.Node, operator: Token, pattern: syntax.Node) -> syntax.Node:
+        return syntax.Regex(item.start, pattern.end, item, pattern, negated=operator == "!~")
 
     def null(self, item: syntax.Node, word: Token) -> syntax.Node:
         return syntax.Null(item.start, _end(word), item, negated=False)

@@ -29,6 +29,8 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -88,6 +90,12 @@ class Pruner(Visitor[bool]):
         if node.negated:
             return not (low.startswith(prefix) and high.startswith(prefix))
         return bool(high >= prefix and (low <= prefix or low.startswith(prefix)))
+
+    def regex(self, node: Regex) -> bool:
+        return True
+
+    def sample(self, node: Sample) -> bool:
+        return True
 
     def is_null(self, node: IsNull) -> bool:
         return True
