@@ -101,7 +101,9 @@ def _long(values: Values) -> Values:
 def _shifted(shift: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
     def shifted(values: Values, bits: Values) -> Values:
         allowed = pc.and_(pc.greater_equal(bits, 0), pc.less(bits, 64))
-        return shift(values, pc.if_else(allowed, bits, pa.scalar(None, pa.int64())))
+        bits = pc.if_else(allowed, bits, pa.scalar(None, pa.int64()))
+        half = pc.shift_right(bits, 1)  # Arrow does not shift by 63 bits at once
+        return shift(shift(values, half), pc.subtract(bits, half))
 
     return shifted
 
@@ -110,8 +112,16 @@ def _nonzero(divisor: Values) -> Values:
     return pc.if_else(pc.equal(divisor, 0), pa.scalar(None, divisor.type), divisor)
 
 
-def _remainder(dividend: Values, divisor: Values) -> Values:
+def _quotient(dividend: Values, divisor: Values) -> Values:
+    """Of integers. Arrow has no quotient of the smallest integer and -1: it wraps, as products do."""
+    if isinstance(divisor, pa.Scalar) and divisor.as_py() != -1:
+        return pc.divide(dividend, _nonzero(divisor))
     quotient = pc.divide(dividend, _nonzero(divisor))
+    return pc.if_else(pc.equal(divisor, -1), pc.negate(dividend), quotient)
+
+
+def _remainder(dividend: Values, divisor: Values) -> Values:
+    quotient = _quotient(dividend, divisor)
     return pc.subtract(dividend, pc.multiply(quotient, divisor))
 
 
@@ -130,7 +140,7 @@ _WHOLE: dict[str, Callable[[Values, Values], Values]] = {
     "+": pc.add,
     "-": pc.subtract,
     "*": pc.multiply,
-    "/": lambda dividend, divisor: pc.divide(dividend, _nonzero(divisor)),
+    "/": _quotient,
     "%": _remainder,
     "&": pc.bit_wise_and,
     "|": pc.bit_wise_or,

@@ -199,7 +199,8 @@ class _Binder:
             )
         pattern = self._operands.bind(node.pattern)
         if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
-            what = f"regex pattern must be a string literal or template variable, got: {self._source.of(node.pattern)}"
+            text = self._source.of(node.pattern)
+            what = f"regex pattern must be a string literal or template variable, got: {text}"
             raise self._source.error(what, node.pattern.start, 'write it in quotes: =~ "^a.*"')
         try:
             return Regex(item, regex_pattern(pattern.value), node.negated)

@@ -17,6 +17,7 @@ from elanus.core.schema import DataType
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import literals, syntax
 from elanus.expr.array_conditions import bind_array_comparison
+from elanus.expr.floats import lookup_set
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
 from elanus.expr.source import Source, shorten
@@ -60,7 +61,11 @@ def bind_comparison(
         left, right, comparator = right, left, comparator.mirrored
     assert not isinstance(left, Value)
     if isinstance(right, Value):
-        if _is_fraction(right.value) and family_of(left.data_type) is Family.INTEGER and not _reads_json(left):
+        if (
+            _is_fraction(right.value)
+            and family_of(left.data_type) is Family.INTEGER
+            and not _reads_json(left)
+        ):
             what = f"cannot cast value to {type_name(left.data_type)}, value: {shown(right.value)}"
             raise source.error(what, node.start, "compare whole numbers with whole numbers")
         return _with_constant(comparator, left, right)
@@ -209,7 +214,7 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
     if family is Family.FLOATING:
         with np.errstate(over="ignore"):
             rounded = np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype())
-        return pa.array(rounded, arrow_type).unique()
+        return lookup_set(pa.array(rounded, arrow_type))
     return pa.array(items, arrow_type).unique()
 
 

@@ -1,5 +1,6 @@
-"""Prints the bound tree as text in the filter language, in the order of evaluation, but
-for a sample, which the language wants last.
+"""Prints the bound tree as text in the filter language, in the order of evaluation.
+
+A sample comes last, as the language has it.
 
 The text parses to the same tree again, unless it contains a list too long to show.
 """
@@ -7,6 +8,7 @@ The text parses to the same tree again, unless it contains a list too long to sh
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,6 +102,8 @@ def _factor(operand: Operand) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
     return json.dumps(value, ensure_ascii=False)
 
 

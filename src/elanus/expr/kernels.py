@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.expr.floats import looked_up
 from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.tree import Comparator
 
@@ -72,7 +73,9 @@ def compare_to_text(column: pa.Array | pa.ChunkedArray, comparator: Comparator, 
 def compare_integers(column: pa.Array | pa.ChunkedArray, comparator: Comparator, number: float) -> pa.Array:
     """Compare integers with any number, exactly: ``a > 1.5`` is ``a >= 2``, and ``a == 1.5`` never holds."""
     if isinstance(number, float):
-        if not math.isfinite(number):
+        if math.isnan(number):
+            return known(column, comparator is Comparator.NE)
+        if math.isinf(number):
             return known(column, _beyond(comparator, above=number > 0))
         if number != int(number):
             if comparator in (Comparator.EQ, Comparator.NE):
@@ -101,10 +104,10 @@ def compare_floats(column: pa.Array | pa.ChunkedArray, comparator: Comparator, n
 
 
 def is_member(column: pa.Array | pa.ChunkedArray, members: pa.Array) -> pa.Array:
-    """Which values are members. ``members`` have the column's value type."""
+    """Which values are members. ``members`` have the column's value type, and are a `lookup_set`."""
 
     def test(values: pa.Array) -> pa.Array:
-        found = pc.is_in(values, value_set=members)
+        found = pc.is_in(looked_up(values, members), value_set=members)
         return pc.if_else(pc.is_valid(values), found, UNKNOWN) if values.null_count else found
 
     return on_values(column, test)

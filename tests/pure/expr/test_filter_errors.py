@@ -174,8 +174,8 @@ MEANING = [
     ("random_sample()", 0, '"float factor" should be a const float expression', ""),
     ("not random_sample(0.5)", 0, "random sample expression cannot be used in unary expression", ""),
     ("id > 1 or random_sample(0.5)", 0, "random sample expression cannot be used in logical or", "'.. and"),
-    ("random_sample(0.5) and id > 1", 0, "random sample expression can only be the last expression", "'.. and"),
-    ("(id > 1 and random_sample(0.5)) or id < 0", 0, "random sample expression cannot be used in logical or", ""),
+    ("random_sample(0.5) and id > 1", 0, "random sample expression can only be the last", "'.. and"),
+    ("(id > 1 and random_sample(.5)) or id < 0", 0, "random sample expression cannot be used in logical", ""),
     # arrays
     ("longs > [1]", 0, "can not comparisons array fields directly", "longs[0] > 1"),
     ("longs == longs", 0, "can not comparisons array fields directly", ""),

@@ -1,4 +1,4 @@
-"""`random_sample`: the share of rows, that they are a matter of chance, and the same however they are read."""
+"""`random_sample`: a share of the rows, chosen by chance, and the same ones however they are read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Compiled filters and output fields of read requests, cached for repeated requests.
 
 The same filter text gives the same `BoundFilter` object, so that query nodes recognise it and reuse their
-masks. A filter that takes a sample is compiled for each request, which so has a sample of its own. One `Plans`
-belongs to one cached collection and is discarded with it.
+masks. A filter that takes a sample is compiled for each request, so that each has a sample of its own. One
+`Plans` belongs to one cached collection and is discarded with it.
 """
 
 from __future__ import annotations
