@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.expr.floats import looked_up
+from elanus.expr.floats import with_one_zero
 from elanus.expr.jsonvalues import UNKNOWN
 
 ArrayColumn: TypeAlias = pa.ListArray | pa.ChunkedArray
@@ -91,14 +91,15 @@ def _element(arrays: _Arrays, index: int) -> pa.Array:
 
 
 def _contains_any(arrays: _Arrays, members: pa.Array) -> pa.Array:
-    hits = _flags(pc.is_in(looked_up(arrays.elements, members), value_set=members))
+    hits = _flags(pc.is_in(arrays.elements, value_set=members))
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(hits)))
     return arrays.where_known(before[arrays.ends] > before[arrays.starts])
 
 
 def _contains_all(arrays: _Arrays, members: pa.Array) -> pa.Array:
     """Count the distinct members of each row: only the elements that are members are looked at closer."""
-    found = pc.index_in(looked_up(arrays.elements, members), value_set=members)
+    elements, members = with_one_zero(arrays.elements, members)
+    found = pc.index_in(elements, value_set=members)
     places = np.flatnonzero(_flags(pc.is_valid(found)))
     numbers = pc.drop_null(found).to_numpy().astype(np.int64)
     rows = np.searchsorted(arrays.ends, places, side="right")

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.types import Family
+from elanus.core.types import DataType, Family
 from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
@@ -50,6 +50,7 @@ from elanus.expr.tree import (
 SCATTER_COST, TAKE_COST = 6, 20
 """The overhead of evaluating only some rows, in the unit of `elanus.expr.cost`: per row of the batch, and per
 row and condition taken out."""
+_MAY_BE_NAN = (DataType.FLOAT, DataType.DOUBLE)
 SELECT_ROWS_MIN = 4096
 """Batches smaller than this are always evaluated as a whole."""
 
@@ -115,6 +116,9 @@ class Evaluator(Visitor[pa.Array]):
             assert isinstance(right, Column)
             one, other = map(self._column, (left, right))
             return kernels.compare(one, comparator, other)
+        if left is right and comparator is Comparator.NE and left.data_type in _MAY_BE_NAN:
+            assert isinstance(left, Column)
+            return kernels.is_nan(kernels.decoded(self._column(left)))
         return arithmetic.compare(self._numbers(left), comparator, self._numbers(right), self._batch.rows)
 
     def _compare_to_word(self, left: Operand, comparator: Comparator, value: str | bool) -> pa.Array:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.expr.floats import looked_up, lookup_set
+from elanus.expr.floats import lookup_set
 
 Path = tuple[str | int, ...]
 """Object keys and array indexes, outermost first."""
@@ -184,7 +184,7 @@ def json_key(value: Any) -> Any:
 def _is_in(column: pa.Array | None, members: pa.Array | None) -> pa.Array | None:
     if column is None or members is None:
         return None
-    return pc.if_else(pc.is_valid(column), pc.is_in(looked_up(column, members), value_set=members), UNKNOWN)
+    return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=members), UNKNOWN)
 
 
 def _of_type(values: Iterable[Any], wanted: type, arrow_type: pa.DataType) -> pa.Array:

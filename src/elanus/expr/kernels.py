@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.expr.floats import looked_up
 from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.tree import Comparator
 
@@ -103,11 +102,16 @@ def compare_floats(column: pa.Array | pa.ChunkedArray, comparator: Comparator, n
     return compare(column, comparator, scalar)
 
 
+def is_nan(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Which floating numbers are NaN."""
+    return one_array(pc.is_nan(column))
+
+
 def is_member(column: pa.Array | pa.ChunkedArray, members: pa.Array) -> pa.Array:
     """Which values are members. ``members`` have the column's value type, and are a `lookup_set`."""
 
     def test(values: pa.Array) -> pa.Array:
-        found = pc.is_in(looked_up(values, members), value_set=members)
+        found = pc.is_in(values, value_set=members)
         return pc.if_else(pc.is_valid(values), found, UNKNOWN) if values.null_count else found
 
     return on_values(column, test)

@@ -27,6 +27,7 @@ from elanus.expr.source import Source, shorten
 def parse(source: Source) -> syntax.Node:
     """The syntax tree of a filter that is not blank. Raises `InvalidFilter`."""
     _check_length(source)
+    _check_brackets(source)
     try:
         tree: object = _parser().parse(source.text)
     except lark.UnexpectedToken as problem:
@@ -38,6 +39,10 @@ def parse(source: Source) -> syntax.Node:
     assert isinstance(tree, syntax.Node)
     _check_depth(source, tree)
     return tree
+
+
+_BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL)
+"""Brackets, and strings, so that brackets in them are passed over."""
 
 
 @cache
@@ -71,6 +76,18 @@ def _check_length(source: Source) -> None:
 def _literal_lists() -> re.Pattern[str]:
     terminal = _parser().get_terminal("LITERALS")
     return re.compile(terminal.pattern.to_regexp())
+
+
+def _check_brackets(source: Source) -> None:
+    """Refuse a text of thousands of brackets before the time is spent to parse them."""
+    if source.text.count("(") + source.text.count("[") <= limits.FILTER_BRACKETS_MAX:
+        return
+    opened = 0
+    for found in _BRACKETS.finditer(source.text):
+        opened += {"(": 1, "[": 1, ")": -1, "]": -1}.get(found.group(), 0)
+        if opened > limits.FILTER_BRACKETS_MAX:
+            what = f"the expression is nested deeper than {limits.FILTER_BRACKETS_MAX} brackets"
+            raise source.error(what, found.start(), "leave out brackets that change nothing")
 
 
 def _check_depth(source: Source, tree: syntax.Node) -> None:

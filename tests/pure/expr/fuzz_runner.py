@@ -91,7 +91,7 @@ class Difference:
 
 @dataclass
 class Summary:
-    """What a run without a difference has done."""
+    """The work of a run that found no difference."""
 
     seeds: int = 0
     filters: int = 0

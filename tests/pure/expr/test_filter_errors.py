@@ -275,6 +275,31 @@ def test_a_path_has_so_many_steps(text: str) -> None:
     assert not found.any()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 200_000 + "id == 1" + ")" * 200_000,
+        "(" * 10_000,
+        "meta in " + "[" * 400_000,
+        "not (" * 90_000,
+        "json_contains(" * 30_000,
+        "'((' == color and " + "((" * 10_000,
+    ],
+)
+def test_thousands_of_brackets_are_refused_before_they_are_parsed(text: str) -> None:
+    error = refused(text)
+    assert f"nested deeper than {limits.FILTER_BRACKETS_MAX} brackets" in error.message
+    assert error.position is not None
+    assert text[error.position] in "(["
+
+
+def test_brackets_in_texts_and_next_to_each_other_do_not_count() -> None:
+    texts = " or ".join(["color == '((((([[[[['"] * 600)
+    assert compile_filter(texts, PLAIN).explain().count("(") == 3001
+    apart = " or ".join(f"(((((id == {number})))))" for number in range(1100))
+    assert compile_filter(apart, PLAIN).explain().count(" or ") == 1099
+
+
 def test_parentheses_and_chains_of_one_operator_are_not_deep() -> None:
     assert compile_filter("(" * 5000 + "id == 1" + ")" * 5000, PLAIN).explain() == "id == 1"
     nested = "(id != 0 or " * 1000 + "id != 1" + ")" * 1000
