@@ -129,7 +129,8 @@ class _Binder:
         if two not in _SAME_DIRECTION.get(one, ()):
             what = f"invalid range operations: {self._source.of(node)}"
             raise self._source.error(what, node.start, "a chain goes one way: 1 < a <= 5, or 5 >= a > 1")
-        first, middle, last = map(self._operands.bind, node.operands)
+        roles = ("lower", "", "upper") if one in _RISING else ("upper", "", "lower")
+        first, middle, last = map(self._operands.bind, node.operands, roles)
         if not isinstance(middle, Column):
             text = self._source.of(node.operands[1])
             what = f"range operations are only supported on single fields now, got: {text}"
@@ -162,6 +163,9 @@ class _Binder:
         if not isinstance(values, Value):
             what = f"value '{self._source.of(node.values)}' in list cannot be a non-const expression"
             raise self._source.error(what, node.values.start, "write a list of literals: [1, 2, 3]")
+        if not isinstance(values.value, list) and values.template:
+            what = f"the value of term expression template variable {{{values.template}}} is not array"
+            raise self._source.error(what, node.values.start, "give it a list")
         if not isinstance(values.value, list):
             what = f"the right-hand side of 'in' must be a list, but got: {self._source.of(node.values)}"
             raise self._source.error(what, node.values.start, "write a list of literals: [1, 2, 3]")
@@ -179,11 +183,21 @@ class _Binder:
             raise self._source.error(
                 what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
             )
-        pattern = self._operands.bind(node.pattern)
-        if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
+        pattern = self._pattern(node.pattern, "like")
+        if pattern is None:
             what = f"the pattern of like must be a string, but got: {self._source.of(node.pattern)}"
             raise self._source.error(what, node.pattern.start, 'write it in quotes: like "abc%"')
-        return Like(item, like_pattern(pattern.value), negated=False)
+        return Like(item, like_pattern(pattern), negated=False)
+
+    def _pattern(self, node: syntax.Node, verb: str) -> str | None:
+        """The pattern written there; None if there is no string. Raises `InvalidFilter`."""
+        pattern = self._operands.bind(node)
+        if isinstance(pattern, Value) and isinstance(pattern.value, str):
+            return pattern.value
+        if isinstance(pattern, Value) and pattern.template:
+            what = f"the value of {verb} expression template variable {{{pattern.template}}} is not string"
+            raise self._source.error(what, node.start, "give it a string")
+        return None
 
     def _regex(self, node: syntax.Regex) -> Predicate:
         item = self._operands.bind(node.item)
@@ -197,15 +211,15 @@ class _Binder:
             raise self._source.error(
                 what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
             )
-        pattern = self._operands.bind(node.pattern)
-        if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
+        pattern = self._pattern(node.pattern, "regex")
+        if pattern is None:
             text = self._source.of(node.pattern)
             what = f"regex pattern must be a string literal or template variable, got: {text}"
             raise self._source.error(what, node.pattern.start, 'write it in quotes: =~ "^a.*"')
         try:
-            return Regex(item, regex_pattern(pattern.value), node.negated)
+            return Regex(item, regex_pattern(pattern), node.negated)
         except ValueError as problem:
-            what = f"invalid regex pattern: {shorten(pattern.value)}: {shorten(str(problem))}"
+            what = f"invalid regex pattern: {shorten(pattern)}: {shorten(str(problem))}"
             raise self._source.error(what, node.pattern.start, "the syntax is RE2's") from None
 
     def _sample(self, node: syntax.Call) -> Predicate:
@@ -227,6 +241,10 @@ class _Binder:
         if column.field.kind.vector is not None:
             what = f"unsupported data type: {column.field.kind.vector.engine_name}"
             raise self._source.error(what, node.item.start, "vector fields are never null")
+        if column.is_element:
+            name = column.field.name
+            remedy = f"elements are never null: test {name}, or array_length({name})"
+            raise self._source.error("unsupported data type: ARRAY", node.item.start, remedy)
         return IsNull(column, node.negated)
 
     def _exists(self, node: syntax.Exists) -> Predicate:

@@ -179,7 +179,7 @@ def bind_membership(source: Source, node: syntax.Member, column: Column, values:
     allowed = _element_types(column.data_type)
     if not set(map(type, items)) <= allowed or not allowed:
         wrong = next((i for i, item in enumerate(items) if type(item) not in allowed), None)
-        raise _wrong_element(source, node, column, items, wrong)
+        raise _wrong_element(source, node, column, values, wrong)
     try:
         return Member(column, _member_array(column, items), node.negated)
     except OverflowError:
@@ -219,12 +219,15 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
 
 
 def _wrong_element(
-    source: Source, node: syntax.Member, column: Column, items: Sequence[Any], wrong: int | None
+    source: Source, node: syntax.Member, column: Column, values: Value, wrong: int | None
 ) -> Exception:
     name = type_name(column.data_type)
     if wrong is None:
         return source.error(f"'in' is not supported on {name}", node.start, _type_remedy(column))
-    what = f"value '{shown(items[wrong])}' in list cannot be casted to {name}"
+    item = shown(values.value[wrong])
+    what = f"value '{item}' in list cannot be casted to {name}"
+    if values.template:
+        what = f"cannot cast value to {name}, value: {item}"
     return source.error(what, _element_start(source, node.values, wrong), _type_remedy(column))
 
 

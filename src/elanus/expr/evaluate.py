@@ -233,12 +233,7 @@ class Evaluator(Visitor[pa.Array]):
 
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path
-        if node.column.is_element:
-            present = pc.is_valid(self._column(node.column))
-        elif path:
-            present = self._batch.json(name, path).present
-        else:
-            present = self._batch.has_value(name)
+        present = self._batch.json(name, path).present if path else self._batch.has_value(name)
         return present if node.negated else pc.invert(present)
 
 

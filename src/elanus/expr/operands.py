@@ -77,9 +77,12 @@ class OperandBinder:
         self._schema = schema
         self._values = values
 
-    def bind(self, node: syntax.Node) -> BoundOperand:
-        """Bind a value node. A condition has no value and is refused."""
-        bound = self._bind(node)
+    def bind(self, node: syntax.Node, role: str = "") -> BoundOperand:
+        """Bind a value node. A condition has no value and is refused.
+
+        ``role``: "lower" or "upper" for a bound of a chain, which the error for a missing value names.
+        """
+        bound = self._template(node, role) if isinstance(node, syntax.Template) else self._bind(node)
         self._check_range(node, bound)
         return bound
 
@@ -121,9 +124,10 @@ class OperandBinder:
         what = f"array element type must be generic value, but got: {self._source.of(node)}"
         raise self._source.error(what, node.start, "a list holds literals, not fields; quote text")
 
-    def _template(self, node: syntax.Template) -> Value:
+    def _template(self, node: syntax.Template, role: str = "") -> Value:
         if node.name not in self._values:
-            what = f"the value of expression template variable name {{{node.name}}} is not found"
+            which = f"{role} value" if role else "value"
+            what = f"the {which} of expression template variable name {{{node.name}}} is not found"
             given = ", ".join(sorted(self._values)) or "none"
             raise self._source.error(what, node.start, f"values given: {given}")
         value = self._values[node.name]

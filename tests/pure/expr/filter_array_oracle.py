@@ -46,12 +46,7 @@ def element_comparisons(draw: st.DrawFn) -> Expr:
     target, value = _element(name, draw(_indexes)), draw(arrays.LITERALS[name])
     if name in ("bytes", "longs") and isinstance(value, float):
         value = int(value)
-    how = draw(st.sampled_from(["compare", "compare", "in", "null"]))
-    if how == "null":
-        wanted = draw(st.booleans())
-        words = "is null" if wanted else "is not null"
-        return Expr(f"({target.text} {words})", lambda row: (target.answer(row) is None) == wanted)
-    if how == "in":
+    if draw(st.booleans()):
 
         def found(row: Row) -> bool | None:
             return compare("==", target.answer(row), arrays.stored(name, value))

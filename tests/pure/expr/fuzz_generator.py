@@ -184,12 +184,7 @@ class Generator:
         if words == "exists":
             return conditions.exists(self._one_of([path for path in _PATHS if path.text != "meta"]))
         name = self._one_of(("id", "tiny", "price", "color", "flag", "meta", *ARRAYS))
-        targets = (
-            conditions.field(name, "any"),
-            self._json_path(),
-            conditions.path("longs[2]", "longs", (2,)),
-        )
-        return conditions.null(self._one_of(targets), words)
+        return conditions.null(self._one_of((conditions.field(name, "any"), self._json_path())), words)
 
     # ---- JSON
 

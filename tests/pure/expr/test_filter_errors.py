@@ -145,6 +145,8 @@ MEANING = [
     ("'a' like 'a%'", 0, "like operation on complicated expr is unsupported", ""),
     ("color like 5", 11, "the pattern of like must be a string", ""),
     ("vector is not null", 0, "unsupported data type: VECTOR_FLOAT", ""),
+    ("longs[0] is null", 0, "unsupported data type: ARRAY", "array_length(longs)"),
+    ("longs[0] is not null", 0, "unsupported data type: ARRAY", ""),
     ("id + 1 is null", 0, "null tests are only supported on single fields", ""),
     ("exists id", 7, "exists operations are only supportted on json field, got:Int64", "is not null"),
     ("exists meta", 7, "exists operations are only supportted on json key", 'meta["key"]'),
