@@ -56,6 +56,11 @@ FILTERS: Sequence[tuple[str, Callable[[int], bool]]] = (
     ('tone == "dark"', lambda row: row % 3 == 0),
     ('j["a"]["b"] >= 17', lambda row: row >= 17),
     ('j["list"][1] == 5', lambda row: row == 4),
+    ("(key & 3) == 1", lambda row: row % 4 == 1),
+    ("key >> 2 == 1 or ~key == -1", lambda row: row in (0, 4, 5, 6, 7)),
+    ('s =~ "^s[36]/"', lambda row: row % 7 in (3, 6)),
+    (r's !~ r"^s\d" or j["a"]["c"] !~ "x" and key == 3', lambda row: row == 3),
+    ('json_contains_any(j["list"], [5, "x"]) && key < 5', lambda row: row == 4),
 )
 """A filter and which of twenty rows it matches."""
 
@@ -365,6 +370,21 @@ def _() -> None:
                 assert found == expected, f"{found} instead of {expected}"
 
             program.run("Filters", f"`{text}`", read)
+
+
+@check("Filters", "values apart from the text", needs=VERSION >= (2, 5))
+def _() -> None:
+    with collection(
+        FieldSchema("n", DataType.INT32), FieldSchema("s", DataType.VARCHAR, max_length=20)
+    ) as made:
+        filled(made, list(range(20)), [f"s{row}" for row in range(20)], rows=20)
+        for text, values, expected in (
+            ("n > {low} and s like {pattern}", {"low": 10, "pattern": "s1_"}, list(range(11, 20))),
+            ("n in {some} or s == {word}", {"some": [1, 2], "word": 's3"'}, [1, 2]),
+            ("n not in {none} and s =~ {pattern}", {"none": [], "pattern": "[45]$"}, [4, 5, 14, 15]),
+        ):
+            found = keys(made.query(text, expr_params=values))
+            assert found == expected, f"{text}: {found} instead of {expected}"
 
 
 ARRAY_FILTERS: Sequence[tuple[str, Callable[[int], bool]]] = (

@@ -39,5 +39,7 @@ FILTER_LENGTH_MAX_CHARS = 64_000_000
 FILTER_UNLISTED_MAX_CHARS = 500_000
 """The part of a filter outside of lists of plain literals: it is parsed token by token."""
 FILTER_DEPTH_MAX = 200
+FILTER_BRACKETS_MAX = 5000
+"""Brackets that may be open at a time, those that only group included."""
 SYSTEM_FIELDS_MAX_ID = 100
 """User fields are numbered from this value; RowID is 0 and Timestamp is 1."""

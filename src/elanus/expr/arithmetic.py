@@ -77,28 +77,51 @@ def compare(left: Numbers, comparator: Comparator, right: Numbers, rows: int) ->
 
 
 def calculate(operator: str, left: Numbers, right: Numbers) -> Numbers:
-    """Compute the result row by row: an integer if both sides are integers, except for ``**``.
+    """Compute the result row by row: an integer if both sides are integers.
 
-    Sums and products wrap at 64 bits. A zero divisor, or a result that is not a number, gives null.
+    Sums, products and shifts wrap at 64 bits. A zero divisor, a shift by fewer than 0 or more than 63 bits,
+    or a result that is not a number, gives null.
     """
     integers = floats = None
-    if operator != "**" and left.integers is not None and right.integers is not None:
-        whole = (pc.cast(left.integers, pa.int64()), pc.cast(right.integers, pa.int64()))
-        integers = _WHOLE[operator](*whole)
-    if operator == "**" or left.floats is not None or right.floats is not None:
+    if left.integers is not None and right.integers is not None:
+        integers = _WHOLE[operator](*map(_long, (left.integers, right.integers)))
+    in_floats = _FLOATING.get(operator)
+    if in_floats is not None and (left.floats is not None or right.floats is not None):
         one, other = left.doubles, right.doubles
         if one is not None and other is not None:
-            result = _FLOATING[operator](one, other)
+            result = in_floats(one, other)
             floats = pc.if_else(pc.is_nan(result), _NO_DOUBLE, result)
     return Numbers(integers, floats)
+
+
+def _long(values: Values) -> Values:
+    return pc.cast(values, pa.int64())
+
+
+def _shifted(shift: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
+    def shifted(values: Values, bits: Values) -> Values:
+        allowed = pc.and_(pc.greater_equal(bits, 0), pc.less(bits, 64))
+        bits = pc.if_else(allowed, bits, pa.scalar(None, pa.int64()))
+        half = pc.shift_right(bits, 1)  # Arrow does not shift by 63 bits at once
+        return shift(shift(values, half), pc.subtract(bits, half))
+
+    return shifted
 
 
 def _nonzero(divisor: Values) -> Values:
     return pc.if_else(pc.equal(divisor, 0), pa.scalar(None, divisor.type), divisor)
 
 
-def _remainder(dividend: Values, divisor: Values) -> Values:
+def _quotient(dividend: Values, divisor: Values) -> Values:
+    """Of integers. Arrow has no quotient of the smallest integer and -1: it wraps, as products do."""
+    if isinstance(divisor, pa.Scalar) and divisor.as_py() != -1:
+        return pc.divide(dividend, _nonzero(divisor))
     quotient = pc.divide(dividend, _nonzero(divisor))
+    return pc.if_else(pc.equal(divisor, -1), pc.negate(dividend), quotient)
+
+
+def _remainder(dividend: Values, divisor: Values) -> Values:
+    quotient = _quotient(dividend, divisor)
     return pc.subtract(dividend, pc.multiply(quotient, divisor))
 
 
@@ -117,8 +140,13 @@ _WHOLE: dict[str, Callable[[Values, Values], Values]] = {
     "+": pc.add,
     "-": pc.subtract,
     "*": pc.multiply,
-    "/": lambda dividend, divisor: pc.divide(dividend, _nonzero(divisor)),
+    "/": _quotient,
     "%": _remainder,
+    "&": pc.bit_wise_and,
+    "|": pc.bit_wise_or,
+    "^": pc.bit_wise_xor,
+    "<<": _shifted(pc.shift_left),
+    ">>": _shifted(pc.shift_right),
 }
 _FLOATING: dict[str, Callable[[Values, Values], Values]] = {
     "+": pc.add,
@@ -126,5 +154,4 @@ _FLOATING: dict[str, Callable[[Values, Values], Values]] = {
     "*": pc.multiply,
     "/": lambda dividend, divisor: pc.divide(dividend, _nonzero(divisor)),
     "%": _floating_remainder,
-    "**": pc.power,
 }

@@ -15,6 +15,7 @@ import pyarrow as pa
 from elanus.core.errors import InvalidFilter
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
+from elanus.expr.floats import lookup_set
 from elanus.expr.operands import BoundOperand, Value, shown
 from elanus.expr.source import Source
 from elanus.expr.tree import Always, ArrayContains, ArrayEqual, Column, Comparator, Predicate, type_of_value
@@ -68,7 +69,7 @@ def bind_array_contains(
     if not items:
         return Always(need_all)
     held = [value for item in items if (value := _stored(column, item)) is not None]
-    values = pa.array(held, column.field.element.arrow_type).unique()
+    values = lookup_set(pa.array(held, column.field.element.arrow_type))
     return ArrayContains(column, items, values, len(held) < len(items), need_all, negated=False)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.expr.floats import with_one_zero
 from elanus.expr.jsonvalues import UNKNOWN
 
 ArrayColumn: TypeAlias = pa.ListArray | pa.ChunkedArray
@@ -32,14 +33,14 @@ def lengths(column: ArrayColumn) -> pa.Array:
 
 
 def contains_any(column: ArrayColumn, members: pa.Array) -> pa.Array:
-    """Which rows hold at least one member. ``members`` have the elements' type. shape (rows,)"""
+    """Which rows hold at least one member, of a `lookup_set` of the elements' type. shape (rows,)"""
     return _by_chunk(column, pa.bool_(), lambda chunk: _contains_any(_Arrays.of(chunk), members))
 
 
 def contains_all(column: ArrayColumn, members: pa.Array) -> pa.Array:
     """Which rows hold every member. shape (rows,)
 
-    ``members``: at least one, distinct, of the elements' type.
+    ``members``: at least one, a `lookup_set` of the elements' type.
     """
     return _by_chunk(column, pa.bool_(), lambda chunk: _contains_all(_Arrays.of(chunk), members))
 
@@ -97,7 +98,8 @@ def _contains_any(arrays: _Arrays, members: pa.Array) -> pa.Array:
 
 def _contains_all(arrays: _Arrays, members: pa.Array) -> pa.Array:
     """Count the distinct members of each row: only the elements that are members are looked at closer."""
-    found = pc.index_in(arrays.elements, value_set=members)
+    elements, members = with_one_zero(arrays.elements, members)
+    found = pc.index_in(elements, value_set=members)
     places = np.flatnonzero(_flags(pc.is_valid(found)))
     numbers = pc.drop_null(found).to_numpy().astype(np.int64)
     rows = np.searchsorted(arrays.ends, places, side="right")

@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elanus.core.errors import Internal
 from elanus.core.lookup import Lookup
@@ -63,6 +64,11 @@ class Batch:
         if isinstance(column, IndexedColumn):
             return column.values
         return column.texts if isinstance(column, JsonColumn) else column
+
+    def has_value(self, name: str) -> pa.Array:
+        """Which rows of a field are not null. shape (rows,)"""
+        present = pc.is_valid(self.column(name))
+        return present.combine_chunks() if isinstance(present, pa.ChunkedArray) else present
 
     def element(self, name: str, index: int) -> pa.Array:
         """The element at an index of each row of an array field, null where the array is shorter."""
@@ -130,6 +136,9 @@ class _Selection(Batch):
         if taken is None:
             taken = self._taken[name] = self._parent.column(name).take(self._indices)
         return taken
+
+    def has_value(self, name: str) -> pa.Array:
+        return self._parent.has_value(name).take(self._indices)
 
     @property
     def prepared(self) -> frozenset[str]:

@@ -1,7 +1,6 @@
 """Binding: a syntax tree and a schema become the bound tree, or an error that explains the problem.
 
-The type rules are the reference's, with two extensions: an integer field may be compared with a floating
-literal (``age > 17.5``), and arithmetic may combine several fields (``a + b > 5``).
+The type rules are the reference's, with one extension: arithmetic may nest (``(a + 1) * 2 > 5``).
 """
 
 from __future__ import annotations
@@ -15,30 +14,37 @@ from elanus.expr.array_conditions import bind_array_contains, no_direct_comparis
 from elanus.expr.comparisons import bind_comparison, bind_membership, holds
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
-from elanus.expr.logic import all_of, any_of, negation
-from elanus.expr.operands import FUNCTIONS, BoundOperand, OperandBinder, Value
-from elanus.expr.source import Source
-from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate
+from elanus.expr.logic import all_of, any_of, has_sample, negation
+from elanus.expr.operands import FUNCTIONS, SAMPLE, BoundOperand, OperandBinder, Value
+from elanus.expr.regex import regex_pattern
+from elanus.expr.sampling import new_seed
+from elanus.expr.source import Source, shorten
+from elanus.expr.tree import (
+    Always,
+    Column,
+    Comparator,
+    IsNull,
+    JsonContains,
+    Like,
+    Predicate,
+    Regex,
+    Sample,
+)
 
 
 def bind(
     source: Source, tree: syntax.Node, schema: CollectionSchema, values: Mapping[str, object]
 ) -> Predicate:
     """Return a filter's bound tree. ``values`` are those of its templates. Raises `InvalidFilter`."""
-    bound = _as_condition(_Binder(source, OperandBinder(source, schema, values)).bind(tree))
+    bound = _Binder(source, schema, OperandBinder(source, schema, values)).bind(tree)
     if isinstance(bound, Predicate):
         return bound
     raise source.not_boolean(type_name(bound.data_type), tree.start, _condition_from(bound))
 
 
-def _as_condition(bound: Predicate | BoundOperand) -> Predicate | BoundOperand:
-    """Turn ``true`` and ``false`` into conditions where one is expected; elsewhere they are values."""
-    if isinstance(bound, Value) and isinstance(bound.value, bool):
-        return Always(bound.value)
-    return bound
-
-
 def _condition_from(bound: BoundOperand) -> str:
+    if isinstance(bound, Value) and isinstance(bound.value, bool):
+        return "leave it out, or write '1 == 1' or '1 == 0'"
     if isinstance(bound, Column) and bound.kind.family is Family.BOOL:
         index = "".join(f"[{step}]" for step in bound.path)
         return f"write '{bound.field.name}{index} == true'"
@@ -46,8 +52,9 @@ def _condition_from(bound: BoundOperand) -> str:
 
 
 class _Binder:
-    def __init__(self, source: Source, operands: OperandBinder) -> None:
+    def __init__(self, source: Source, schema: CollectionSchema, operands: OperandBinder) -> None:
         self._source = source
+        self._schema = schema
         self._operands = operands
 
     def bind(self, node: syntax.Node) -> Predicate | BoundOperand:
@@ -65,31 +72,52 @@ class _Binder:
                 return self._member(node)
             case syntax.Like():
                 return self._like(node)
+            case syntax.Regex():
+                return self._regex(node)
             case syntax.Null():
                 return self._null(node)
             case syntax.Exists():
                 return self._exists(node)
             case syntax.Call() if node.function.lower() in FUNCTIONS:
                 return self._call(node)
+            case syntax.Call() if node.function.lower() == SAMPLE:
+                return self._sample(node)
             case _:
                 return self._operands.bind(node)
 
     def _negation(self, node: syntax.Negation) -> Predicate:
-        bound = _as_condition(self.bind(node.operand))
-        if isinstance(bound, Predicate):
-            return negation(bound)
-        what = "not op can only be applied on boolean expression"
-        raise self._source.error(what, node.operand.start, _condition_from(bound))
+        bound = self.bind(node.operand)
+        if isinstance(bound, Value) and isinstance(bound.value, bool):
+            return Always(not bound.value)
+        if not isinstance(bound, Predicate):
+            what = "not op can only be applied on boolean expression"
+            raise self._source.error(what, node.operand.start, _condition_from(bound))
+        if has_sample(bound):
+            what = "random sample expression cannot be used in unary expression"
+            raise self._source.error(what, node.start, "a sample is the last condition of an 'and'")
+        return negation(bound)
 
     def _logical(self, node: syntax.Logical) -> Predicate:
+        bound = [(operand, self.bind(operand)) for operand in node.operands]
+        if all(isinstance(child, Value) and isinstance(child.value, bool) for _, child in bound):
+            bound = [(operand, Always(child.value)) for operand, child in bound if isinstance(child, Value)]
         children = []
-        for operand in node.operands:
-            bound = _as_condition(self.bind(operand))
-            if not isinstance(bound, Predicate):
+        for operand, child in bound:
+            if not isinstance(child, Predicate):
                 what = f"'{node.operator}' can only be used between boolean expressions"
-                raise self._source.error(what, operand.start, _condition_from(bound))
-            children.append(bound)
+                raise self._source.error(what, operand.start, _condition_from(child))
+            children.append(child)
+        self._check_samples(node, children)
         return all_of(children) if node.operator == "and" else any_of(children)
+
+    def _check_samples(self, node: syntax.Logical, children: list[Predicate]) -> None:
+        remedy = "write '.. and random_sample(0.1)': the other conditions first"
+        if node.operator == "or" and any(map(has_sample, children)):
+            what = "random sample expression cannot be used in logical or expression"
+            raise self._source.error(what, node.start, remedy)
+        if any(map(has_sample, children[:-1])):
+            what = "random sample expression can only be the last expression in the logical and expression"
+            raise self._source.error(what, node.start, remedy)
 
     def _comparison(self, node: syntax.Comparison) -> Predicate:
         left, right = self._operands.bind(node.left), self._operands.bind(node.right)
@@ -101,7 +129,12 @@ class _Binder:
         if two not in _SAME_DIRECTION.get(one, ()):
             what = f"invalid range operations: {self._source.of(node)}"
             raise self._source.error(what, node.start, "a chain goes one way: 1 < a <= 5, or 5 >= a > 1")
-        first, middle, last = map(self._operands.bind, node.operands)
+        roles = ("lower", "", "upper") if one in _RISING else ("upper", "", "lower")
+        first, middle, last = map(self._operands.bind, node.operands, roles)
+        if not isinstance(middle, Column):
+            text = self._source.of(node.operands[1])
+            what = f"range operations are only supported on single fields now, got: {text}"
+            raise self._source.error(what, node.operands[1].start, "join two comparisons with 'and'")
         lower, upper = (first, last) if one in _RISING else (last, first)
         for bound, side in ((lower, "lower"), (upper, "upper")):
             if not isinstance(bound, Value):
@@ -130,6 +163,9 @@ class _Binder:
         if not isinstance(values, Value):
             what = f"value '{self._source.of(node.values)}' in list cannot be a non-const expression"
             raise self._source.error(what, node.values.start, "write a list of literals: [1, 2, 3]")
+        if not isinstance(values.value, list) and values.template:
+            what = f"the value of term expression template variable {{{values.template}}} is not array"
+            raise self._source.error(what, node.values.start, "give it a list")
         if not isinstance(values.value, list):
             what = f"the right-hand side of 'in' must be a list, but got: {self._source.of(node.values)}"
             raise self._source.error(what, node.values.start, "write a list of literals: [1, 2, 3]")
@@ -147,11 +183,55 @@ class _Binder:
             raise self._source.error(
                 what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
             )
-        pattern = self._operands.bind(node.pattern)
-        if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
+        pattern = self._pattern(node.pattern, "like")
+        if pattern is None:
             what = f"the pattern of like must be a string, but got: {self._source.of(node.pattern)}"
             raise self._source.error(what, node.pattern.start, 'write it in quotes: like "abc%"')
-        return Like(item, like_pattern(pattern.value), negated=False)
+        return Like(item, like_pattern(pattern), negated=False)
+
+    def _pattern(self, node: syntax.Node, verb: str) -> str | None:
+        """The pattern written there; None if there is no string. Raises `InvalidFilter`."""
+        pattern = self._operands.bind(node)
+        if isinstance(pattern, Value) and isinstance(pattern.value, str):
+            return pattern.value
+        if isinstance(pattern, Value) and pattern.template:
+            what = f"the value of {verb} expression template variable {{{pattern.template}}} is not string"
+            raise self._source.error(what, node.start, "give it a string")
+        return None
+
+    def _regex(self, node: syntax.Regex) -> Predicate:
+        item = self._operands.bind(node.item)
+        if not isinstance(item, Column):
+            what = "regex match on complicated expr is unsupported"
+            raise self._source.error(what, node.item.start, "a field stands before '=~' and '!~'")
+        if item.is_array:
+            raise no_direct_comparison(self._source, node.item, item)
+        if item.kind.family not in (Family.TEXT, Family.JSON):
+            what = "regex match on non-string or non-json field is unsupported"
+            raise self._source.error(
+                what, node.item.start, f"{item.field.name} is {type_name(item.data_type)}"
+            )
+        pattern = self._pattern(node.pattern, "regex")
+        if pattern is None:
+            text = self._source.of(node.pattern)
+            what = f"regex pattern must be a string literal or template variable, got: {text}"
+            raise self._source.error(what, node.pattern.start, 'write it in quotes: =~ "^a.*"')
+        try:
+            return Regex(item, regex_pattern(pattern), node.negated)
+        except ValueError as problem:
+            what = f"invalid regex pattern: {shorten(pattern)}: {shorten(str(problem))}"
+            raise self._source.error(what, node.pattern.start, "the syntax is RE2's") from None
+
+    def _sample(self, node: syntax.Call) -> Predicate:
+        factor = self._operands.bind(node.arguments[0]) if len(node.arguments) == 1 else None
+        text = self._source.of(node)
+        if not isinstance(factor, Value) or type(factor.value) not in (int, float):
+            what = f'"float factor" should be a const float expression: "float factor" passed: {text}'
+            raise self._source.error(what, node.start, "write random_sample(0.1)")
+        if type(factor.value) is not float or not 1e-7 < factor.value < 1 - 1e-7:
+            what = f"sample factor should be in range (0, 1) exclusive, but got {factor.value}"
+            raise self._source.error(what, node.arguments[0].start, "0.1 takes about a tenth of the rows")
+        return Sample(Column(self._schema.primary_field), factor.value, new_seed())
 
     def _null(self, node: syntax.Null) -> Predicate:
         column = self._operands.bind(node.item)
@@ -161,6 +241,10 @@ class _Binder:
         if column.field.kind.vector is not None:
             what = f"unsupported data type: {column.field.kind.vector.engine_name}"
             raise self._source.error(what, node.item.start, "vector fields are never null")
+        if column.is_element:
+            name = column.field.name
+            remedy = f"elements are never null: test {name}, or array_length({name})"
+            raise self._source.error("unsupported data type: ARRAY", node.item.start, remedy)
         return IsNull(column, node.negated)
 
     def _exists(self, node: syntax.Exists) -> Predicate:

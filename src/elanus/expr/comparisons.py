@@ -17,6 +17,7 @@ from elanus.core.schema import DataType
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import literals, syntax
 from elanus.expr.array_conditions import bind_array_comparison
+from elanus.expr.floats import lookup_set
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
 from elanus.expr.source import Source, shorten
@@ -60,10 +61,20 @@ def bind_comparison(
         left, right, comparator = right, left, comparator.mirrored
     assert not isinstance(left, Value)
     if isinstance(right, Value):
+        if (
+            _is_fraction(right.value)
+            and family_of(left.data_type) is Family.INTEGER
+            and not _reads_json(left)
+        ):
+            what = f"cannot cast value to {type_name(left.data_type)}, value: {shown(right.value)}"
+            raise source.error(what, node.start, "compare whole numbers with whole numbers")
         return _with_constant(comparator, left, right)
-    if any(column.is_json for side in (left, right) for column in columns_of(as_operand(side))):
+    if any(map(_reads_json, (left, right))):
         what = "two column comparison with JSON type is not supported"
         raise source.error(what, node.start, _json_remedy(right))
+    if not isinstance(left, Column) or not isinstance(right, Column):
+        what = f"only comparison between two fields is supported: {source.of(node)}"
+        raise source.error(what, node.start, "compare one field with another, without arithmetic")
     return Compare(comparator, left, right)
 
 
@@ -120,6 +131,15 @@ def _family(operand: BoundOperand) -> Family | None:
     return None if family is Family.VECTOR else family
 
 
+def _reads_json(operand: BoundOperand) -> bool:
+    return any(column.is_json for column in columns_of(as_operand(operand)))
+
+
+def _is_fraction(value: object) -> bool:
+    """Whether a literal is a number that no integer is equal to."""
+    return isinstance(value, float) and not value.is_integer()
+
+
 def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:
     for side, against in ((left, right), (right, left)):
         if isinstance(side, Value) and side.template:
@@ -159,7 +179,7 @@ def bind_membership(source: Source, node: syntax.Member, column: Column, values:
     allowed = _element_types(column.data_type)
     if not set(map(type, items)) <= allowed or not allowed:
         wrong = next((i for i, item in enumerate(items) if type(item) not in allowed), None)
-        raise _wrong_element(source, node, column, items, wrong)
+        raise _wrong_element(source, node, column, values, wrong)
     try:
         return Member(column, _member_array(column, items), node.negated)
     except OverflowError:
@@ -194,17 +214,20 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
     if family is Family.FLOATING:
         with np.errstate(over="ignore"):
             rounded = np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype())
-        return pa.array(rounded, arrow_type).unique()
+        return lookup_set(pa.array(rounded, arrow_type))
     return pa.array(items, arrow_type).unique()
 
 
 def _wrong_element(
-    source: Source, node: syntax.Member, column: Column, items: Sequence[Any], wrong: int | None
+    source: Source, node: syntax.Member, column: Column, values: Value, wrong: int | None
 ) -> Exception:
     name = type_name(column.data_type)
     if wrong is None:
         return source.error(f"'in' is not supported on {name}", node.start, _type_remedy(column))
-    what = f"value '{shown(items[wrong])}' in list cannot be casted to {name}"
+    item = shown(values.value[wrong])
+    what = f"value '{item}' in list cannot be casted to {name}"
+    if values.template:
+        what = f"cannot cast value to {name}, value: {item}"
     return source.error(what, _element_start(source, node.values, wrong), _type_remedy(column))
 
 

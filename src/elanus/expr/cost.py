@@ -27,13 +27,16 @@ from elanus.expr.tree import (
     Operand,
     Or,
     Predicate,
+    Regex,
+    Sample,
     Visitor,
 )
 
 _NUMBER, _LOOKUP, _TEXT, _TEXT_LOOKUP, _TEXT_SCAN, _JSON = 1, 20, 14, 36, 48, 800
 _ELEMENT, _ARRAY = 40, 120
+_REGEX, _SAMPLE = 120, 60
 _PREPARED = 6
-_ARITHMETIC = {"+": 3, "-": 3, "*": 3, "/": 6, "%": 10, "**": 30}
+_ARITHMETIC = {"+": 3, "-": 3, "*": 3, "/": 6, "%": 10, "&": 3, "|": 3, "^": 3, "<<": 6, ">>": 6}
 
 
 class _Cost(Visitor[int]):
@@ -71,6 +74,12 @@ class _Cost(Visitor[int]):
         is_anchored = node.pattern.prefix is not None or node.pattern.is_equality
         text = _TEXT if is_anchored else _TEXT_SCAN
         return self._reading(node.column, _JSON if node.column.is_json else text)
+
+    def regex(self, node: Regex) -> int:
+        return self._reading(node.column, _JSON if node.column.is_json else _REGEX)
+
+    def sample(self, node: Sample) -> int:
+        return _SAMPLE
 
     def is_null(self, node: IsNull) -> int:
         return self._operand(node.column) if node.column.path else _NUMBER

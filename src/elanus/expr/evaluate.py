@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.types import Family
+from elanus.core.types import DataType, Family
 from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
 from elanus.expr.cost import cost_of
+from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.lookups import lookup_of
+from elanus.expr.sampling import sampled
 from elanus.expr.tree import (
     Always,
     And,
@@ -40,12 +42,15 @@ from elanus.expr.tree import (
     Operand,
     Or,
     Predicate,
+    Regex,
+    Sample,
     Visitor,
 )
 
 SCATTER_COST, TAKE_COST = 6, 20
 """The overhead of evaluating only some rows, in the unit of `elanus.expr.cost`: per row of the batch, and per
 row and condition taken out."""
+_MAY_BE_NAN = (DataType.FLOAT, DataType.DOUBLE)
 SELECT_ROWS_MIN = 4096
 """Batches smaller than this are always evaluated as a whole."""
 
@@ -111,6 +116,9 @@ class Evaluator(Visitor[pa.Array]):
             assert isinstance(right, Column)
             one, other = map(self._column, (left, right))
             return kernels.compare(one, comparator, other)
+        if left is right and comparator is Comparator.NE and left.data_type in _MAY_BE_NAN:
+            assert isinstance(left, Column)
+            return kernels.is_nan(kernels.decoded(self._column(left)))
         return arithmetic.compare(self._numbers(left), comparator, self._numbers(right), self._batch.rows)
 
     def _compare_to_word(self, left: Operand, comparator: Comparator, value: str | bool) -> pa.Array:
@@ -197,6 +205,22 @@ class Evaluator(Visitor[pa.Array]):
         found = kernels.on_values(column, node.pattern.matches)
         return pc.invert(found) if node.negated else found
 
+    def regex(self, node: Regex) -> pa.Array:
+        column = node.column
+        texts = self._of_type(column, str) if column.is_json else self._column(column)
+        if texts is None:
+            found = pa.array(np.zeros(self._batch.rows, np.bool_))
+        else:
+            found = kernels.on_values(texts, node.pattern.matches)
+        if column.is_json or column.path:
+            has_value = self._batch.has_value(column.field.name)
+            found = pc.if_else(has_value, pc.fill_null(found, False), UNKNOWN)
+        return pc.invert(found) if node.negated else found
+
+    def sample(self, node: Sample) -> pa.Array:
+        keys = kernels.one_array(kernels.decoded(self._batch.column(node.column.field.name)))
+        return pa.array(sampled(keys, node.factor, node.seed))
+
     def _looked_up(
         self, leaf: Compare | Member | Like, operand: Operand, *, negated: bool
     ) -> pa.Array | None:
@@ -209,12 +233,7 @@ class Evaluator(Visitor[pa.Array]):
 
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path
-        if node.column.is_element:
-            present = pc.is_valid(self._column(node.column))
-        elif path:
-            present = self._batch.json(name, path).present
-        else:
-            present = kernels.one_array(pc.is_valid(self._batch.column(name)))
+        present = self._batch.json(name, path).present if path else self._batch.has_value(name)
         return present if node.negated else pc.invert(present)
 
 

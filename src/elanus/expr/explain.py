@@ -1,11 +1,14 @@
 """Prints the bound tree as text in the filter language, in the order of evaluation.
 
+A sample comes last, as the language has it.
+
 The text parses to the same tree again, unless it contains a list too long to show.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +28,8 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -37,7 +42,8 @@ class Explainer(Visitor[str]):
         return "1 == 1" if node.value else "1 == 0"
 
     def conjunction(self, node: And) -> str:
-        return f"({' and '.join(map(self.visit, node.children))})"
+        samples_last = sorted(node.children, key=lambda child: isinstance(child, Sample))
+        return f"({' and '.join(map(self.visit, samples_last))})"
 
     def disjunction(self, node: Or) -> str:
         return f"({' or '.join(map(self.visit, node.children))})"
@@ -68,6 +74,12 @@ class Explainer(Visitor[str]):
         text = f"{_operand(node.column)} like {_value(node.pattern.text)}"
         return f"not ({text})" if node.negated else text
 
+    def regex(self, node: Regex) -> str:
+        return f"{_operand(node.column)} {'!~' if node.negated else '=~'} {_value(node.pattern.text)}"
+
+    def sample(self, node: Sample) -> str:
+        return f"random_sample({node.factor!r})"
+
     def is_null(self, node: IsNull) -> str:
         return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"
 
@@ -90,6 +102,8 @@ def _factor(operand: Operand) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -18,6 +18,7 @@ from elanus.expr.evaluate import Evaluator
 from elanus.expr.explain import Explainer
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.key_range import KeyBound, shape, split
+from elanus.expr.logic import has_sample
 from elanus.expr.parse import parse
 from elanus.expr.prune import Pruner
 from elanus.expr.source import Source
@@ -63,6 +64,11 @@ class BoundFilter:
     @property
     def matches_all(self) -> bool:
         return isinstance(self.predicate, Always) and self.predicate.value
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the filter takes a sample, so that the same text compiled again matches other rows."""
+        return has_sample(self.predicate)
 
     @property
     def field_names(self) -> frozenset[str]:

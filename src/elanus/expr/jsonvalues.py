@@ -20,6 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.expr.floats import lookup_set
+
 Path = tuple[str | int, ...]
 """Object keys and array indexes, outermost first."""
 
@@ -161,7 +163,7 @@ class JsonSet:
             items=items,
             has_numbers=bool(numbers),
             integers=pa.array(whole, pa.int64()),
-            floats=pa.array({float(v) for v in numbers if float(v) == v}, pa.float64()),
+            floats=lookup_set(pa.array({float(v) for v in numbers if float(v) == v}, pa.float64())),
             strings=pa.array(strings, pa.string()) if strings else None,
             booleans=pa.array(booleans, pa.bool_()) if booleans else None,
             lists=lists or None,

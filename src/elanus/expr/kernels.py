@@ -72,7 +72,9 @@ def compare_to_text(column: pa.Array | pa.ChunkedArray, comparator: Comparator, 
 def compare_integers(column: pa.Array | pa.ChunkedArray, comparator: Comparator, number: float) -> pa.Array:
     """Compare integers with any number, exactly: ``a > 1.5`` is ``a >= 2``, and ``a == 1.5`` never holds."""
     if isinstance(number, float):
-        if not math.isfinite(number):
+        if math.isnan(number):
+            return known(column, comparator is Comparator.NE)
+        if math.isinf(number):
             return known(column, _beyond(comparator, above=number > 0))
         if number != int(number):
             if comparator in (Comparator.EQ, Comparator.NE):
@@ -100,8 +102,13 @@ def compare_floats(column: pa.Array | pa.ChunkedArray, comparator: Comparator, n
     return compare(column, comparator, scalar)
 
 
+def is_nan(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Which floating numbers are NaN."""
+    return one_array(pc.is_nan(column))
+
+
 def is_member(column: pa.Array | pa.ChunkedArray, members: pa.Array) -> pa.Array:
-    """Which values are members. ``members`` have the column's value type."""
+    """Which values are members. ``members`` have the column's value type, and are a `lookup_set`."""
 
     def test(values: pa.Array) -> pa.Array:
         found = pc.is_in(values, value_set=members)

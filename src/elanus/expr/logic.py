@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from elanus.core.types import Family
 from elanus.expr.cost import cost_of
 from elanus.expr.tree import (
     Always,
     And,
     ArrayContains,
     ArrayEqual,
+    Column,
+    Comparator,
     Compare,
     IsNull,
     JsonContains,
@@ -19,6 +22,8 @@ from elanus.expr.tree import (
     Member,
     Or,
     Predicate,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -58,6 +63,12 @@ def negation(predicate: Predicate) -> Predicate:
     return _NEGATION.visit(predicate)
 
 
+def has_sample(predicate: Predicate) -> bool:
+    """Whether a sample is one of the conditions that all have to hold."""
+    conditions = predicate.children if isinstance(predicate, And) else (predicate,)
+    return any(isinstance(condition, Sample) for condition in conditions)
+
+
 class _Negation(Visitor[Predicate]):
     def always(self, node: Always) -> Predicate:
         return Always(not node.value)
@@ -69,7 +80,16 @@ class _Negation(Visitor[Predicate]):
         return all_of(list(map(self.visit, node.children)))
 
     def compare(self, node: Compare) -> Predicate:
-        return replace(node, comparator=node.comparator.opposite)
+        opposite = replace(node, comparator=node.comparator.opposite)
+        if node.comparator in (Comparator.EQ, Comparator.NE):
+            return opposite
+        # NaN is neither less nor greater, nor equal to itself. Arithmetic gives null instead of it.
+        is_nan = []
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(side, Column) and side.kind.family is Family.FLOATING:
+                known = [IsNull(other, negated=True)] if isinstance(other, Column) else []
+                is_nan.append(all_of([Compare(Comparator.NE, side, side), *known]))
+        return any_of([opposite, *is_nan])
 
     def member(self, node: Member) -> Predicate:
         return replace(node, negated=not node.negated)
@@ -88,6 +108,12 @@ class _Negation(Visitor[Predicate]):
 
     def like(self, node: Like) -> Predicate:
         return replace(node, negated=not node.negated)
+
+    def regex(self, node: Regex) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def sample(self, node: Sample) -> Predicate:
+        raise AssertionError("a sample is never negated")
 
     def is_null(self, node: IsNull) -> Predicate:
         return replace(node, negated=not node.negated)

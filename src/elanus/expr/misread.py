@@ -14,10 +14,6 @@ _OPERATOR_DUE = "an operator such as ==, <, in, like, and, or is due"
 _OPERAND_DUE = "a field, a value or '(' is due"
 _FOR_CHARACTERS = {
     "=": "write '==' to compare",
-    "&": "write 'and'; bit operators are not supported",
-    "|": "write 'or'; bit operators are not supported",
-    "^": "write '**' for powers; bit operators are not supported",
-    "~": "write 'not'; bit operators and regular expressions are not supported",
     "`": "put text in double or single quotes",
     "{": "a value passed with the filter is written {name}",
     '"': "the text is not closed by a double quote",
@@ -56,7 +52,7 @@ def misplaced(source: Source, problem: lark.UnexpectedToken) -> InvalidFilter:
 def _due(expected: set[str]) -> str:
     if "NAME" in expected:
         return _OPERAND_DUE
-    if expected <= {"INTEGER", "STRING"}:
+    if expected <= {"INTEGER", "STRING", "RAW_STRING"}:
         return "an index (0, 1, …) or a quoted key is due"
     if expected == {"RSQB"}:
         return "']' is due"

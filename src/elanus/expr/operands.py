@@ -23,12 +23,15 @@ from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
 from elanus.expr.source import Source
 from elanus.expr.tree import Arithmetic, Column, Constant, Length, Operand, type_of_value
 
-_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "**": "power"}
+_BITS = {"&": "bitand", "|": "bitor", "^": "bitxor", "<<": "shiftleft", ">>": "shiftright", "~": "bitnot"}
+_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "**": "power", **_BITS}
 _CONTAINS = ("contains", "contains_all", "contains_any")
 FUNCTIONS = {f"{prefix}_{verb}": verb for prefix in ("json", "array") for verb in _CONTAINS}
 """The functions that are conditions, and the verb of each."""
 _LENGTH = "array_length"
-_NO_VALUE = ("null", "none", "nil", "nan")
+SAMPLE = "random_sample"
+"""The function that is a condition on no field."""
+_NO_VALUE = ("none", "nil", "nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,12 @@ class OperandBinder:
         self._schema = schema
         self._values = values
 
-    def bind(self, node: syntax.Node) -> BoundOperand:
-        """Bind a value node. A condition has no value and is refused."""
-        bound = self._bind(node)
+    def bind(self, node: syntax.Node, role: str = "") -> BoundOperand:
+        """Bind a value node. A condition has no value and is refused.
+
+        ``role``: "lower" or "upper" for a bound of a chain, which the error for a missing value names.
+        """
+        bound = self._template(node, role) if isinstance(node, syntax.Template) else self._bind(node)
         self._check_range(node, bound)
         return bound
 
@@ -105,7 +111,7 @@ class OperandBinder:
                 return self._arithmetic(node)
             case syntax.Call() if node.function.lower() == _LENGTH:
                 return self._length(node)
-            case syntax.Call() if node.function.lower() not in FUNCTIONS:
+            case syntax.Call() if node.function.lower() not in (*FUNCTIONS, SAMPLE):
                 raise unsupported_function(self._source, node)
             case _:
                 what = f"a condition cannot be used as a value: {self._source.of(node)}"
@@ -118,9 +124,10 @@ class OperandBinder:
         what = f"array element type must be generic value, but got: {self._source.of(node)}"
         raise self._source.error(what, node.start, "a list holds literals, not fields; quote text")
 
-    def _template(self, node: syntax.Template) -> Value:
+    def _template(self, node: syntax.Template, role: str = "") -> Value:
         if node.name not in self._values:
-            what = f"the value of expression template variable name {{{node.name}}} is not found"
+            which = f"{role} value" if role else "value"
+            what = f"the {which} of expression template variable name {{{node.name}}} is not found"
             given = ", ".join(sorted(self._values)) or "none"
             raise self._source.error(what, node.start, f"values given: {given}")
         value = self._values[node.name]
@@ -169,6 +176,9 @@ class OperandBinder:
         raise self._source.error(what, node.start, "its one argument is an array field, or a path into JSON")
 
     def _dynamic_key(self, node: syntax.Name) -> Column:
+        if node.name.lower() == "null" and not node.path:
+            what = "NULL literal is not supported in expressions"
+            raise self._source.error(what, node.start, "test for null with 'is null' or 'is not null'")
         dynamic = self._schema.dynamic_field
         means_null = node.name.lower() in _NO_VALUE
         if dynamic is not None and not means_null:
@@ -184,39 +194,65 @@ class OperandBinder:
 
     def _sign(self, node: syntax.Sign) -> BoundOperand:
         operand = self._bind(node.operand)
-        self._check_number(node, _VERBS[node.operator], operand, operand)
+        self._check_number(node, node.operator, operand, operand)
         if node.operator == "+":
             return operand
         if isinstance(operand, Value):
-            return Value(-operand.value)
-        return Arithmetic("*", operand, Constant(-1), _result_type("*", operand, Value(-1)))
+            return Value(-operand.value if node.operator == "-" else ~operand.value)
+        # -x is x * -1, and ~x is x ^ -1, of any integer in two's complement.
+        operator = "*" if node.operator == "-" else "^"
+        return self._calculation(node, operator, operand, Value(-1))
 
     def _arithmetic(self, node: syntax.Arithmetic) -> BoundOperand:
         left, right = self._bind(node.left), self._bind(node.right)
-        self._check_number(node, _VERBS[node.operator], left, right)
-        if node.operator == "%" and Family.FLOATING in (_kind(left), _kind(right)):
-            what = "modulo can only apply on integer types"
-            raise self._source.error(what, node.start, "use whole numbers on both sides of '%'")
-        if node.operator in "/%" and isinstance(right, Value) and right.value == 0:
+        self._check_number(node, node.operator, left, right)
+        if node.operator in ("/", "%") and isinstance(right, Value) and right.value == 0:
             what = "division or modulus by zero"
             raise self._source.error(what, node.right.start, "divide by something else")
+        if node.operator in ("<<", ">>") and isinstance(right, Value) and not 0 <= right.value < 64:
+            what = f"shift amount must be in range [0, 64), but got: {right.value}"
+            raise self._source.error(what, node.right.start, "integers have 64 bits")
         if isinstance(left, Value) and isinstance(right, Value):
             return Value(self._fold(node, left.value, right.value))
         self._check_range(node.left, left)
         self._check_range(node.right, right)
-        result_type = _result_type(node.operator, left, right)
-        return Arithmetic(node.operator, as_operand(left), as_operand(right), result_type)
+        return self._calculation(node, node.operator, left, right)
 
-    def _check_number(self, node: syntax.Node, verb: str, left: BoundOperand, right: BoundOperand) -> None:
+    def _calculation(
+        self, node: syntax.Node, operator: str, left: BoundOperand, right: BoundOperand
+    ) -> Arithmetic:
+        """Arithmetic of one field and constants."""
+        text = self._source.of(node)
+        if operator == "**":
+            what = f"power can only apply on constants: {text}"
+            raise self._source.error(what, node.start, "multiply: price * price is not supported either")
+        if isinstance(left, Length) or isinstance(right, Length):
+            what = f"complicated arithmetic operations are not supported: {text}"
+            raise self._source.error(what, node.start, "compare array_length(..) itself with a number")
+        if not isinstance(left, Value) and not isinstance(right, Value):
+            what = f"not supported to do arithmetic operations between multiple fields: {text}"
+            raise self._source.error(what, node.start, "one field and constants; store the result in a field")
+        return Arithmetic(operator, as_operand(left), as_operand(right), _result_type(left, right))
+
+    def _check_number(
+        self, node: syntax.Node, operator: str, left: BoundOperand, right: BoundOperand
+    ) -> None:
         for side in (left, right):
             if isinstance(side, Column) and side.is_array:
                 what = "can not comparisons array fields directly"
                 raise self._source.error(what, node.start, f"use an element: {side.field.name}[0] + 1")
-        if all(_kind(side) is not None for side in (left, right)):
+        if any(_kind(side) is None for side in (left, right)):
+            sides = f"{type_name(left.data_type)} field and {type_name(right.data_type)}"
+            what = f"'{_VERBS[operator]}' cannot perform arithmetic between {sides}"
+            raise self._source.error(what, node.start, "arithmetic needs numbers on both sides")
+        if Family.FLOATING not in (_kind(left), _kind(right)):
             return
-        sides = f"{type_name(left.data_type)} field and {type_name(right.data_type)}"
-        what = f"'{verb}' cannot perform arithmetic between {sides}"
-        raise self._source.error(what, node.start, "arithmetic needs numbers on both sides")
+        if operator == "%":
+            what = "modulo can only apply on integer types"
+            raise self._source.error(what, node.start, "use whole numbers on both sides of '%'")
+        if operator in _BITS:
+            what = "bitwise operations can only apply on integer types"
+            raise self._source.error(what, node.start, f"use whole numbers with '{operator}'")
 
     def _fold(self, node: syntax.Arithmetic, left: Any, right: Any) -> float:
         try:
@@ -244,7 +280,22 @@ def _calculate(operator: str, left: Any, right: Any) -> float:
         case "%":
             remainder = abs(left) % abs(right)
             return -remainder if left < 0 else remainder  # type: ignore[no-any-return]
+        case "&":
+            return left & right  # type: ignore[no-any-return]
+        case "|":
+            return left | right  # type: ignore[no-any-return]
+        case "^":
+            return left ^ right  # type: ignore[no-any-return]
+        case "<<":
+            return _wrapped(left << right)
+        case ">>":
+            return left >> right  # type: ignore[no-any-return]
     raise AssertionError(operator)
+
+
+def _wrapped(number: int) -> int:
+    """The integer of 64 bits in two's complement that has the same lower bits."""
+    return (number - INT64_MIN) % 2**64 + INT64_MIN
 
 
 def _kind(operand: BoundOperand) -> Family | None:
@@ -253,9 +304,8 @@ def _kind(operand: BoundOperand) -> Family | None:
     return family if family.is_number or family is Family.JSON else None
 
 
-def _result_type(operator: str, left: BoundOperand, right: BoundOperand) -> DataType:
-    floating = operator == "**" or Family.FLOATING in (_kind(left), _kind(right))
-    return DataType.DOUBLE if floating else DataType.INT64
+def _result_type(left: BoundOperand, right: BoundOperand) -> DataType:
+    return DataType.DOUBLE if Family.FLOATING in (_kind(left), _kind(right)) else DataType.INT64
 
 
 def _is_literal(value: object) -> bool:
@@ -267,5 +317,8 @@ def _is_literal(value: object) -> bool:
 def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     """The error for a function that this release does not support, whether the reference has it or not."""
     what = f"function {node.function} is not supported in this release"
-    remedy = "functions are array_length, and array_ and json_contains, _contains_all and _contains_any"
+    remedy = (
+        "functions are array_length, random_sample, "
+        "and array_ and json_contains, _contains_all and _contains_any"
+    )
     return source.error(what, node.start, remedy)

@@ -27,6 +27,7 @@ from elanus.expr.source import Source, shorten
 def parse(source: Source) -> syntax.Node:
     """The syntax tree of a filter that is not blank. Raises `InvalidFilter`."""
     _check_length(source)
+    _check_brackets(source)
     try:
         tree: object = _parser().parse(source.text)
     except lark.UnexpectedToken as problem:
@@ -38,6 +39,10 @@ def parse(source: Source) -> syntax.Node:
     assert isinstance(tree, syntax.Node)
     _check_depth(source, tree)
     return tree
+
+
+_BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL)
+"""Brackets, and strings, so that brackets in them are passed over."""
 
 
 @cache
@@ -71,6 +76,18 @@ def _check_length(source: Source) -> None:
 def _literal_lists() -> re.Pattern[str]:
     terminal = _parser().get_terminal("LITERALS")
     return re.compile(terminal.pattern.to_regexp())
+
+
+def _check_brackets(source: Source) -> None:
+    """Refuse a text of thousands of brackets before the time is spent to parse them."""
+    if source.text.count("(") + source.text.count("[") <= limits.FILTER_BRACKETS_MAX:
+        return
+    opened = 0
+    for found in _BRACKETS.finditer(source.text):
+        opened += {"(": 1, "[": 1, ")": -1, "]": -1}.get(found.group(), 0)
+        if opened > limits.FILTER_BRACKETS_MAX:
+            what = f"the expression is nested deeper than {limits.FILTER_BRACKETS_MAX} brackets"
+            raise source.error(what, found.start(), "leave out brackets that change nothing")
 
 
 def _check_depth(source: Source, tree: syntax.Node) -> None:
@@ -126,6 +143,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
     def string(self, token: Token) -> syntax.Node:
         return syntax.Literal(_start(token), _end(token), _string(token))
 
+    def raw_string(self, token: Token) -> syntax.Node:
+        return syntax.Literal(_start(token), _end(token), token[2:-1])
+
     def literal_list(self, token: Token) -> syntax.Node:
         try:
             return syntax.LiteralList(_start(token), _end(token), literals.literal_list(str(token)))
@@ -151,6 +171,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
 
     def key(self, token: Token) -> str:
         return _string(token)
+
+    def raw_key(self, token: Token) -> str:
+        return token[2:-1]
 
     def call(self, name: Token, _opening: Token, *rest: syntax.Node | Token) -> syntax.Node:
         return syntax.Call(_start(name), _end(rest[-1]), str(name), _nodes(rest))
@@ -180,6 +203,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
 
     def like(self, item: syntax.Node, pattern: syntax.Node) -> syntax.Node:
         return syntax.Like(item.start, pattern.end, item, pattern)
+
+    def regex(self, item: syntax.Node, operator: Token, pattern: syntax.Node) -> syntax.Node:
+        return syntax.Regex(item.start, pattern.end, item, pattern, negated=operator == "!~")
 
     def null(self, item: syntax.Node, word: Token) -> syntax.Node:
         return syntax.Null(item.start, _end(word), item, negated=False)

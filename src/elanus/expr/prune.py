@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.types import Family
 from elanus.expr.tree import (
     Always,
     And,
@@ -29,6 +30,8 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    Regex,
+    Sample,
     Visitor,
 )
 
@@ -53,6 +56,8 @@ class Pruner(Visitor[bool]):
         return any(map(self.visit, node.children))
 
     def compare(self, node: Compare) -> bool:
+        if node.comparator is Comparator.NE and _may_be_nan(node.left):
+            return True
         left, right = self._bounds(node.left), self._bounds(node.right)
         return left is None or right is None or _may_hold(left, node.comparator, right)
 
@@ -63,6 +68,8 @@ class Pruner(Visitor[bool]):
         if bounds is None:
             return True
         low, high = (pa.scalar(bound, node.values.type) for bound in bounds)
+        if node.negated and _may_be_nan(node.column):
+            return True
         if node.negated:
             return bounds[0] != bounds[1] or not pc.is_in(low, value_set=node.values).as_py()
         within = pc.and_(pc.greater_equal(node.values, low), pc.less_equal(node.values, high))
@@ -89,6 +96,12 @@ class Pruner(Visitor[bool]):
             return not (low.startswith(prefix) and high.startswith(prefix))
         return bool(high >= prefix and (low <= prefix or low.startswith(prefix)))
 
+    def regex(self, node: Regex) -> bool:
+        return True
+
+    def sample(self, node: Sample) -> bool:
+        return True
+
     def is_null(self, node: IsNull) -> bool:
         return True
 
@@ -101,6 +114,11 @@ class Pruner(Visitor[bool]):
         if low is None or high is None or _is_nan(low) or _is_nan(high):
             return None
         return low, high
+
+
+def _may_be_nan(operand: Operand) -> bool:
+    """Whether there may be NaN among the values, which bounds do not show."""
+    return isinstance(operand, Column) and operand.kind.family is Family.FLOATING
 
 
 def _is_nan(value: object) -> bool:

@@ -68,7 +68,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Sign(Node):
-    """``-operand`` or ``+operand``."""
+    """``-operand``, ``+operand`` or ``~operand``."""
 
     operator: str
     operand: Node
@@ -76,7 +76,7 @@ class Sign(Node):
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(Node):
-    """``+ - * / % **`` between two operands."""
+    """``+ - * / % ** & | ^ << >>`` between two operands."""
 
     operator: str
     left: Node
@@ -113,6 +113,15 @@ class Member(Node):
 class Like(Node):
     item: Node
     pattern: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Regex(Node):
+    """``item =~ pattern``, ``item !~ pattern``."""
+
+    item: Node
+    pattern: Node
+    negated: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from elanus.core.schema import DataType, FieldSchema
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
 from elanus.expr.like import LikePattern
+from elanus.expr.regex import RegexPattern
 
 
 class Comparator(StrEnum):
@@ -108,10 +109,11 @@ class Length:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arithmetic:
-    """``+ - * / % **`` on numbers; ``data_type`` is Int64 or Double.
+    """``+ - * / %`` on numbers and ``& | ^ << >>`` on integers; ``data_type`` is Int64 or Double.
 
-    Integers stay integers: ``/`` truncates towards zero, ``%`` has the sign of the left side. Over JSON the
-    value of each row decides. A zero divisor makes the row unknown.
+    Integers stay integers: ``/`` truncates towards zero, ``%`` has the sign of the left side, ``>>`` keeps
+    the sign. Over JSON the value of each row decides. A row is unknown if a divisor is zero, or a shift is
+    not by 0 to 63 bits, or a bit operator meets a number that is no integer.
     """
 
     operator: str
@@ -216,6 +218,29 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Regex:
+    """``column =~ pattern``.
+
+    It is unknown where a text field, or the whole JSON or array field, is null. Unlike the other conditions
+    it is false, so its negation true, where a JSON path is missing or holds no text, and where an array has
+    no such element: as in the reference.
+    """
+
+    column: Column
+    pattern: RegexPattern
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """``random_sample(factor)``; ``column`` is the primary key. It is never negated, and never in an `Or`."""
+
+    column: Column
+    factor: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class IsNull:
     column: Column
     negated: bool
@@ -232,6 +257,8 @@ Predicate = (
     | ArrayContains
     | ArrayEqual
     | Like
+    | Regex
+    | Sample
     | IsNull
 )
 
@@ -263,6 +290,10 @@ class Visitor(ABC, Generic[T]):
                 return self.array_equal(node)
             case Like():
                 return self.like(node)
+            case Regex():
+                return self.regex(node)
+            case Sample():
+                return self.sample(node)
             case IsNull():
                 return self.is_null(node)
             case _:
@@ -288,6 +319,10 @@ class Visitor(ABC, Generic[T]):
     def array_equal(self, node: ArrayEqual) -> T: ...
     @abstractmethod
     def like(self, node: Like) -> T: ...
+    @abstractmethod
+    def regex(self, node: Regex) -> T: ...
+    @abstractmethod
+    def sample(self, node: Sample) -> T: ...
     @abstractmethod
     def is_null(self, node: IsNull) -> T: ...
 

@@ -307,7 +307,11 @@ class ChannelServing:
         return decode_read(data, self._compiled)
 
     def _compiled(self, text: str, values: Mapping[str, object]) -> BoundFilter:
-        return compile_filter(text, self._collection.schema, values) if values else self._compile(text)
+        if not values:
+            bound = self._compile(text)
+            if not bound.is_random:  # each request takes a sample of its own
+                return bound
+        return compile_filter(text, self._collection.schema, values)
 
     async def _answer(self, turn: _Turn) -> None:
         request, part = turn.request, turn.part

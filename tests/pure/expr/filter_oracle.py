@@ -83,10 +83,6 @@ def calculate(sign: str, left: Any, right: Any) -> Any:
         return (abs(left) // abs(right)) * (1 if (left < 0) == (right < 0) else -1) if whole else left / right
     if sign == "%":
         return int(math.fmod(left, right)) if whole else math.fmod(left, right)
-    if sign == "**":
-        with np.errstate(all="ignore"):
-            power = np.power(float(left), float(right))
-        return None if np.isnan(power) else float(power)
     return {"+": operator.add, "-": operator.sub, "*": operator.mul}[sign](left, right)
 
 
@@ -143,15 +139,16 @@ def _factor(value: float) -> Expr:
 
 @st.composite
 def arithmetic(draw: st.DrawFn) -> Expr:
+    """One field and constants; whole constants where the field is whole, so that the result is too."""
     left = draw(_numeric_leaves)
+    constants = st.integers(-5, 5) if left.text == "tiny" else literals
     for _ in range(draw(st.integers(1, 2))):
-        sign = draw(st.sampled_from(["+", "-", "*", "/", "**"]))
-        right = draw(st.one_of(_numeric_leaves, literals.filter(bool).map(_factor)))
-        if draw(st.booleans()):
-            left, right = right, left
+        sign = draw(st.sampled_from(["+", "-", "*", "/"]))
+        right = draw(constants.filter(bool).map(_factor))
+        one, two = (right, left) if draw(st.booleans()) else (left, right)
         left = Expr(
-            f"({left.text} {sign} {right.text})",
-            lambda row, sign=sign, one=left, two=right: calculate(sign, one.answer(row), two.answer(row)),
+            f"({one.text} {sign} {two.text})",
+            lambda row, sign=sign, one=one, two=two: calculate(sign, one.answer(row), two.answer(row)),
         )
     return left
 
@@ -202,13 +199,19 @@ def typed(path: Expr, like: Any) -> Expr:
     return Expr(path.text, answer)
 
 
-_number_comparisons = st.builds(
-    comparison,
-    st.one_of(st.just(field("id")), _numeric_fields, arithmetic(), remainders),
-    signs,
-    st.one_of(literals, st.sampled_from([2**53 + 1, 2**53, 2**63 - 1, 1000, -1000])).map(literal),
-    st.booleans(),
-)
+def _is_whole(target: Expr) -> bool:
+    """Whether the type of the target is an integer, so that it is compared with whole numbers only."""
+    return target.text == "id" or "tiny" in target.text
+
+
+@st.composite
+def number_comparisons(draw: st.DrawFn) -> Expr:
+    target = draw(st.one_of(st.just(field("id")), _numeric_fields, arithmetic(), remainders))
+    limits = st.sampled_from([2**53 + 1, 2**53, 2**63 - 1, 1000, -1000])
+    values = st.one_of(st.integers(-5, 5) if _is_whole(target) else literals, limits)
+    return comparison(target, draw(signs), literal(draw(values)), draw(st.booleans()))
+
+
 _score_comparisons = st.builds(
     lambda sign, value, mirror: Expr(
         comparison(field("score"), sign, literal(value), mirror).text,
@@ -386,11 +389,12 @@ def null_tests(draw: st.DrawFn) -> Expr:
 
 @st.composite
 def chains(draw: st.DrawFn) -> Expr:
-    low, high = sorted(draw(st.tuples(literals, literals)))
+    target = draw(st.one_of(_numeric_fields, json_paths.map(lambda path: typed(path, 1))))
+    bounds = st.integers(-5, 5) if _is_whole(target) else literals
+    low, high = sorted(draw(st.tuples(bounds, bounds)))
     one, two = draw(st.tuples(st.sampled_from(["<", "<="]), st.sampled_from(["<", "<="])))
     if low == high:
         one = two = "<="
-    target = draw(st.one_of(_numeric_fields, json_paths.map(lambda path: typed(path, 1))))
 
     def answer(row: Row) -> bool | None:
         value = target.answer(row)
@@ -414,7 +418,7 @@ def logical(word: str, parts: list[Expr]) -> Expr:
 
 
 leaves = st.one_of(
-    _number_comparisons,
+    number_comparisons(),
     _score_comparisons,
     _text_comparisons,
     _flag_comparisons,

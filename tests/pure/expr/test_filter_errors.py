@@ -26,7 +26,7 @@ SYNTAX = [
     ("id inn [1, 2]", 3, "did you mean 'in'?"),
     ("id = 1", 3, "write '=='"),
     ("id <> 1", 4, "write '!='"),
-    ("id > 1 & id < 3", 7, "write 'and'"),
+    ("id > 1 & ) < 3", 9, "a field, a value or '(' is due"),
     ("id > 1 And id < 3", 7, "did you mean 'and'?"),
     ("id == ", 6, "ends too early: a field, a value or '(' is due"),
     ("(id == 1", 8, "ends too early: an operator or a closing bracket is due"),
@@ -59,7 +59,8 @@ MEANING = [
     # fields
     ("prise > 1", 0, "field prise not exist", "did you mean 'price'?"),
     ("id > 1 and nothing == 2", 11, "field nothing not exist", "the collection has id, tiny"),
-    ("id == null", 6, "field null not exist", "'is null'"),
+    ("id == null", 6, "NULL literal is not supported in expressions", "'is null'"),
+    ("id in [1, NULL, 2]", 10, "NULL literal is not supported in expressions", "'is null'"),
     ("$meta['a'] == 1", 0, "field $meta not exist", ""),
     ("id[0] == 1", 0, "Int64 data type not supported accessed with []", "write id alone"),
     ('meta[""] == 1', 0, 'invalid identifier: meta[""]', ""),
@@ -76,6 +77,12 @@ MEANING = [
     ("id < vector", 0, "comparisons between Int64 and FloatVector are not supported", ""),
     ("meta['a'] == id", 0, "two column comparison with JSON type is not supported", "literals"),
     ("meta['a'] + 1 == id", 0, "two column comparison with JSON type is not supported", ""),
+    ("price + 1 == score", 0, "only comparison between two fields is supported: price + 1 == score", ""),
+    ("array_length(longs) == id", 0, "only comparison between two fields is supported", ""),
+    ("id > 17.5", 0, "cannot cast value to Int64, value: float_val:17.5", "whole numbers"),
+    ("longs[0] == 0.5", 0, "cannot cast value to Int64, value: float_val:0.5", "whole numbers"),
+    ("id * 2 == 0.5", 0, "cannot cast value to Int64, value: float_val:0.5", "whole numbers"),
+    ("0.5 < id < 3", 0, "cannot cast value to Int64, value: float_val:0.5", "whole numbers"),
     ("true == 1", 0, "comparison operations cannot be applied to two incompatible operands: true == 1", ""),
     ("json_contains(meta, 1) == true", 0, "a condition cannot be used as a value", "'and'"),
     ("(id > 1) == true", 0, "a condition cannot be used as a value: (id > 1)", ""),
@@ -95,6 +102,19 @@ MEANING = [
     ("id / 0 == 1", 5, "division or modulus by zero", ""),
     ("id % (2 - 2) == 1", 5, "division or modulus by zero", ""),
     ("id % 2.5 == 1", 0, "modulo can only apply on integer types", ""),
+    ("id > 1 & id < 3", 0, "invalid range operations", ""),
+    ("1 < id + 1 < 3", 4, "range operations are only supported on single fields now, got: id + 1", "'and'"),
+    ("id ** 2 == 9", 0, "power can only apply on constants: id ** 2", ""),
+    ("2 ** id == 9", 0, "power can only apply on constants: 2 ** id", ""),
+    ("id + tiny == 6", 0, "not supported to do arithmetic operations between multiple fields: id + tiny", ""),
+    ("id + array_length(longs) == 6", 0, "complicated arithmetic operations are not supported", ""),
+    ("-array_length(longs) == 6", 0, "complicated arithmetic operations are not supported", ""),
+    ("price & 1 == 1", 0, "bitwise operations can only apply on integer types", "'&'"),
+    ("meta['a'] | 1.5 == 1", 0, "bitwise operations can only apply on integer types", "'|'"),
+    ("~price == 1", 0, "bitwise operations can only apply on integer types", "'~'"),
+    ("color ^ 1 == 1", 0, "'bitxor' cannot perform arithmetic between VarChar field and Int64", ""),
+    ("id << 64 == 1", 6, "shift amount must be in range [0, 64), but got: 64", ""),
+    ("id >> -1 == 1", 6, "shift amount must be in range [0, 64), but got: -1", ""),
     ("price == 10 ** 400", 9, "no value for 10 ** 400", ""),
     ("color + 1 == 2", 0, "'add' cannot perform arithmetic between VarChar field and Int64", ""),
     ("-color == 2", 0, "'subtract' cannot perform arithmetic", ""),
@@ -102,6 +122,7 @@ MEANING = [
     # logic
     ("!flag", 1, "not op can only be applied on boolean expression", "write 'flag == true'"),
     ("id > 0 and flag", 11, "'and' can only be used between boolean expressions", "write 'flag == true'"),
+    ("id > 0 or false", 10, "'or' can only be used between boolean expressions", "leave it out"),
     ("id in not [1, 2]", 6, "not can only apply on boolean", "not in"),
     # in
     ("id in 1", 6, "the right-hand side of 'in' must be a list, but got: 1", "[1, 2, 3]"),
@@ -124,6 +145,8 @@ MEANING = [
     ("'a' like 'a%'", 0, "like operation on complicated expr is unsupported", ""),
     ("color like 5", 11, "the pattern of like must be a string", ""),
     ("vector is not null", 0, "unsupported data type: VECTOR_FLOAT", ""),
+    ("longs[0] is null", 0, "unsupported data type: ARRAY", "array_length(longs)"),
+    ("longs[0] is not null", 0, "unsupported data type: ARRAY", ""),
     ("id + 1 is null", 0, "null tests are only supported on single fields", ""),
     ("exists id", 7, "exists operations are only supportted on json field, got:Int64", "is not null"),
     ("exists meta", 7, "exists operations are only supportted on json key", 'meta["key"]'),
@@ -133,6 +156,28 @@ MEANING = [
     ("json_contains_all(meta['l'], 2)", 29, "contains_all operation element must be an array", ""),
     ("JSON_CONTAINS_ANY(meta['l'], 'str')", 29, "contains_any operation element must be an array", ""),
     ("json_contains(meta)", 0, "json_contains takes 2 arguments, but got 1", ""),
+    # regular expressions
+    ("id =~ '42'", 0, "regex match on non-string or non-json field is unsupported", "id is Int64"),
+    ("labels =~ 'a'", 0, "can not comparisons array fields directly", ""),
+    ("id + 1 =~ 'a'", 0, "regex match on complicated expr is unsupported", ""),
+    ("color =~ 123", 9, "regex pattern must be a string literal or template variable, got: 123", "quotes"),
+    ("color =~ name", 9, "regex pattern must be a string literal or template variable, got: name", ""),
+    ("color !~ [1, 2]", 9, "regex pattern must be a string literal or template variable, got: [1, 2]", ""),
+    ("color =~ '(unclosed'", 9, "invalid regex pattern: (unclosed: missing closing ): (unclosed", "RE2"),
+    ("color =~ '['", 9, "invalid regex pattern: [: missing closing ]: [", ""),
+    (r"color =~ '(a)\\1'", 9, "invalid regex pattern: ", ""),
+    (r"color =~ r'\k'", 9, "invalid regex pattern: ", ""),
+    ("color =~ 'E(?= 1)'", 9, "invalid regex pattern: ", ""),
+    # samples
+    ("random_sample(1)", 14, "sample factor should be in range (0, 1) exclusive, but got 1", "0.1"),
+    ("random_sample(1.0)", 14, "sample factor should be in range (0, 1) exclusive, but got 1.0", ""),
+    ("random_sample(-0.5)", 14, "sample factor should be in range (0, 1) exclusive, but got -0.5", ""),
+    ("random_sample(id)", 0, '"float factor" should be a const float expression', ""),
+    ("random_sample()", 0, '"float factor" should be a const float expression', ""),
+    ("not random_sample(0.5)", 0, "random sample expression cannot be used in unary expression", ""),
+    ("id > 1 or random_sample(0.5)", 0, "random sample expression cannot be used in logical or", "'.. and"),
+    ("random_sample(0.5) and id > 1", 0, "random sample expression can only be the last", "'.. and"),
+    ("(id > 1 and random_sample(.5)) or id < 0", 0, "random sample expression cannot be used in logical", ""),
     # arrays
     ("longs > [1]", 0, "can not comparisons array fields directly", "longs[0] > 1"),
     ("longs == longs", 0, "can not comparisons array fields directly", ""),
@@ -162,7 +207,6 @@ MEANING = [
     ("text_match(color, 'a')", 0, "function text_match is not supported in this release", ""),
     ("phrase_match(color, 'a', 1)", 0, "function phrase_match is not supported in this release", ""),
     ("ST_WITHIN(meta, 'POINT (0 0)')", 0, "function ST_WITHIN is not supported in this release", ""),
-    ("id > 1 and random_sample(0.5)", 11, "function random_sample is not supported in this release", ""),
 ]  # fmt: skip
 
 
@@ -185,6 +229,8 @@ def test_a_binding_error_says_what_where_and_what_to_do(
         ("flag", "Bool", "write 'flag == true'"),
         ("price * 2", "Double", "compare it"),
         ('"text"', "VarChar", "compare it"),
+        ("true", "Bool", "leave it out"),
+        ("FALSE", "Bool", "leave it out"),
         ("[1]", "Array", "compare it"),
         ("longs", "Array", "compare it"),
         ("array_length(longs)", "Int64", "compare it"),
@@ -229,6 +275,31 @@ def test_a_path_has_so_many_steps(text: str) -> None:
     longest = "meta" + "['a']" * limits.FILTER_DEPTH_MAX
     found = compile_filter(f"{longest} == 1", DYNAMIC).evaluate({"meta": pa.array(['{"a":1}'])}, 1)
     assert not found.any()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 200_000 + "id == 1" + ")" * 200_000,
+        "(" * 10_000,
+        "meta in " + "[" * 400_000,
+        "not (" * 90_000,
+        "json_contains(" * 30_000,
+        "'((' == color and " + "((" * 10_000,
+    ],
+)
+def test_thousands_of_brackets_are_refused_before_they_are_parsed(text: str) -> None:
+    error = refused(text)
+    assert f"nested deeper than {limits.FILTER_BRACKETS_MAX} brackets" in error.message
+    assert error.position is not None
+    assert text[error.position] in "(["
+
+
+def test_brackets_in_texts_and_next_to_each_other_do_not_count() -> None:
+    texts = " or ".join(["color == '((((([[[[['"] * 600)
+    assert compile_filter(texts, PLAIN).explain().count("(") == 3001
+    apart = " or ".join(f"(((((id == {number})))))" for number in range(1100))
+    assert compile_filter(apart, PLAIN).explain().count(" or ") == 1099
 
 
 def test_parentheses_and_chains_of_one_operator_are_not_deep() -> None:

@@ -140,17 +140,25 @@ def test_templates_are_replaced_by_values(text: str, explained: str) -> None:
         ("id < {word}", 'cannot cast value to Int64, value: string_val:"a%"', 0),
         ("id < {ids}", "cannot cast value to Int64, value: array_val:[3, 1]", 0),
         ("{word} == color and id == {word}", "cannot cast value to Int64", 20),
-        ("id in {low}", "the right-hand side of 'in' must be a list", 6),
-        ("color in {ids}", "value 'int64_val:3' in list cannot be casted to VarChar", 9),
+        ("id in {low}", "the value of term expression template variable {low} is not array", 6),
+        ("color in {ids}", "cannot cast value to VarChar, value: int64_val:3", 9),
+        ("{low} < id < {k}", "the upper value of expression template variable name {k} is not found", 13),
+        ("{k} > id > {low}", "the upper value of expression template variable name {k} is not found", 0),
+        ("{k} <= id < {high}", "the lower value of expression template variable name {k} is not found", 0),
+        ("{high} < id < {low}", "invalid range: lowerbound is greater than upperbound", 0),
+        ("color =~ {low}", "the value of regex expression template variable {low} is not string", 9),
+        ("color !~ {open}", "invalid regex pattern: (: missing closing )", 9),
+        ("id << {wide} == 1", "shift amount must be in range [0, 64)", 6),
+        ("id < {half}", "cannot cast value to Int64, value: float_val:0.5", 0),
         ("{low} < {high}", "placeholder was not supported between two constants with operator: <", 0),
         ("exists {word}", "exists operations are only supported on single fields now", 7),
         ("id == {bad}", "the value of expression template variable {bad} has type dict", 6),
-        ("color like {low}", "the pattern of like must be a string", 11),
+        ("color like {low}", "the value of like expression template variable {low} is not string", 11),
     ],
 )
 def test_templates_that_do_not_fit_are_refused(text: str, what: str, position: int) -> None:
     with pytest.raises(InvalidFilter) as caught:
-        compile_filter(text, PLAIN, {**VALUES, "bad": {"a": 1}})
+        compile_filter(text, PLAIN, {**VALUES, "bad": {"a": 1}, "open": "(", "wide": 64})
     assert f"error: {what}" in caught.value.message
     assert caught.value.position == position
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 _NAMES = [field.name for field in DYNAMIC.scalar_fields]
 _ROW_LISTS = st.lists(ROWS, max_size=12)
-_EXAMPLES = settings(STEADY, max_examples=300)
+_EXAMPLES = settings(STEADY, max_examples=100)
 _FILTERS = st.one_of(FILTERS, ARRAY_FILTERS)
 
 

@@ -92,7 +92,16 @@ def test_all_steps_read_as_of_the_moment_of_the_first() -> None:
     assert len({request.read_ts for request in asked}) == 1
     assert {request.limit for request in asked} == {STEP}
     assert [dict(request.filter.values).get("elanus_last_key") for request in asked] == [None, 109, 119, 129]
-    assert all("(price > 3 or price < 1) and " in request.filter.text for request in asked[1:])
+    assert all(" and (price > 3 or price < 1)" in request.filter.text for request in asked[1:])
+
+
+def test_a_sample_is_deleted_in_steps_too() -> None:
+    """A sample is the last condition, so the key that the steps go on from is before it."""
+
+    def work(bench: Bench) -> None:
+        bench.front.delete(Delete(resolved(OF), "", "price > 3 and random_sample(0.5)"))
+
+    assert len(deleting(15, work).nodes.asked) == 2
 
 
 def test_a_step_that_fails_leaves_those_before_it_done() -> None:

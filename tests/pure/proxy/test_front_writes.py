@@ -246,7 +246,7 @@ def test_the_new_key_of_an_upsert_is_in_the_shard_of_the_old_one(kind: DataType)
 # delete
 
 
-@pytest.mark.parametrize("text", ["true", "1 == 1", "true or pk == 1"])
+@pytest.mark.parametrize("text", ["1 == 1", "not false", "1 == 1 or pk == 1"])
 def test_a_delete_of_everything_is_refused(text: str) -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="delete plan can't be empty or always true"):

@@ -62,6 +62,11 @@ def test_the_same_filter_text_is_the_same_plan() -> None:
     assert plans.outputs(("*",), with_key=True) is plans.outputs(("*",), with_key=True)
 
 
+def test_each_request_takes_a_sample_of_its_own() -> None:
+    plans = Plans(PLAIN)
+    assert plans.filter("random_sample(0.5)", {}) is not plans.filter("random_sample(0.5)", {})
+
+
 def test_a_filter_with_values_is_not_kept() -> None:
     plans = Plans(PLAIN)
     one, two = (plans.filter("pk in {ids}", {"ids": ids}) for ids in ([1], [2]))

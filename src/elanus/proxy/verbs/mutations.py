@@ -67,7 +67,9 @@ class Mutations(Verbs):
         cached = request.collection
         partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
         if not request.filter.strip():
-            raise InvalidParameter("delete expression is empty: give a filter, such as pk in [1, 2]")
+            raise InvalidParameter(
+                "delete plan can't be empty or always true: give a filter, such as pk in [1, 2]"
+            )
         try:
             chosen = cached.plans.filter(request.filter, request.filter_values)
         except InvalidFilter as error:

@@ -1,7 +1,8 @@
 """Compiled filters and output fields of read requests, cached for repeated requests.
 
 The same filter text gives the same `BoundFilter` object, so that query nodes recognise it and reuse their
-masks. One `Plans` belongs to one cached collection and is discarded with it.
+masks. A filter that takes a sample is compiled for each request, so that each has a sample of its own. One
+`Plans` belongs to one cached collection and is discarded with it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Plans:
         """Raises `InvalidFilter`."""
         if values or len(text) > _KEPT_MAX_CHARS:
             return compile_filter(text, self._schema, values)
-        return self._compile(text)
+        bound = self._compile(text)
+        return compile_filter(text, self._schema) if bound.is_random else bound
 
     def outputs(self, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
         """Raises `FieldNotFound`."""

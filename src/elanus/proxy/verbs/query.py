@@ -134,7 +134,7 @@ def matching_keys(
             return
         consistency = ReadConsistency(guarantee_ts=read_ts, pinned=True)
         bound = cached.plans.filter(
-            f"({text}) and {key} > {{{_LAST_KEY}}}", {**values, _LAST_KEY: keys[-1].as_py()}
+            f"{key} > {{{_LAST_KEY}}} and ({text})", {**values, _LAST_KEY: keys[-1].as_py()}
         )
 
 

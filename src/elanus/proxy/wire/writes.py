@@ -88,7 +88,9 @@ class Writes:
     )
     def Delete(self, request: milvus_pb2.DeleteRequest, caller: Caller) -> milvus_pb2.MutationResult:
         if not request.expr:
-            raise MissingParameter("delete expression is empty: name the rows by key or by a filter")
+            raise MissingParameter(
+                "delete plan can't be empty or always true: name the rows by key or by a filter"
+            )
         result = self._front.delete(
             Delete(
                 collection=self._front.collection(
