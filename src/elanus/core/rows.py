@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from elanus.core import sparse
 from elanus.core.errors import InvalidParameter
 from elanus.core.json_column import check_dynamic_keys, json_column
+from elanus.core.nullable import Valid as Valid
+from elanus.core.nullable import spread
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.types import Family
 
 EMPTY_OBJECT = "{}"
-Valid = npt.NDArray[np.bool_]
-"""Which rows hold a value: shape (rows,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +225,10 @@ _MakeFault = Callable[..., InvalidParameter]
 
 def _with_nulls(field: FieldSchema, column: pa.Array, valid: Valid) -> pa.Array:
     """Return the column with null, or the default value, in the rows that are not valid."""
-    if valid.all():
-        return column
-    spread = column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
-    if field.default_value is None:
-        return spread
-    return pc.fill_null(spread, pa.scalar(field.default_value, field.arrow_type))
+    rows = spread(column, valid)
+    if field.default_value is None or not rows.null_count:
+        return rows
+    return pc.fill_null(rows, pa.scalar(field.default_value, field.arrow_type))
 
 
 def _scalars(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
     ARRAY_CAPACITY_MAX,
@@ -50,11 +50,11 @@ class Declaration:
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     """Return the field, without an id.
 
-    Raises `InvalidParameter`, `InvalidDimension`, `InvalidFieldName`, `NotSupported`.
+    Raises `InvalidParameter`, `InvalidDimension`, `InvalidFieldName`.
     """
     name, params, kind = check_field_name(declared.name), declared.params, KINDS[declared.data_type]
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
-    _check_nullable(name, kind, nullable=declared.nullable, is_primary=declared.is_primary)
+    _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)
     element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
     max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
     has_max_length = (element or kind).has_max_length
@@ -86,13 +86,9 @@ def _check_roles(name: str, kind: FieldKind, *, is_primary: bool, auto_id: bool)
         raise InvalidParameter(f"only primary field can speficy AutoID with true, field name = {name}")
 
 
-def _check_nullable(name: str, kind: FieldKind, *, nullable: bool, is_primary: bool) -> None:
+def _check_nullable(name: str, *, nullable: bool, is_primary: bool) -> None:
     if nullable and is_primary:
         raise InvalidParameter(f"primary field not support null, field name = {name}")
-    if nullable and kind.vector is not None:
-        raise NotSupported(
-            f"a nullable vector (field {name}) is not supported by this release: leave nullable out"
-        )
 
 
 def check_takes_default(field: FieldSchema) -> None:

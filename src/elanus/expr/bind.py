@@ -158,9 +158,11 @@ class _Binder:
         if not isinstance(column, Column):
             what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
             raise self._source.error(what, node.item.start, "a field stands before 'is null'")
-        if column.field.kind.vector is not None:
+        if column.field.kind.vector is not None and not column.field.nullable:
             what = f"unsupported data type: {column.field.kind.vector.engine_name}"
-            raise self._source.error(what, node.item.start, "vector fields are never null")
+            raise self._source.error(
+                what, node.item.start, "a vector field that is not nullable is never null"
+            )
         return IsNull(column, node.negated)
 
     def _exists(self, node: syntax.Exists) -> Predicate:

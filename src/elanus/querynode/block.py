@@ -63,6 +63,7 @@ class Block:
         self._filtered_columns: Mapping[str, ColumnData] = {
             f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
+        self._tested_for_null = frozenset(f.name for f in schema.vector_fields if f.nullable)
         self._json_columns = [c for c in self._filtered_columns.values() if isinstance(c, JsonColumn)]
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
@@ -169,8 +170,18 @@ class Block:
         if chosen.matches_all or matching is not None or not len(rows):
             return rows
         wanted = pa.array(rows)
-        columns = {name: self._columns[name].take(wanted) for name in chosen.field_names}
+        columns = {
+            name: self._presence(name).take(wanted)
+            if name in self._tested_for_null
+            else self._columns[name].take(wanted)
+            for name in chosen.field_names
+        }
         return rows[chosen.evaluate(columns, len(rows))]
+
+    def _presence(self, name: str) -> pa.Array:
+        """Return a column that is null where a nullable vector field has no vector."""
+        column = self._columns.get(name)
+        return self._vectors_by_name[name].presence(self.rows) if column is None else column
 
     def may_match(self, chosen: BoundFilter) -> bool:
         """False if the known bounds of the fields show that no row matches."""
@@ -200,7 +211,8 @@ class Block:
         matching = self._matching.get(chosen)
         if matching is None:
             if self.may_match(chosen):
-                matching = chosen.evaluate(self._filtered_columns, self.rows)
+                tested = {name: self._presence(name) for name in self._tested_for_null & chosen.field_names}
+                matching = chosen.evaluate({**self._filtered_columns, **tested}, self.rows)
             else:
                 matching = np.zeros(self.rows, dtype=np.bool_)
             self._matching.put(chosen, matching)

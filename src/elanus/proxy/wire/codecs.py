@@ -54,7 +54,8 @@ class ScalarCodec:
 class VectorCodec:
     """``member``: of ``VectorField``. ``decode``: its vectors as a column, unchecked; raises
     `InvalidDimension` if they are not whole vectors. ``encode`` fills the message from a column without
-    nulls. ``placeholder_type``: of query vectors, which are sent as the bytes of their stored values.
+    nulls, which may be empty. ``placeholder_type``: of query vectors, which are sent as the bytes of their
+    stored values.
     """
 
     member: str

@@ -86,8 +86,10 @@ def encode_column(
         if column.null_count:
             message.valid_data.extend(column.is_valid().to_pylist())
         codec.encode(field, message.scalars.array_data, column)
-    else:
-        codec.encode(message.vectors, field, column)
+        return
+    if field.nullable:  # one flag for each row, and the vectors that there are
+        message.valid_data.extend(column.is_valid().to_pylist())
+    codec.encode(message.vectors, field, column.drop_null())
 
 
 def add_ids(ids: schema_pb2.IDs, keys: PrimaryKeys) -> None:
