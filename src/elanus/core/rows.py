@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from elanus.core import sparse
 from elanus.core.errors import InvalidParameter
 from elanus.core.json_column import check_dynamic_keys, json_column
+from elanus.core.moments import DEFAULT_TIMEZONE, InvalidMoment, parse_moments
 from elanus.core.nullable import Valid as Valid
 from elanus.core.nullable import spread
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
@@ -33,9 +34,9 @@ class Given:
     """A front end's input for one field. ``values``: those of the valid rows, in order, without nulls.
 
     They are an Arrow array of the field's type, or of another width of numbers or texts (for arrays: a
-    ``list`` of these); JSON documents may be a sequence of bytes. ``valid``: None if all rows are valid.
-    ``shown``: for vectors whose numbers were converted, the numbers as the client gave them, shape
-    (n · width,).
+    ``list`` of these; for Timestamptz: texts or timestamps); JSON documents may be a sequence of bytes.
+    ``valid``: None if all rows are valid. ``shown``: for vectors whose numbers were converted, the numbers as
+    the client gave them, shape (n · width,).
     """
 
     values: pa.Array | Sequence[bytes]
@@ -52,6 +53,7 @@ class Problem(Enum):
     NOT_FINITE = "a vector with NaN or an infinity"
     DOCUMENT = "no valid JSON document"
     SPARSE = "bytes that are no sparse vector"
+    MOMENT = "a text that is no moment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Fault:
 
     ``value``: the number or text; for `Problem.CAPACITY` the number of elements. ``detail``: for a document,
     the whole message, with rows counted from the ``first_row`` that was passed to `conform`; for a sparse
-    vector, what is wrong with it.
+    vector or a moment, what is wrong with it.
     """
 
     field: FieldSchema
@@ -113,6 +115,8 @@ def in_the_words_of_an_insert(fault: Fault) -> InvalidParameter:
             )
         case Problem.SPARSE:
             text = f"{fault.detail}: field {field.name}, row {row}"
+        case Problem.MOMENT:
+            text = f"{fault.detail}: field {field.name}, row {row}"
         case Problem.DOCUMENT:
             text = fault.detail
     return InvalidParameter(text)
@@ -155,10 +159,12 @@ def conform(
     with_auto_key: bool,
     first_row: int = 0,
     refusal: Refusal = in_the_words_of_an_insert,
+    zone: str = DEFAULT_TIMEZONE,
 ) -> pa.RecordBatch:
     """Return a batch of ``rows`` rows of ``schema.arrow_schema``.
 
-    An auto-id key is part of it only with ``with_auto_key``.
+    An auto-id key is part of it only with ``with_auto_key``. ``zone``: the time zone of texts without an
+    offset.
 
     ``given`` is called for each field in the schema's order. If it returns None, the field gets its default
     or null, the dynamic field empty objects. Raises the error that ``refusal`` makes from the first fault,
@@ -171,7 +177,7 @@ def conform(
         if found is None:
             columns.append(_absent(field, rows))
         else:
-            columns.append(_column(field, found, first_row, refusal))
+            columns.append(_column(field, found, first_row, refusal, zone))
     return pa.RecordBatch.from_arrays(
         columns, schema=pa.schema([schema.arrow_schema.field(field.name) for field in fields])
     )
@@ -195,7 +201,7 @@ def check_nulls(
         raise refusal(Fault(field, Problem.NULL, int(np.argmin(valid))))
 
 
-def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) -> pa.Array:
+def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal, zone: str) -> pa.Array:
     check_nulls(field, given.valid, refusal)
 
     def fault(
@@ -213,6 +219,8 @@ def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) 
                 _check_sparse(column, fault)
         case Family.JSON:
             column = _documents(field, given, first_row, refusal)
+        case Family.TIME:
+            column = _moments(given.values, zone, fault)
         case Family.LIST:
             column = _arrays(field, given.values, fault)
         case _:
@@ -278,6 +286,18 @@ def _texts(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
     if at is not None:
         raise fault(Problem.LENGTH, at, values[at].as_py())
     return values.cast(field.arrow_type)
+
+
+def _moments(values: pa.Array, zone: str, fault: _MakeFault) -> pa.Array:
+    """Return texts, Arrow timestamps (those without a zone are in UTC) or microseconds as microseconds."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        return values.cast(pa.int64())
+    try:
+        return parse_moments(values, zone)
+    except InvalidMoment as error:
+        raise fault(Problem.MOMENT, error.row, values[error.row].as_py(), 0, str(error)) from None
 
 
 def _documents(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) -> pa.Array:

@@ -13,6 +13,7 @@ Int8 … Int64   ``int8`` … ``int64``
 Float, Double  ``float32``, ``float64``
 VarChar        ``string``
 JSON           ``string``: compact UTF-8 JSON text
+Timestamptz    ``int64``: microseconds since 1970 in UTC
 Array          ``list<item: element type not null>``
 FloatVector    ``fixed_size_list<float32>[dim]``
 BinaryVector   ``fixed_size_binary[dim / 8]``: bit 0 of the vector is the
@@ -89,6 +90,7 @@ class Family(Enum):
     FLOATING = "floating"
     TEXT = "text"
     JSON = "json"
+    TIME = "time"
     LIST = "list"
     VECTOR = "vector"
 
@@ -206,6 +208,7 @@ _ALL = (
         lambda _: _TEXT_BYTES_TYPICAL,
         has_bounds=False,
     ),
+    _fixed(DataType.TIMESTAMPTZ, "Timestamptz", Family.TIME, pa.int64()),
     FieldKind(
         DataType.ARRAY,
         "Array",

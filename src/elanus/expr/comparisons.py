@@ -18,6 +18,7 @@ from elanus.core.types import Family, family_of, type_name
 from elanus.expr import literals, syntax
 from elanus.expr.array_conditions import bind_array_comparison
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
+from elanus.expr.moments import Shifted, bind_shifted
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
 from elanus.expr.source import Source, shorten
 from elanus.expr.tree import (
@@ -30,6 +31,7 @@ from elanus.expr.tree import (
     JsonMember,
     Length,
     Member,
+    Moment,
     Predicate,
     columns_of,
 )
@@ -51,6 +53,8 @@ def bind_comparison(
     """Bind ``left comparator right``, written at ``node``. Raises `InvalidFilter`."""
     if isinstance(left, Value) and isinstance(right, Value):
         return _constants(source, node, comparator, left, right)
+    if isinstance(left, Shifted) or isinstance(right, Shifted):
+        return bind_shifted(source, node, comparator, left, right)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Column) and side.is_array:
             return bind_array_comparison(source, node, comparator, side, other)
@@ -139,6 +143,8 @@ def _type_remedy(operand: BoundOperand) -> str:
             return f"a {kind} is due, without quotes"
         case Family.TEXT:
             return "text in quotes is due"
+        case Family.TIME:
+            return "moments are written like ISO '2025-01-01T00:00:00Z'"
         case Family.BOOL:
             return "booleans know '== true', '== false' and '!='"
         case _:
@@ -180,6 +186,8 @@ def _element_types(data_type: DataType) -> set[type]:
             return {str}
         case Family.BOOL:
             return {bool}
+        case Family.TIME:
+            return {Moment}
         case Family.JSON | Family.LIST | Family.VECTOR:
             return set()
 

@@ -28,6 +28,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Comparator,
     Compare,
     Constant,
@@ -148,7 +149,7 @@ class Evaluator(Visitor[pa.Array]):
             values = self._batch.json(operand.field.name, operand.path)
             return Numbers(values.integers, values.floats)
         column = kernels.decoded(self._column(operand))
-        is_whole = operand.kind.family is Family.INTEGER
+        is_whole = operand.kind.family in (Family.INTEGER, Family.TIME)
         return Numbers(column, None) if is_whole else Numbers(None, column)
 
     def _lengths(self, column: Column) -> pa.Array:
@@ -216,6 +217,11 @@ class Evaluator(Visitor[pa.Array]):
         else:
             present = kernels.one_array(pc.is_valid(self._batch.column(name)))
         return present if node.negated else pc.invert(present)
+
+    def column_test(self, node: ColumnTest) -> pa.Array:
+        column = kernels.one_array(kernels.decoded(self._batch.column(node.column.field.name)))
+        found = node.test.matches(column)
+        return pc.invert(found) if node.negated else found
 
 
 def _scatter(answers: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:

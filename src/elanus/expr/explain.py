@@ -9,12 +9,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from elanus.core.moments import format_moment
+from elanus.core.types import Family
 from elanus.expr.tree import (
     Always,
     And,
     Arithmetic,
     ArrayContains,
     ArrayEqual,
+    ColumnTest,
     Compare,
     Constant,
     IsNull,
@@ -23,6 +26,7 @@ from elanus.expr.tree import (
     Length,
     Like,
     Member,
+    Moment,
     Operand,
     Or,
     Visitor,
@@ -46,7 +50,7 @@ class Explainer(Visitor[str]):
         return f"{_operand(node.left)} {node.comparator} {_operand(node.right)}"
 
     def member(self, node: Member) -> str:
-        return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(node.values)}"
+        return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(_literals(node))}"
 
     def json_member(self, node: JsonMember) -> str:
         return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(node.values.items)}"
@@ -71,6 +75,16 @@ class Explainer(Visitor[str]):
     def is_null(self, node: IsNull) -> str:
         return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"
 
+    def column_test(self, node: ColumnTest) -> str:
+        text = node.test.text(_operand(node.column))
+        return f"not ({text})" if node.negated else text
+
+
+def _literals(node: Member) -> Sequence[Any]:
+    if node.column.kind.family is not Family.TIME:
+        return node.values  # type: ignore[no-any-return]
+    return [Moment(value) for value in node.values.to_pylist()]
+
 
 def _operand(operand: Operand) -> str:
     if isinstance(operand, Constant):
@@ -90,6 +104,8 @@ def _factor(operand: Operand) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Moment):
+        return f"ISO '{format_moment(value)}'"
     return json.dumps(value, ensure_ascii=False)
 
 

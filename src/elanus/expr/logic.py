@@ -11,6 +11,7 @@ from elanus.expr.tree import (
     And,
     ArrayContains,
     ArrayEqual,
+    ColumnTest,
     Compare,
     IsNull,
     JsonContains,
@@ -90,6 +91,9 @@ class _Negation(Visitor[Predicate]):
         return replace(node, negated=not node.negated)
 
     def is_null(self, node: IsNull) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def column_test(self, node: ColumnTest) -> Predicate:
         return replace(node, negated=not node.negated)
 
 

@@ -20,6 +20,7 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
+from elanus.expr.moments import Shifted, moment_of, shifted
 from elanus.expr.source import Source
 from elanus.expr.tree import Arithmetic, Column, Constant, Length, Operand, type_of_value
 
@@ -43,7 +44,7 @@ class Value:
         return type_of_value(self.value)
 
 
-BoundOperand = Column | Length | Arithmetic | Value
+BoundOperand = Column | Length | Arithmetic | Value | Shifted
 
 
 def shown(value: Any) -> str:
@@ -63,6 +64,7 @@ def shown(value: Any) -> str:
 
 def as_operand(bound: BoundOperand) -> Operand:
     """The operand as it appears in the bound tree. A value must not be a list."""
+    assert not isinstance(bound, Shifted), "a comparison with an interval is bound by itself"
     return Constant(bound.value) if isinstance(bound, Value) else bound
 
 
@@ -97,6 +99,14 @@ class OperandBinder:
                 return Value(list(map(self._element, node.items)))
             case syntax.Template():
                 return self._template(node)
+            case syntax.Iso():
+                return Value(moment_of(self._source, node))
+            case syntax.Arithmetic() if isinstance(node.right, syntax.Interval):
+                bound = shifted(self._source, node, self._bind(node.left))
+                return bound if isinstance(bound, Shifted) else Value(bound)
+            case syntax.Interval():
+                what = f"an interval cannot be used here: {self._source.of(node)}"
+                raise self._source.error(what, node.start, "write it after + or -: tsz + INTERVAL 'P1D'")
             case syntax.Name():
                 return self._name(node)
             case syntax.Sign():
@@ -189,7 +199,7 @@ class OperandBinder:
             return operand
         if isinstance(operand, Value):
             return Value(-operand.value)
-        return Arithmetic("*", operand, Constant(-1), _result_type("*", operand, Value(-1)))
+        return Arithmetic("*", as_operand(operand), Constant(-1), _result_type("*", operand, Value(-1)))
 
     def _arithmetic(self, node: syntax.Arithmetic) -> BoundOperand:
         left, right = self._bind(node.left), self._bind(node.right)

@@ -19,6 +19,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Comparator,
     Compare,
     Constant,
@@ -90,6 +91,9 @@ class Pruner(Visitor[bool]):
         return bool(high >= prefix and (low <= prefix or low.startswith(prefix)))
 
     def is_null(self, node: IsNull) -> bool:
+        return True
+
+    def column_test(self, node: ColumnTest) -> bool:
         return True
 
     def _bounds(self, operand: Operand) -> Bounds | None:

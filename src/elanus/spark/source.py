@@ -34,6 +34,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
@@ -61,6 +62,7 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
     elanus_schema.DataType.FLOAT: FloatType(),
     elanus_schema.DataType.DOUBLE: DoubleType(),
     elanus_schema.DataType.VARCHAR: StringType(),
+    elanus_schema.DataType.TIMESTAMPTZ: TimestampType(),
     elanus_schema.DataType.JSON: StringType(),
     elanus_schema.DataType.ARRAY: lambda field: ArrayType(_spark_type(field.element), containsNull=False),
     elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),

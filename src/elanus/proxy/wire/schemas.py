@@ -9,6 +9,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
 from elanus.core.schema import CollectionSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
@@ -30,8 +31,10 @@ _UNDERSTOOD = frozenset(
 )
 
 
-def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
+def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIMEZONE) -> CollectionSchema:
     """Return the schema of a CreateCollection request; its fields have no ids yet.
+
+    ``zone``: the time zone of default moments without an offset.
 
     Raises `InvalidParameter`, `InvalidDimension` or `NotSupported`, with the field and the remedy.
     """
@@ -48,7 +51,7 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
         )
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of collection {collection}")
     check_declared_names([field.name for field in message.fields])
-    fields = tuple(decode_field(field, collection) for field in message.fields)
+    fields = tuple(decode_field(field, collection, zone) for field in message.fields)
     check_fields_together(fields)
     if message.enable_dynamic_field:
         fields = with_dynamic_field(fields)
@@ -60,13 +63,13 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
     )
 
 
-def encode_schema(schema: CollectionSchema) -> schema_pb2.CollectionSchema:
+def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.CollectionSchema:
     """Return the schema as clients see it: without ``$meta``."""
     return schema_pb2.CollectionSchema(
         name=schema.name,
         description=schema.description,
         enable_dynamic_field=schema.enable_dynamic,
-        fields=[encode_field(field) for field in schema.fields if not field.is_dynamic],
+        fields=[encode_field(field, zone) for field in schema.fields if not field.is_dynamic],
     )
 
 
@@ -78,7 +81,7 @@ def describe(view: CollectionView, asked_name: str) -> milvus_pb2.DescribeCollec
     schema: they cache the schema under it and send it with each write.
     """
     response = milvus_pb2.DescribeCollectionResponse(
-        schema=encode_schema(view.schema),
+        schema=encode_schema(view.schema, view.properties.get(TIMEZONE, DEFAULT_TIMEZONE)),
         collectionID=view.collection_id,
         virtual_channel_names=view.vchannels,
         physical_channel_names=view.pchannels,
