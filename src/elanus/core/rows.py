@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from elanus.core import sparse
 from elanus.core.errors import InvalidParameter
+from elanus.core.geometry import InvalidGeometry, wkb_of_binaries, wkb_of_texts
 from elanus.core.json_column import check_dynamic_keys, json_column
 from elanus.core.moments import DEFAULT_TIMEZONE, InvalidMoment, parse_moments
 from elanus.core.nullable import Valid as Valid
@@ -34,9 +35,9 @@ class Given:
     """A front end's input for one field. ``values``: those of the valid rows, in order, without nulls.
 
     They are an Arrow array of the field's type, or of another width of numbers or texts (for arrays: a
-    ``list`` of these; for Timestamptz: texts or timestamps); JSON documents may be a sequence of bytes.
-    ``valid``: None if all rows are valid. ``shown``: for vectors whose numbers were converted, the numbers as
-    the client gave them, shape (n · width,).
+    ``list`` of these; for Timestamptz: texts or timestamps; for Geometry: WKT or WKB); JSON documents may be
+    a sequence of bytes. ``valid``: None if all rows are valid. ``shown``: for vectors whose numbers were
+    converted, the numbers as the client gave them, shape (n · width,).
     """
 
     values: pa.Array | Sequence[bytes]
@@ -54,6 +55,7 @@ class Problem(Enum):
     DOCUMENT = "no valid JSON document"
     SPARSE = "bytes that are no sparse vector"
     MOMENT = "a text that is no moment"
+    GEOMETRY = "a text, or bytes, that are no geometry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Fault:
 
     ``value``: the number or text; for `Problem.CAPACITY` the number of elements. ``detail``: for a document,
     the whole message, with rows counted from the ``first_row`` that was passed to `conform`; for a sparse
-    vector or a moment, what is wrong with it.
+    vector, a moment or a geometry, what is wrong with it.
     """
 
     field: FieldSchema
@@ -115,7 +117,7 @@ def in_the_words_of_an_insert(fault: Fault) -> InvalidParameter:
             )
         case Problem.SPARSE:
             text = f"{fault.detail}: field {field.name}, row {row}"
-        case Problem.MOMENT:
+        case Problem.MOMENT | Problem.GEOMETRY:
             text = f"{fault.detail}: field {field.name}, row {row}"
         case Problem.DOCUMENT:
             text = fault.detail
@@ -187,7 +189,7 @@ def _absent(field: FieldSchema, rows: int) -> pa.Array:
     if field.is_dynamic:
         return pa.repeat(pa.scalar(EMPTY_OBJECT), rows)
     if field.default_value is not None:
-        return pa.repeat(pa.scalar(field.default_value, field.arrow_type), rows)
+        return pa.repeat(_default(field), rows)
     if field.nullable:
         return pa.nulls(rows, field.arrow_type)
     raise InvalidParameter(f"fieldSchema({field.name}) has no corresponding fieldData pass in")
@@ -221,6 +223,8 @@ def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal, 
             column = _documents(field, given, first_row, refusal)
         case Family.TIME:
             column = _moments(given.values, zone, fault)
+        case Family.GEOMETRY:
+            column = _geometries(given.values, fault)
         case Family.LIST:
             column = _arrays(field, given.values, fault)
         case _:
@@ -236,7 +240,7 @@ def _with_nulls(field: FieldSchema, column: pa.Array, valid: Valid) -> pa.Array:
     rows = spread(column, valid)
     if field.default_value is None or not rows.null_count:
         return rows
-    return pc.fill_null(rows, pa.scalar(field.default_value, field.arrow_type))
+    return pc.fill_null(rows, _default(field))
 
 
 def _scalars(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
@@ -298,6 +302,21 @@ def _moments(values: pa.Array, zone: str, fault: _MakeFault) -> pa.Array:
         return parse_moments(values, zone)
     except InvalidMoment as error:
         raise fault(Problem.MOMENT, error.row, values[error.row].as_py(), 0, str(error)) from None
+
+
+def _geometries(values: pa.Array, fault: _MakeFault) -> pa.Array:
+    """Return texts (WKT) or bytes (WKB) as WKB."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    try:
+        return wkb_of_texts(values) if is_text else wkb_of_binaries(values)
+    except InvalidGeometry as error:
+        raise fault(Problem.GEOMETRY, error.row, None, 0, str(error)) from None
+
+
+def _default(field: FieldSchema) -> pa.Scalar:
+    if field.kind.family is Family.GEOMETRY:
+        return wkb_of_texts(pa.array([field.default_value]))[0]
+    return pa.scalar(field.default_value, field.arrow_type)
 
 
 def _documents(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) -> pa.Array:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
+from elanus.core.geometry import parse_wkt
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
     ARRAY_CAPACITY_MAX,
@@ -103,6 +104,9 @@ def check_takes_default(field: FieldSchema) -> None:
 
 def check_default(field: FieldSchema, value: Scalar) -> None:
     """Check that a default is in the field's range. Raises `InvalidParameter`."""
+    if field.kind.family is Family.GEOMETRY:
+        parse_wkt(str(value))
+        return
     if isinstance(value, str) and len(value.encode()) > field.max_length:
         length = len(value.encode())
         raise InvalidParameter(

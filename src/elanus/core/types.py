@@ -13,6 +13,7 @@ Int8 … Int64   ``int8`` … ``int64``
 Float, Double  ``float32``, ``float64``
 VarChar        ``string``
 JSON           ``string``: compact UTF-8 JSON text
+Geometry       ``binary``: Well-Known Binary
 Timestamptz    ``int64``: microseconds since 1970 in UTC
 Array          ``list<item: element type not null>``
 FloatVector    ``fixed_size_list<float32>[dim]``
@@ -48,6 +49,7 @@ from elanus.core.vectors import VectorForm as VectorForm
 
 _TEXT_BYTES_TYPICAL = 256
 _ARRAY_ELEMENTS_TYPICAL = 16
+_GEOMETRY_BYTES_TYPICAL = 64
 _OFFSET_BYTES = 4
 
 
@@ -91,6 +93,7 @@ class Family(Enum):
     TEXT = "text"
     JSON = "json"
     TIME = "time"
+    GEOMETRY = "geometry"
     LIST = "list"
     VECTOR = "vector"
 
@@ -206,6 +209,14 @@ _ALL = (
         Family.JSON,
         lambda _: pa.string(),
         lambda _: _TEXT_BYTES_TYPICAL,
+        has_bounds=False,
+    ),
+    FieldKind(
+        DataType.GEOMETRY,
+        "Geometry",
+        Family.GEOMETRY,
+        lambda _: pa.binary(),
+        lambda _: _GEOMETRY_BYTES_TYPICAL,
         has_bounds=False,
     ),
     _fixed(DataType.TIMESTAMPTZ, "Timestamptz", Family.TIME, pa.int64()),

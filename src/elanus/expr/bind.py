@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family, type_name
-from elanus.expr import syntax
+from elanus.expr import geometry, syntax
 from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
 from elanus.expr.comparisons import bind_comparison, bind_membership, holds
 from elanus.expr.jsonvalues import JsonSet
@@ -69,6 +69,8 @@ class _Binder:
                 return self._null(node)
             case syntax.Exists():
                 return self._exists(node)
+            case syntax.Call() if node.function.lower() in geometry.FUNCTIONS:
+                return geometry.bind_geometry(self._source, self._operands, node)
             case syntax.Call() if node.function.lower() in FUNCTIONS:
                 return self._call(node)
             case _:

@@ -121,7 +121,7 @@ def _family(operand: BoundOperand) -> Family | None:
     family = family_of(operand.data_type)
     if family.is_number:
         return Family.FLOATING
-    return None if family is Family.VECTOR else family
+    return None if family in (Family.VECTOR, Family.GEOMETRY) else family
 
 
 def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:
@@ -137,6 +137,8 @@ def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: 
 def _type_remedy(operand: BoundOperand) -> str:
     if family_of(operand.data_type) is Family.VECTOR:
         return "vector fields cannot be filtered on"
+    if family_of(operand.data_type) is Family.GEOMETRY:
+        return "write st_equals(place, 'POINT(1 2)'), or another of the st_ functions"
     match _family(operand):
         case Family.FLOATING:
             kind = "whole number" if family_of(operand.data_type) is Family.INTEGER else "number"
@@ -188,7 +190,7 @@ def _element_types(data_type: DataType) -> set[type]:
             return {bool}
         case Family.TIME:
             return {Moment}
-        case Family.JSON | Family.LIST | Family.VECTOR:
+        case Family.JSON | Family.LIST | Family.VECTOR | Family.GEOMETRY:
             return set()
 
 

@@ -219,8 +219,9 @@ class Evaluator(Visitor[pa.Array]):
         return present if node.negated else pc.invert(present)
 
     def column_test(self, node: ColumnTest) -> pa.Array:
-        column = kernels.one_array(kernels.decoded(self._batch.column(node.column.field.name)))
-        found = node.test.matches(column)
+        name = node.column.field.name
+        column = kernels.one_array(kernels.decoded(self._batch.column(name)))
+        found = node.test.matches(column, self._batch.boxes(name))
         return pc.invert(found) if node.negated else found
 
 

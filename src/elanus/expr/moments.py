@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.geometry import Boxes
 from elanus.core.moments import Interval, format_moment, parse_interval, parse_moment
 from elanus.core.schema import DataType
 from elanus.expr import kernels, syntax
@@ -92,7 +93,7 @@ class LaterBy:
 
     cost = 40
 
-    def matches(self, column: pa.Array) -> pa.Array:
+    def matches(self, column: pa.Array, boxes: Boxes | None = None) -> pa.Array:
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         later = self.interval.after(values)
         moved = pa.array(later, mask=column.is_null().to_numpy(zero_copy_only=False))

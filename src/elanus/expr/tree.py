@@ -21,6 +21,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 import pyarrow as pa
 
+from elanus.core.geometry import Boxes
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
@@ -234,8 +235,11 @@ class Test(Protocol):
     def cost(self) -> int:
         """In the unit of `elanus.expr.cost`."""
 
-    def matches(self, column: pa.Array) -> pa.Array:
-        """Return a boolean for each value of the column, null for nulls."""
+    def matches(self, column: pa.Array, boxes: Boxes | None) -> pa.Array:
+        """Return a boolean for each value of the column, null for nulls.
+
+        ``boxes``: the bounds of a column of geometries, if they are known.
+        """
 
     def text(self, operand: str) -> str:
         """Return the test of that operand in the filter language."""
@@ -243,7 +247,7 @@ class Test(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnTest:
-    """A test of a field's values that is defined elsewhere (`elanus.expr.moments`)."""
+    """A test of a field's values, defined in `elanus.expr.moments` or `elanus.expr.geometry`."""
 
     column: Column
     test: Test

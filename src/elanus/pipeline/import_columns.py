@@ -7,12 +7,12 @@ value. Here is only what Parquet brings; what is a valid value, `elanus.core.row
 whole columns.
 
 Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, large and
-dictionary-encoded strings; moments as ISO 8601 texts or timestamps, in UTC where they name no offset; arrays
-as lists of what their elements accept; vectors of floats as lists or fixed-size lists of floats; binary
-vectors, and those of half precision, as the bytes they are stored as or lists of uint8; vectors of bytes as
-lists of integers, too; sparse vectors as `elanus.pipeline.import_sparse` says. With a dynamic field, either a
-``$meta`` column of JSON objects, or any columns that the schema does not have: they become keys of the row's
-object, nulls left out.
+dictionary-encoded strings; moments as ISO 8601 texts or timestamps, in UTC where they name no offset;
+geometries as WKT or WKB; arrays as lists of what their elements accept; vectors of floats as lists or fixed-
+size lists of floats; binary vectors, and those of half precision, as the bytes they are stored as or lists of
+uint8; vectors of bytes as lists of integers, too; sparse vectors as `elanus.pipeline.import_sparse` says.
+With a dynamic field, either a ``$meta`` column of JSON objects, or any columns that the schema does not have:
+they become keys of the row's object, nulls left out.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Place:
                 why = f"holds {fault.value} at position {fault.position}: vectors are finite {dtype}"
             case Problem.SPARSE:
                 why = f"holds no sparse vector: {fault.detail}"
+            case Problem.GEOMETRY:
+                why = f"holds no geometry: {fault.detail}"
             case Problem.MOMENT:
                 why = f"holds no moment: {fault.detail}"
             case Problem.DOCUMENT:
@@ -381,6 +383,7 @@ ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.FLOAT: _Accepted(_fits_number, _as_it_is),
     DataType.DOUBLE: _Accepted(_fits_number, _as_it_is),
     DataType.VARCHAR: _Accepted(lambda _, found: _is_text(found), _as_it_is),
+    DataType.GEOMETRY: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _as_it_is),
     DataType.TIMESTAMPTZ: _Accepted(
         lambda _, found: _is_text(found) or bool(pa.types.is_timestamp(found)), _as_it_is
     ),

@@ -18,7 +18,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
-from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
+from elanus.expr import BoundFilter, ColumnData, GeometryColumn, IndexedColumn, JsonColumn
 from elanus.index import ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
@@ -64,7 +64,9 @@ class Block:
             f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
         self._tested_for_null = frozenset(f.name for f in schema.vector_fields if f.nullable)
-        self._json_columns = [c for c in self._filtered_columns.values() if isinstance(c, JsonColumn)]
+        self._caching_columns = [
+            c for c in self._filtered_columns.values() if isinstance(c, JsonColumn | GeometryColumn)
+        ]
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
         self._key_filter: Words | None = None
@@ -87,11 +89,11 @@ class Block:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of what filters have left behind: which rows they match, and values of JSON paths."""
+        """Bytes that filters left behind: rows they match, values of JSON paths, bounds of geometries."""
         cached_bytes = self._visibility.cached_bytes
         if len(self._matching):
             cached_bytes += sum(mask.nbytes for mask in self._matching.values())
-        for column in self._json_columns:
+        for column in self._caching_columns:
             cached_bytes += column.cached_bytes
         return cached_bytes
 
@@ -223,4 +225,6 @@ def _filtered(field: FieldSchema, column: pa.Array, index: ScalarIndex | None) -
     """Return a column in the form that filters read."""
     if field.kind.family is Family.JSON:
         return JsonColumn(column)
+    if field.kind.family is Family.GEOMETRY:
+        return GeometryColumn(column)
     return column if index is None else IndexedColumn(column, index)

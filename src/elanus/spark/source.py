@@ -62,6 +62,7 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
     elanus_schema.DataType.FLOAT: FloatType(),
     elanus_schema.DataType.DOUBLE: DoubleType(),
     elanus_schema.DataType.VARCHAR: StringType(),
+    elanus_schema.DataType.GEOMETRY: BinaryType(),
     elanus_schema.DataType.TIMESTAMPTZ: TimestampType(),
     elanus_schema.DataType.JSON: StringType(),
     elanus_schema.DataType.ARRAY: lambda field: ArrayType(_spark_type(field.element), containsNull=False),

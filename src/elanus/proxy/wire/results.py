@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
+from elanus.core.geometry import texts_of
 from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -85,6 +86,8 @@ def encode_column(
             field = replace(field, data_type=DataType.ARRAY, element_type=DataType.INT64)
         else:
             column = times.texts(column)
+    if field is not None and field.data_type is DataType.GEOMETRY:
+        column = texts_of(column)
     data_type = _COMPUTED[column.type] if field is None else field.data_type
     message.type = schema_pb2.DataType.ValueType(data_type)
     message.field_name = name
