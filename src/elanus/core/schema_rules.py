@@ -107,7 +107,7 @@ def check_default(field: FieldSchema, value: Scalar) -> None:
     if field.kind.family is Family.GEOMETRY:
         parse_wkt(str(value))
         return
-    if isinstance(value, str) and len(value.encode()) > field.max_length:
+    if isinstance(value, str) and field.kind.has_max_length and len(value.encode()) > field.max_length:
         length = len(value.encode())
         raise InvalidParameter(
             f"the length ({length}) of string exceeds max length ({field.max_length}): "

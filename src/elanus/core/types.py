@@ -12,6 +12,7 @@ Bool           ``bool``
 Int8 … Int64   ``int8`` … ``int64``
 Float, Double  ``float32``, ``float64``
 VarChar        ``string``
+Text           ``string``
 JSON           ``string``: compact UTF-8 JSON text
 Geometry       ``binary``: Well-Known Binary
 Timestamptz    ``int64``: microseconds since 1970 in UTC
@@ -48,6 +49,7 @@ from elanus.core.vectors import Space as Space
 from elanus.core.vectors import VectorForm as VectorForm
 
 _TEXT_BYTES_TYPICAL = 256
+_LONG_TEXT_BYTES_TYPICAL = 1024
 _ARRAY_ELEMENTS_TYPICAL = 16
 _GEOMETRY_BYTES_TYPICAL = 64
 _OFFSET_BYTES = 4
@@ -202,6 +204,14 @@ _ALL = (
         lambda field: min(field.max_length, _TEXT_BYTES_TYPICAL),
         has_max_length=True,
         can_be_key=True,
+    ),
+    FieldKind(
+        DataType.TEXT,
+        "Text",
+        Family.TEXT,
+        lambda _: pa.string(),
+        lambda _: _LONG_TEXT_BYTES_TYPICAL,
+        has_bounds=False,
     ),
     FieldKind(
         DataType.JSON,

@@ -387,6 +387,7 @@ ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.TIMESTAMPTZ: _Accepted(
         lambda _, found: _is_text(found) or bool(pa.types.is_timestamp(found)), _as_it_is
     ),
+    DataType.TEXT: _Accepted(lambda _, found: _is_text(found), _as_it_is),
     DataType.JSON: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _documents),
     DataType.ARRAY: _Accepted(_fits_array, _arrays),
     DataType.FLOAT_VECTOR: _Accepted(_fits_floats, _float_vectors),

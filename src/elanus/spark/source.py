@@ -64,6 +64,7 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
     elanus_schema.DataType.VARCHAR: StringType(),
     elanus_schema.DataType.GEOMETRY: BinaryType(),
     elanus_schema.DataType.TIMESTAMPTZ: TimestampType(),
+    elanus_schema.DataType.TEXT: StringType(),
     elanus_schema.DataType.JSON: StringType(),
     elanus_schema.DataType.ARRAY: lambda field: ArrayType(_spark_type(field.element), containsNull=False),
     elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),

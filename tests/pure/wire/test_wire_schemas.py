@@ -49,6 +49,7 @@ def default(**value: Any) -> Message:
         ([KEY, *[vector_message(f"v{i}") for i in range(11)]], "field's number should be limited to 10"),
         ([KEY, VECTOR, *[field_message(f"f{i}", DataType.INT64) for i in range(63)]], "field's number"),
         ([field_message("id", DataType.FLOAT, is_primary_key=True), VECTOR], "should be Int64 or VarChar"),
+        ([field_message("id", DataType.TEXT, is_primary_key=True), VECTOR], "should be Int64 or VarChar"),
         ([KEY, VECTOR, scalar(DataType.INT64, autoID=True)], "only primary field can speficy AutoID"),
         ([key_message(nullable=True), VECTOR], "primary field not support null"),
         (

@@ -245,6 +245,7 @@ _ELEMENTS: Mapping[DataType, ScalarCodec] = {
 
 CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec] = {
     **_ELEMENTS,
+    DataType.TEXT: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.GEOMETRY: ScalarCodec("geometry_wkt_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.TIMESTAMPTZ: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.JSON: ScalarCodec("json_data", _documents, _add_documents, None, null_stand_in="null"),

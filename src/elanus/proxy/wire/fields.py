@@ -50,7 +50,6 @@ _UNDERSTOOD = frozenset(
 
 _INSTEAD_OF_TYPE = {
     DataType.STRING: "use VarChar",
-    DataType.TEXT: "use VarChar",
 }
 
 
