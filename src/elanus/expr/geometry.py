@@ -148,6 +148,6 @@ class GeometryTest:
 def _apart(boxes: Boxes, other: npt.NDArray[np.float64]) -> Mask:
     """Whether boxes have no point in common with another. Comparisons with NaN are false."""
     low_x, low_y, high_x, high_y = other
-    beside = (boxes[:, 0] > high_x) | (boxes[:, 2] < low_x)
-    apart: Mask = beside | (boxes[:, 1] > high_y) | (boxes[:, 3] < low_y)
+    aside = (boxes[:, 0] > high_x) | (boxes[:, 2] < low_x)
+    apart: Mask = aside | (boxes[:, 1] > high_y) | (boxes[:, 3] < low_y)
     return apart
