@@ -21,7 +21,7 @@ CONCERTS = [
     (6, "to be announced", None, None),
 ]
 STYLES = {1: [0.0, 1.0], 2: [0.9, 0.1], 3: [0.7, 0.3], 4: [1.0, 0.0], 5: [0.9, 0.2]}
-"""What each sounds like. The last one has no vector yet: it is found by filters, and by no search."""
+"""The style of each. The last one has no vector yet: it is found by filters, and by no search."""
 PARK = "POLYGON ((13.39 52.51, 13.42 52.51, 13.42 52.53, 13.39 52.53, 13.39 52.51))"
 
 

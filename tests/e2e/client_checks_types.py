@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, keys
-from pymilvus import Collection, DataType, FieldSchema
+from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, keys, new_name, program
+from pymilvus import Collection, DataType, FieldSchema, MilvusClient
 
 
 def _served(made: Collection, *indexed: str) -> Collection:
@@ -81,3 +81,28 @@ def _() -> None:
         _served(made)
         assert [row["x"] for row in made.query("key >= 0", output_fields=["x"])] == texts
         assert keys(made.query('x like "sh%"')) == [2]
+
+
+@check("Types", "struct arrays: insert, filters, query", needs=hasattr(DataType, "STRUCT"))
+def _() -> None:
+    client = MilvusClient(uri=program.uri)
+    clip = client.create_struct_field_schema()
+    clip.add_field("title", DataType.VARCHAR, max_length=10)
+    clip.add_field("seconds", DataType.INT32)
+    schema = client.create_schema()
+    schema.add_field("key", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=DIM)
+    schema.add_field(
+        "clips", DataType.ARRAY, element_type=DataType.STRUCT, struct_schema=clip, max_capacity=3
+    )
+    index = client.prepare_index_params("v", index_type="FLAT", metric_type="L2")
+    name = new_name()
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    clips = [[{"title": "one", "seconds": 3}, {"title": "two", "seconds": 5}], []]
+    client.insert(name, [{"key": n, "v": VECTORS[n], "clips": clips[n]} for n in range(2)])
+    rows = client.query(name, "key >= 0", output_fields=["clips"])
+    assert [row["clips"] for row in rows] == clips
+    (hits,) = client.search(name, [VECTORS[0]], limit=1, output_fields=["clips"])
+    assert hits[0]["entity"]["clips"] == clips[0]
+    assert keys(client.query(name, 'array_contains(clips["title"], "two")')) == [0]
+    client.drop_collection(name)

@@ -22,6 +22,7 @@ from elanus.core.limits import (
 )
 from elanus.core.names import check_collection_name, check_field_name
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema, Scalar
+from elanus.core.structs import struct_and_name
 from elanus.core.types import ELEMENT_TYPES, KINDS, DataType, Family, FieldKind, VectorForm, type_name
 
 DIM = "dim"
@@ -53,7 +54,9 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
 
     Raises `InvalidParameter`, `InvalidDimension`, `InvalidFieldName`.
     """
-    name, params, kind = check_field_name(declared.name), declared.params, KINDS[declared.data_type]
+    name, params, kind = declared.name, declared.params, KINDS[declared.data_type]
+    for part in struct_and_name(name) or (name,):
+        check_field_name(part)
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)
     element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
@@ -214,9 +217,12 @@ def check_declared_names(names: Sequence[str]) -> None:
             )
 
 
-def check_fields_together(fields: Sequence[FieldSchema]) -> None:
-    """Check the declared fields as a whole. Raises `InvalidParameter`."""
-    names = [field.name for field in fields]
+def check_fields_together(fields: Sequence[FieldSchema], structs: Sequence[str] = ()) -> None:
+    """Check the declared fields as a whole. ``structs``: names of struct arrays.
+
+    Raises `InvalidParameter`.
+    """
+    names = [*(field.name for field in fields), *structs]
     for name in names:
         if names.count(name) > 1:
             raise InvalidParameter(f"duplicated field name {name}")
@@ -256,7 +262,7 @@ def check_schema(schema: CollectionSchema) -> None:
     check_declared_names([field.name for field in declared])
     for field in declared:
         _check_field(field, schema.name)
-    check_fields_together(declared)
+    check_fields_together(declared, [struct.name for struct in schema.structs])
     if (schema.dynamic_field is not None) != schema.enable_dynamic:
         raise InvalidParameter(
             f"the schema of collection {schema.name} has a field {DYNAMIC_FIELD} if and only if "

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from elanus.core.moments import format_moment
+from elanus.core.structs import struct_and_name
 from elanus.core.types import Family
 from elanus.expr.tree import (
     Always,
@@ -93,7 +94,9 @@ def _operand(operand: Operand) -> str:
         return f"({_factor(operand.left)} {operand.operator} {_factor(operand.right)})"
     if isinstance(operand, Length):
         return f"array_length({_operand(operand.column)})"
-    return operand.field.name + "".join(f"[{_value(step)}]" for step in operand.path)
+    member = struct_and_name(operand.field.name)
+    name = operand.field.name if member is None else f"{member[0]}[{_value(member[1])}]"
+    return name + "".join(f"[{_value(step)}]" for step in operand.path)
 
 
 def _factor(operand: Operand) -> str:

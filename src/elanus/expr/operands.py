@@ -11,12 +11,13 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elanus.core.errors import InvalidFilter
 from elanus.core.limits import FILTER_DEPTH_MAX
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import member_name
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
@@ -146,6 +147,10 @@ class OperandBinder:
             what = f"the path has more than {FILTER_DEPTH_MAX} steps"
             raise self._source.error(what, node.start, "documents are not that deep")
         field = self._schema.by_name.get(node.name)
+        if field is None and node.path:
+            member = self._schema.by_name.get(member_name(node.name, str(node.path[0])))
+            if member is not None:  # a field of a struct array: clips["title"], clips["title"][0]
+                return self._name(replace(node, name=member.name, path=node.path[1:]))
         if field is None:
             return self._dynamic_key(node)
         if "" in node.path:

@@ -281,7 +281,11 @@ def _numbered(schema: CollectionSchema) -> CollectionSchema:
     fields = tuple(
         replace(field, field_id=FieldID(SYSTEM_FIELDS_MAX_ID + n)) for n, field in enumerate(schema.fields)
     )
-    return replace(schema, fields=fields)
+    structs = tuple(
+        replace(struct, field_id=FieldID(SYSTEM_FIELDS_MAX_ID + len(fields) + n))
+        for n, struct in enumerate(schema.structs)
+    )
+    return replace(schema, fields=fields, structs=structs)
 
 
 def _same_or_conflict(existing: Collection, request: NewCollection, database: str) -> Collection:

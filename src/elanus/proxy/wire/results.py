@@ -20,6 +20,7 @@ from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
 from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, packed_floats
+from elanus.proxy.wire.structs import add_structs
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
 _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["scores"].number
@@ -131,8 +132,8 @@ def _add_columns(
     schema: CollectionSchema,
     times: TimeFormat,
 ) -> None:
-    for name, column in columns.items():
-        encode_column(target.add(), name, schema.by_name.get(name), column, times)
+    for name in add_structs(target.add, columns, schema, encode_column):
+        encode_column(target.add(), name, schema.by_name.get(name), columns[name], times)
 
 
 def _add_scalars(message: schema_pb2.FieldData, codec: ScalarCodec, column: pa.Array) -> None:

@@ -13,7 +13,9 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.moments import DEFAULT_TIMEZONE
 from elanus.core.rows import Given, check_sent, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
+from elanus.core.structs import check_lengths
 from elanus.proxy.wire.columns import decode_column
+from elanus.proxy.wire.structs import flattened
 from elanus.proxy.wire.stubs import schema_pb2
 
 
@@ -34,11 +36,13 @@ def decode_rows(
     if rows <= 0:
         raise InvalidParameter(f"num_rows should be greater than 0, got {rows}")
     # The dynamic column may arrive without a name, flagged as dynamic.
-    named = [(DYNAMIC_FIELD if column.is_dynamic else column.field_name, column) for column in columns]
+    named = [(DYNAMIC_FIELD if column.is_dynamic else name, column) for name, column in flattened(columns)]
     check_sent(schema, [name for name, _ in named], with_auto_key=with_auto_key)
     sent = dict(named)
 
     def given(field: FieldSchema) -> Given | None:
         return decode_column(field, sent[field.name], rows) if field.name in sent else None
 
-    return conform(schema, given, rows, with_auto_key=with_auto_key, zone=zone)
+    batch = conform(schema, given, rows, with_auto_key=with_auto_key, zone=zone)
+    check_lengths(schema.structs, batch)
+    return batch

@@ -13,10 +13,12 @@ from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
 from elanus.core.schema import CollectionSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
+from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.fields import decode_field, encode_field
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields
+from elanus.proxy.wire.structs import decode_struct, encode_structs
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 
 _UNDERSTOOD = frozenset(
@@ -25,6 +27,7 @@ _UNDERSTOOD = frozenset(
         "description",
         "fields",
         "enable_dynamic_field",
+        "struct_array_fields",
         "autoID",  # repeats what the primary field says
         "dbName",  # the request names the database
     }
@@ -50,9 +53,11 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
             f"collection name matches schema name: collection name = {collection}, schema.Name={message.name}"
         )
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of collection {collection}")
-    check_declared_names([field.name for field in message.fields])
-    fields = tuple(decode_field(field, collection, zone) for field in message.fields)
-    check_fields_together(fields)
+    structs = [decode_struct(struct, collection) for struct in message.struct_array_fields]
+    members = [field for _, of in structs for field in of]
+    check_declared_names([*(field.name for field in message.fields), *(field.name for field in members)])
+    fields = (*(decode_field(field, collection, zone) for field in message.fields), *members)
+    check_fields_together(fields, [struct.name for struct, _ in structs])
     if message.enable_dynamic_field:
         fields = with_dynamic_field(fields)
     return CollectionSchema(
@@ -60,6 +65,7 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
         fields=fields,
         description=message.description,
         enable_dynamic=bool(message.enable_dynamic_field),
+        structs=tuple(struct for struct, _ in structs),
     )
 
 
@@ -69,7 +75,12 @@ def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> sch
         name=schema.name,
         description=schema.description,
         enable_dynamic_field=schema.enable_dynamic,
-        fields=[encode_field(field, zone) for field in schema.fields if not field.is_dynamic],
+        fields=[
+            encode_field(field, zone)
+            for field in schema.fields
+            if not field.is_dynamic and struct_and_name(field.name) is None
+        ],
+        struct_array_fields=encode_structs(schema),
     )
 
 
