@@ -35,6 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_MONTHS_MAX, _DAY_MICROS = 12 * 9_999, 86_400_000_000
 _OFFSET_MAX, _OFFSET_MIN = timedelta(hours=14), timedelta(hours=-12)
 _TEXT = re.compile(
     r"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d|[+-]\d\d)?", re.ASCII
@@ -197,10 +198,25 @@ def time_format(zone: str, parts: str) -> TimeFormat:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A duration: whole months of the calendar, and microseconds. Days have 24 hours."""
+    """A duration: whole months of the calendar, and microseconds. Days have 24 hours.
+
+    Raises `ValueError` for one that is longer than the calendar.
+    """
 
     months: int
     micros: int
+
+    def __post_init__(self) -> None:
+        if abs(self.months) > _MONTHS_MAX or abs(self.micros) > _LAST - _FIRST:
+            raise ValueError(f"the interval is longer than {_MONTHS_MAX // 12} years")
+
+    def __str__(self) -> str:
+        """The ISO 8601 duration of an interval without negative parts."""
+        days, micros = divmod(self.micros, _DAY_MICROS)
+        return f"P{self.months}M{days}DT{micros // 1_000_000}.{micros % 1_000_000:06d}S"
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.months + other.months, self.micros + other.micros)
 
     def __neg__(self) -> Interval:
         return Interval(-self.months, -self.micros)
@@ -222,7 +238,7 @@ _DURATION = re.compile(
     r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,6}))?S)?)?",
     re.ASCII,
 )
-_MICROS = (7 * 86_400_000_000, 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
+_MICROS = (7 * _DAY_MICROS, _DAY_MICROS, 3_600_000_000, 60_000_000, 1_000_000)
 _INTERVAL_DIGITS_MAX = 9
 
 
@@ -235,6 +251,19 @@ def parse_interval(text: str) -> Interval:
     years, months, *units, fraction = groups
     whole = sum(int(count or 0) * unit for count, unit in zip(units, _MICROS, strict=True))
     return Interval(int(years or 0) * 12 + int(months or 0), whole + int((fraction or "").ljust(6, "0")))
+
+
+def is_moment(micros: int) -> bool:
+    """Whether the calendar has this moment."""
+    return _FIRST <= micros <= _LAST
+
+
+def moment_literal(micros: int) -> str:
+    """Return a moment in the filter language; one beyond the calendar as its end and an interval."""
+    if is_moment(micros):
+        return f"ISO '{format_moment(micros)}'"
+    end, sign = (_LAST, "+") if micros > _LAST else (_FIRST, "-")
+    return f"ISO '{format_moment(end)}' {sign} INTERVAL '{Interval(0, abs(micros - end))}'"
 
 
 _LITERAL = re.compile(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from elanus.core.moments import format_moment
+from elanus.core.moments import moment_literal
 from elanus.core.structs import struct_and_name
 from elanus.core.types import Family
 from elanus.expr.tree import (
@@ -108,7 +108,7 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Moment):
-        return f"ISO '{format_moment(value)}'"
+        return moment_literal(value)
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.geometry import Boxes
-from elanus.core.moments import Interval, format_moment, parse_interval, parse_moment
+from elanus.core.moments import Interval, is_moment, moment_literal, parse_interval, parse_moment
 from elanus.core.schema import DataType
 from elanus.expr import kernels, syntax
 from elanus.expr.source import Source
 from elanus.expr.tree import Column, ColumnTest, Comparator, Compare, Constant, Moment, Predicate
 
-_INT64 = np.iinfo(np.int64)
 _EXAMPLE = "write tsz + INTERVAL 'P1D' > ISO '2025-01-01T00:00:00Z'"
 
 
@@ -50,19 +49,21 @@ def shifted(source: Source, node: syntax.Arithmetic, bound: Any) -> Shifted | Mo
     assert isinstance(node.right, syntax.Interval)
     try:
         interval = parse_interval(node.right.text)
+        if node.operator not in "+-" or bound.data_type is not DataType.TIMESTAMPTZ:
+            what = f"an interval cannot be used here: {source.of(node)}"
+            raise source.error(what, node.start, "intervals are added to Timestamptz fields, or subtracted")
+        if node.operator == "-":
+            interval = -interval
+        if isinstance(bound, Shifted):
+            return Shifted(bound.column, bound.interval + interval)
     except ValueError as error:
         remedy = "durations look like P1Y2M3DT4H5M6S"
         raise source.error(str(error), node.right.start, remedy) from None
-    if node.operator not in "+-" or bound.data_type is not DataType.TIMESTAMPTZ:
-        what = f"an interval cannot be used here: {source.of(node)}"
-        raise source.error(what, node.start, "intervals are added to Timestamptz fields, or subtracted")
-    if node.operator == "-":
-        interval = -interval
     if isinstance(bound, Column):
         return Shifted(bound, interval)
-    if isinstance(bound, Shifted):
-        both = Interval(bound.interval.months + interval.months, bound.interval.micros + interval.micros)
-        return Shifted(bound.column, both)
+    if not is_moment(bound.value):
+        what = f"timestamp out of range: {source.of(node.left)}"
+        raise source.error(what, node.left.start, "moments lie in the years 1 to 9999")
     (moment,) = interval.after(np.array([bound.value], dtype=np.int64)).tolist()
     return Moment(moment)
 
@@ -78,8 +79,7 @@ def bind_shifted(
         what = f"a moment and an interval can only be compared with a moment: {source.of(node)}"
         raise source.error(what, node.start, _EXAMPLE)
     if not left.interval.months:
-        bound = min(max(moment - left.interval.micros, _INT64.min), _INT64.max)
-        return Compare(comparator, left.column, Constant(Moment(bound)))
+        return Compare(comparator, left.column, Constant(Moment(moment - left.interval.micros)))
     return ColumnTest(left.column, LaterBy(left.interval, comparator, moment), negated=False)
 
 
@@ -101,6 +101,6 @@ class LaterBy:
 
     def text(self, operand: str) -> str:
         months, micros = self.interval.months, self.interval.micros
-        parts = [(months, f"P{abs(months)}M"), (micros, f"PT{abs(micros) / 1e6:.6f}S")]
-        added = "".join(f" {'+' if count > 0 else '-'} INTERVAL '{shown}'" for count, shown in parts if count)
-        return f"{operand}{added} {self.comparator} ISO '{format_moment(self.moment)}'"
+        parts = [(months, Interval(abs(months), 0)), (micros, Interval(0, abs(micros)))]
+        added = "".join(f" {'+' if size > 0 else '-'} INTERVAL '{part}'" for size, part in parts if size)
+        return f"{operand}{added} {self.comparator} {moment_literal(self.moment)}"

@@ -29,8 +29,10 @@ import pyarrow.compute as pc
 from elanus.core.errors import InvalidParameter
 from elanus.core.rows import EMPTY_OBJECT, Fault, Given, Problem, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import check_lengths
 from elanus.core.types import Family
 from elanus.pipeline.import_sparse import fits_sparse, to_pairs
+from elanus.pipeline.import_structs import split_rows, split_types
 
 _SHOWN_CHARS = 60
 
@@ -96,6 +98,7 @@ def _element_fault(fault: Fault) -> str:
 
 def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> None:
     """Whether the file's columns fit the collection's fields. Raises `InvalidParameter` if not."""
+    columns = split_types(schema, columns)
     names = set(columns.names)
     if len(names) != len(columns.names):
         raise InvalidParameter(f"{file}: two columns have the same name: {', '.join(sorted(columns.names))}")
@@ -164,6 +167,8 @@ def convert(
     value that does not fit.
     """
 
+    rows = split_rows(schema, rows) if schema.structs else rows
+
     def given(field: FieldSchema) -> Given | None:
         if field.auto_id:
             assert auto_keys is not None, "a collection with automatic keys needs some"
@@ -172,9 +177,11 @@ def convert(
             return _dynamic(schema, rows, place)
         return _given(field, rows.column(field.name), place) if field.name in rows.schema.names else None
 
-    return conform(
+    batch = conform(
         schema, given, rows.num_rows, with_auto_key=True, first_row=place.first_row, refusal=place.refusal
     )
+    check_lengths(schema.structs, batch)
+    return batch
 
 
 def _given(field: FieldSchema, column: pa.Array, place: Place) -> Given:

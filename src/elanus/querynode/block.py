@@ -57,7 +57,9 @@ class Block:
         self._vectors_by_name = {column.field.name: column for column in vectors.values()}
         self._columns = columns
         self._fixed_bytes = int(sum(column.nbytes for column in columns.values())) + self.keys.memory_bytes
-        self._fixed_bytes += sum(v.memory_bytes for v in vectors.values() if v.field.name not in columns)
+        self._fixed_bytes += sum(
+            v.memory_bytes for v in vectors.values() if v.is_copy or v.field.name not in columns
+        )
         indexes = indexes or {}
         self._fixed_bytes += sum(index.memory_bytes for index in indexes.values())
         self._filtered_columns: Mapping[str, ColumnData] = {

@@ -60,6 +60,12 @@ class VectorColumn:
     def memory_bytes(self) -> int:
         return 0 if self.index is None else self.index.memory_bytes
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether the index holds its own vectors, even where the block has the column: a column with nulls
+        is compared without them."""
+        return isinstance(self.index, NullableIndex)
+
     def take(self, rows: Rows) -> pa.Array:
         """Return the vectors of these rows, as the schema's Arrow type; null for those without one."""
         valid = self.read_valid()

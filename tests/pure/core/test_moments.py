@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.grouping import grouping_fields
+from elanus.core.ids import FieldID
 from elanus.core.moments import (
     IN_UTC,
     Interval,
@@ -20,6 +22,8 @@ from elanus.core.moments import (
     time_format,
     with_offsets,
 )
+from elanus.core.ordering import order_places, parse_order
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 
 NEW_YEAR_TEXT = "2025-01-01T00:00:00Z"
 NEW_YEAR = 1_735_689_600_000_000
@@ -104,6 +108,8 @@ def test_intervals() -> None:
     )
     assert parse_interval("P2W") == Interval(0, 14 * 86_400_000_000)
     assert parse_interval("P0D") == Interval(0, 0)
+    with pytest.raises(ValueError, match="longer than 9999 years"):
+        parse_interval("P99999Y")
     for text in ("", "P", "PT", "P1DT", "1D", "P-1D", "P1.5D", "P9999999999D"):
         with pytest.raises(ValueError, match="invalid interval string"):
             parse_interval(text)
@@ -128,3 +134,11 @@ def test_local_times_in_a_filter() -> None:
     for kept in (f"t > ISO '{NEW_YEAR_TEXT}'", "t > ISO 'soon'", "t > ISO '2025-04-31T00:00:00'", "a == 1"):
         assert with_offsets(kept, "Asia/Tokyo") == kept
     assert with_offsets(filter_, "UTC") == filter_
+
+
+def test_moments_are_ordered_and_grouped() -> None:
+    of = CollectionSchema("c", (FieldSchema(FieldID(1), "t", DataType.TIMESTAMPTZ, nullable=True),))
+    order = parse_order("t:desc", of)
+    column = pa.array([NEW_YEAR, None, NEW_YEAR + 1])
+    assert order_places({"t": column}, order).tolist() == [1, 2, 0]
+    assert [field.name for field in grouping_fields(of, ("t",))] == ["t"]

@@ -46,6 +46,11 @@ COLUMNS = {"id": pa.array(range(5)), "t": T, "u": pa.array([parse_moment("2025-0
         ("t + INTERVAL 'P1Y' - INTERVAL 'P1D' < ISO '2025-03-01T00:00:00Z'", [4]),
         ("not (t + INTERVAL 'P1M' > ISO '2025-02-15T00:00:00Z')", [0, 4]),
         ("t + INTERVAL 'P1M' > ISO '2025-02-15T00:00:00Z' or t is null", [1, 2, 3]),
+        ("t + INTERVAL 'P1Y1DT0.5S' > ISO '2026-01-15T00:00:00Z'", [1, 3]),
+        ("t < ISO '9999-12-31T00:00:00Z' + INTERVAL 'P1Y'", [0, 1, 3, 4]),
+        ("t + INTERVAL 'P9998Y' - INTERVAL 'P1D' < ISO '0001-01-01T00:00:00Z'", []),
+        ("t - INTERVAL 'P3000000D' < ISO '0001-01-01T00:00:00Z'", [0, 1, 3, 4]),
+        ("t + INTERVAL 'P3000000D' < ISO '0001-01-01T00:00:00Z'", []),
     ],
 )
 def test_rows_that_match(text: str, rows: list[int]) -> None:
@@ -76,6 +81,8 @@ def test_bounds_prune() -> None:
         ("t + INTERVAL 'P1D' > u", "can only be compared with a moment"),
         ("t + INTERVAL 'P1D' in [ISO '2025-01-01T00:00:00Z']", "single field"),
         ("t + 5 > ISO '2025-01-01T00:00:00Z'", "cannot perform arithmetic"),
+        ("t + INTERVAL 'P9998Y' + INTERVAL 'P9998Y' > ISO '2025-01-01T00:00:00Z'", "longer than 9999 years"),
+        ("t > ISO '9999-12-31T00:00:00Z' + INTERVAL 'P1Y' + INTERVAL 'P1Y'", "timestamp out of range"),
         ("t in [1, 2]", "cannot be casted to Timestamptz"),
         ("t like 'a%'", "like operation on non-string"),
     ],

@@ -226,6 +226,12 @@ def test_an_index_of_rows_that_all_have_a_vector_is_the_plain_one(
     assert type(index).__name__ == "HnswIndex"
 
 
+def test_the_copies_of_growing_vectors_count(blocks: dict[str, Block]) -> None:
+    block = blocks["growing"]
+    copied = sum(VALUES[name].drop_null().nbytes for name in SEARCHED)
+    assert block.memory_bytes >= copied + sum(column.nbytes for column in VALUES.values()) * 0.9
+
+
 def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp_path: Path) -> None:
     order = CompactionOrder(
         plan_id=1,

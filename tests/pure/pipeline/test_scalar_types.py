@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.moments import IN_UTC
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
+from elanus.core.structs import StructSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import compile_filter
 from elanus.pipeline.import_columns import Place, check_columns, convert
@@ -101,3 +103,53 @@ def test_a_segment_is_filtered_and_read_by_spark(tmp_path: Path) -> None:
     (found,) = [as_spark(part, SCHEMA, target) for part in read_segment(read, store)]
     assert found.column("t").to_pylist() == [NAIVE[n].replace(tzinfo=UTC) for n in (0, 2)]
     assert texts_of(found.column("place")).to_pylist() == [PLACES[0], PLACES[2]]
+
+
+CLIPS = CollectionSchema(
+    "films",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(
+            FieldID(101),
+            "clips[title]",
+            DataType.ARRAY,
+            element_type=DataType.VARCHAR,
+            max_length=9,
+            max_capacity=3,
+            nullable=True,
+        ),
+        FieldSchema(
+            FieldID(102),
+            "clips[seconds]",
+            DataType.ARRAY,
+            element_type=DataType.INT32,
+            max_capacity=3,
+            nullable=True,
+        ),
+    ),
+    structs=(StructSchema(FieldID(103), "clips", nullable=True),),
+)
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
+def test_a_list_of_structs_is_imported_as_one_list_a_field(
+    kind: Callable[[pa.DataType], pa.DataType],
+) -> None:
+    clip = pa.struct([("seconds", pa.int64()), ("title", pa.string())])
+    values = [None, [{"title": "one", "seconds": 3}, {"title": "two", "seconds": 5}], [], [None]]
+    batch = pa.record_batch({"id": pa.array(range(4), pa.int64()), "clips": pa.array(values, kind(clip))})
+    check_columns(CLIPS, batch.schema, "file.parquet")
+    for start in (0, 1):
+        found = convert(CLIPS, batch.slice(start, 3 - start), None, Place("file.parquet", 0, 0))
+        assert found.column("clips[title]").to_pylist() == [None, ["one", "two"], []][start:]
+        assert found.column("clips[seconds]").to_pylist() == [None, [3, 5], []][start:]
+    with pytest.raises(InvalidParameter, match=r"row 3: field clips.* holds a null at position 0"):
+        convert(CLIPS, batch, None, Place("file.parquet", 0, 0))
+
+
+def test_lists_of_different_lengths_are_no_structs() -> None:
+    columns = {"id": pa.array([1]), "clips[title]": pa.array([["a"]]), "clips[seconds]": pa.array([[1, 2]])}
+    batch = pa.record_batch(columns)
+    check_columns(CLIPS, batch.schema, "file.parquet")
+    with pytest.raises(InvalidParameter, match=r"inconsistent array length in .*clips, row 0"):
+        convert(CLIPS, batch, None, Place("file.parquet", 0, 0))
