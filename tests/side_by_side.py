@@ -38,6 +38,7 @@ TOGETHER = {
         "tests/e2e/test_api_exact.py",
         "tests/e2e/test_api_half.py",
         "tests/e2e/test_api_rows.py",
+        "tests/e2e/test_api_types.py",
         "tests/e2e/test_api_vectors.py",
         "tests/e2e/test_handoff.py",
         "tests/e2e/test_import.py",

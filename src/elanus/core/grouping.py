@@ -129,7 +129,7 @@ def _grouping_field(schema: CollectionSchema, name: str) -> FieldSchema:
             f"grouping by {name}, a value inside a JSON field, is not supported by this release: "
             "give the value a field of its own"
         )
-    if field.kind.family not in (Family.BOOL, Family.INTEGER, Family.TEXT):
+    if field.kind.family not in (Family.BOOL, Family.INTEGER, Family.TEXT, Family.TIME):
         raise InvalidParameter(
             f"unsupported data type {field.data_type.name} for group by operator: field {name}; "
             "group by a bool, integer or string field"

@@ -17,7 +17,7 @@ from elanus.core.types import Family
 Places = npt.NDArray[np.int64]
 _DIRECTIONS = {"": False, "asc": False, "ascending": False, "desc": True, "descending": True}
 _NULLS = {"nulls_first": True, "nulls_last": False}
-_SORTABLE = (Family.BOOL, Family.INTEGER, Family.FLOATING, Family.TEXT)
+_SORTABLE = (Family.BOOL, Family.INTEGER, Family.FLOATING, Family.TEXT, Family.TIME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,15 @@ import pyarrow.compute as pc
 
 from elanus.core import sparse
 from elanus.core.errors import InvalidParameter
+from elanus.core.geometry import InvalidGeometry, wkb_of_binaries, wkb_of_texts
 from elanus.core.json_column import check_dynamic_keys, json_column
+from elanus.core.moments import DEFAULT_TIMEZONE, InvalidMoment, parse_moments
+from elanus.core.nullable import Valid as Valid
+from elanus.core.nullable import spread
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.types import Family
 
 EMPTY_OBJECT = "{}"
-Valid = npt.NDArray[np.bool_]
-"""Which rows hold a value: shape (rows,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,9 @@ class Given:
     """A front end's input for one field. ``values``: those of the valid rows, in order, without nulls.
 
     They are an Arrow array of the field's type, or of another width of numbers or texts (for arrays: a
-    ``list`` of these); JSON documents may be a sequence of bytes. ``valid``: None if all rows are valid.
-    ``shown``: for vectors whose numbers were converted, the numbers as the client gave them, shape
-    (n · width,).
+    ``list`` of these; for Timestamptz: texts or timestamps; for Geometry: WKT or WKB); JSON documents may be
+    a sequence of bytes. ``valid``: None if all rows are valid. ``shown``: for vectors whose numbers were
+    converted, the numbers as the client gave them, shape (n · width,).
     """
 
     values: pa.Array | Sequence[bytes]
@@ -52,6 +54,8 @@ class Problem(Enum):
     NOT_FINITE = "a vector with NaN or an infinity"
     DOCUMENT = "no valid JSON document"
     SPARSE = "bytes that are no sparse vector"
+    MOMENT = "a text that is no moment"
+    GEOMETRY = "a text, or bytes, that are no geometry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Fault:
 
     ``value``: the number or text; for `Problem.CAPACITY` the number of elements. ``detail``: for a document,
     the whole message, with rows counted from the ``first_row`` that was passed to `conform`; for a sparse
-    vector, what is wrong with it.
+    vector, a moment or a geometry, what is wrong with it.
     """
 
     field: FieldSchema
@@ -113,6 +117,8 @@ def in_the_words_of_an_insert(fault: Fault) -> InvalidParameter:
             )
         case Problem.SPARSE:
             text = f"{fault.detail}: field {field.name}, row {row}"
+        case Problem.MOMENT | Problem.GEOMETRY:
+            text = f"{fault.detail}: field {field.name}, row {row}"
         case Problem.DOCUMENT:
             text = fault.detail
     return InvalidParameter(text)
@@ -155,10 +161,12 @@ def conform(
     with_auto_key: bool,
     first_row: int = 0,
     refusal: Refusal = in_the_words_of_an_insert,
+    zone: str = DEFAULT_TIMEZONE,
 ) -> pa.RecordBatch:
     """Return a batch of ``rows`` rows of ``schema.arrow_schema``.
 
-    An auto-id key is part of it only with ``with_auto_key``.
+    An auto-id key is part of it only with ``with_auto_key``. ``zone``: the time zone of texts without an
+    offset.
 
     ``given`` is called for each field in the schema's order. If it returns None, the field gets its default
     or null, the dynamic field empty objects. Raises the error that ``refusal`` makes from the first fault,
@@ -171,7 +179,7 @@ def conform(
         if found is None:
             columns.append(_absent(field, rows))
         else:
-            columns.append(_column(field, found, first_row, refusal))
+            columns.append(_column(field, found, first_row, refusal, zone))
     return pa.RecordBatch.from_arrays(
         columns, schema=pa.schema([schema.arrow_schema.field(field.name) for field in fields])
     )
@@ -181,7 +189,7 @@ def _absent(field: FieldSchema, rows: int) -> pa.Array:
     if field.is_dynamic:
         return pa.repeat(pa.scalar(EMPTY_OBJECT), rows)
     if field.default_value is not None:
-        return pa.repeat(pa.scalar(field.default_value, field.arrow_type), rows)
+        return pa.repeat(_default(field), rows)
     if field.nullable:
         return pa.nulls(rows, field.arrow_type)
     raise InvalidParameter(f"fieldSchema({field.name}) has no corresponding fieldData pass in")
@@ -195,7 +203,7 @@ def check_nulls(
         raise refusal(Fault(field, Problem.NULL, int(np.argmin(valid))))
 
 
-def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) -> pa.Array:
+def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal, zone: str) -> pa.Array:
     check_nulls(field, given.valid, refusal)
 
     def fault(
@@ -213,6 +221,10 @@ def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) 
                 _check_sparse(column, fault)
         case Family.JSON:
             column = _documents(field, given, first_row, refusal)
+        case Family.TIME:
+            column = _moments(given.values, zone, fault)
+        case Family.GEOMETRY:
+            column = _geometries(given.values, fault)
         case Family.LIST:
             column = _arrays(field, given.values, fault)
         case _:
@@ -225,12 +237,10 @@ _MakeFault = Callable[..., InvalidParameter]
 
 def _with_nulls(field: FieldSchema, column: pa.Array, valid: Valid) -> pa.Array:
     """Return the column with null, or the default value, in the rows that are not valid."""
-    if valid.all():
-        return column
-    spread = column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
-    if field.default_value is None:
-        return spread
-    return pc.fill_null(spread, pa.scalar(field.default_value, field.arrow_type))
+    rows = spread(column, valid)
+    if field.default_value is None or not rows.null_count:
+        return rows
+    return pc.fill_null(rows, _default(field))
 
 
 def _scalars(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
@@ -280,6 +290,33 @@ def _texts(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
     if at is not None:
         raise fault(Problem.LENGTH, at, values[at].as_py())
     return values.cast(field.arrow_type)
+
+
+def _moments(values: pa.Array, zone: str, fault: _MakeFault) -> pa.Array:
+    """Return texts, Arrow timestamps (those without a zone are in UTC) or microseconds as microseconds."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        return values.cast(pa.int64())
+    try:
+        return parse_moments(values, zone)
+    except InvalidMoment as error:
+        raise fault(Problem.MOMENT, error.row, values[error.row].as_py(), 0, str(error)) from None
+
+
+def _geometries(values: pa.Array, fault: _MakeFault) -> pa.Array:
+    """Return texts (WKT) or bytes (WKB) as WKB."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    try:
+        return wkb_of_texts(values) if is_text else wkb_of_binaries(values)
+    except InvalidGeometry as error:
+        raise fault(Problem.GEOMETRY, error.row, None, 0, str(error)) from None
+
+
+def _default(field: FieldSchema) -> pa.Scalar:
+    if field.kind.family is Family.GEOMETRY:
+        return wkb_of_texts(pa.array([field.default_value]))[0]
+    return pa.scalar(field.default_value, field.arrow_type)
 
 
 def _documents(field: FieldSchema, given: Given, first_row: int, refusal: Refusal) -> pa.Array:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from elanus.core.errors import FieldNotFound, Internal
 from elanus.core.ids import FieldID
+from elanus.core.structs import StructSchema
 from elanus.core.types import KINDS, VECTOR_FORMS, FieldKind, VectorForm
 from elanus.core.types import DataType as DataType
 
@@ -89,12 +90,16 @@ class FieldSchema:
 
 @dataclass(frozen=True)
 class CollectionSchema:
-    """A collection's fields in declared order; the dynamic field, if any, is last."""
+    """A collection's fields in declared order; the dynamic field, if any, is last.
+
+    ``structs``: the struct arrays, whose fields are among ``fields`` (`elanus.core.structs`).
+    """
 
     name: str
     fields: tuple[FieldSchema, ...]
     description: str = ""
     enable_dynamic: bool = False
+    structs: tuple[StructSchema, ...] = ()
 
     @cached_property
     def primary_field(self) -> FieldSchema:
@@ -119,6 +124,10 @@ class CollectionSchema:
     @cached_property
     def by_id(self) -> Mapping[FieldID, FieldSchema]:
         return {f.field_id: f for f in self.fields}
+
+    def members(self, struct: str) -> tuple[FieldSchema, ...]:
+        """The arrays that hold the fields of a struct array."""
+        return tuple(f for f in self.fields if f.name.startswith(f"{struct}["))
 
     def field(self, name: str) -> FieldSchema:
         """Return the declared field of that name. Raises `FieldNotFound`."""

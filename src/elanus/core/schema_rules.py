@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.errors import InvalidDimension, InvalidParameter
+from elanus.core.geometry import parse_wkt
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
     ARRAY_CAPACITY_MAX,
@@ -21,6 +22,7 @@ from elanus.core.limits import (
 )
 from elanus.core.names import check_collection_name, check_field_name
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema, Scalar
+from elanus.core.structs import struct_and_name
 from elanus.core.types import ELEMENT_TYPES, KINDS, DataType, Family, FieldKind, VectorForm, type_name
 
 DIM = "dim"
@@ -50,11 +52,13 @@ class Declaration:
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     """Return the field, without an id.
 
-    Raises `InvalidParameter`, `InvalidDimension`, `InvalidFieldName`, `NotSupported`.
+    Raises `InvalidParameter`, `InvalidDimension`, `InvalidFieldName`.
     """
-    name, params, kind = check_field_name(declared.name), declared.params, KINDS[declared.data_type]
+    name, params, kind = declared.name, declared.params, KINDS[declared.data_type]
+    for part in struct_and_name(name) or (name,):
+        check_field_name(part)
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
-    _check_nullable(name, kind, nullable=declared.nullable, is_primary=declared.is_primary)
+    _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)
     element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
     max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
     has_max_length = (element or kind).has_max_length
@@ -86,13 +90,9 @@ def _check_roles(name: str, kind: FieldKind, *, is_primary: bool, auto_id: bool)
         raise InvalidParameter(f"only primary field can speficy AutoID with true, field name = {name}")
 
 
-def _check_nullable(name: str, kind: FieldKind, *, nullable: bool, is_primary: bool) -> None:
+def _check_nullable(name: str, *, nullable: bool, is_primary: bool) -> None:
     if nullable and is_primary:
         raise InvalidParameter(f"primary field not support null, field name = {name}")
-    if nullable and kind.vector is not None:
-        raise NotSupported(
-            f"a nullable vector (field {name}) is not supported by this release: leave nullable out"
-        )
 
 
 def check_takes_default(field: FieldSchema) -> None:
@@ -107,7 +107,10 @@ def check_takes_default(field: FieldSchema) -> None:
 
 def check_default(field: FieldSchema, value: Scalar) -> None:
     """Check that a default is in the field's range. Raises `InvalidParameter`."""
-    if isinstance(value, str) and len(value.encode()) > field.max_length:
+    if field.kind.family is Family.GEOMETRY:
+        parse_wkt(str(value))
+        return
+    if isinstance(value, str) and field.kind.has_max_length and len(value.encode()) > field.max_length:
         length = len(value.encode())
         raise InvalidParameter(
             f"the length ({length}) of string exceeds max length ({field.max_length}): "
@@ -214,9 +217,12 @@ def check_declared_names(names: Sequence[str]) -> None:
             )
 
 
-def check_fields_together(fields: Sequence[FieldSchema]) -> None:
-    """Check the declared fields as a whole. Raises `InvalidParameter`."""
-    names = [field.name for field in fields]
+def check_fields_together(fields: Sequence[FieldSchema], structs: Sequence[str] = ()) -> None:
+    """Check the declared fields as a whole. ``structs``: names of struct arrays.
+
+    Raises `InvalidParameter`.
+    """
+    names = [*(field.name for field in fields), *structs]
     for name in names:
         if names.count(name) > 1:
             raise InvalidParameter(f"duplicated field name {name}")
@@ -256,7 +262,7 @@ def check_schema(schema: CollectionSchema) -> None:
     check_declared_names([field.name for field in declared])
     for field in declared:
         _check_field(field, schema.name)
-    check_fields_together(declared)
+    check_fields_together(declared, [struct.name for struct in schema.structs])
     if (schema.dynamic_field is not None) != schema.enable_dynamic:
         raise InvalidParameter(
             f"the schema of collection {schema.name} has a field {DYNAMIC_FIELD} if and only if "

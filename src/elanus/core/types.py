@@ -12,7 +12,10 @@ Bool           ``bool``
 Int8 … Int64   ``int8`` … ``int64``
 Float, Double  ``float32``, ``float64``
 VarChar        ``string``
+Text           ``string``
 JSON           ``string``: compact UTF-8 JSON text
+Geometry       ``binary``: Well-Known Binary
+Timestamptz    ``int64``: microseconds since 1970 in UTC
 Array          ``list<item: element type not null>``
 FloatVector    ``fixed_size_list<float32>[dim]``
 BinaryVector   ``fixed_size_binary[dim / 8]``: bit 0 of the vector is the
@@ -46,7 +49,9 @@ from elanus.core.vectors import Space as Space
 from elanus.core.vectors import VectorForm as VectorForm
 
 _TEXT_BYTES_TYPICAL = 256
+_LONG_TEXT_BYTES_TYPICAL = 1024
 _ARRAY_ELEMENTS_TYPICAL = 16
+_GEOMETRY_BYTES_TYPICAL = 64
 _OFFSET_BYTES = 4
 
 
@@ -89,6 +94,8 @@ class Family(Enum):
     FLOATING = "floating"
     TEXT = "text"
     JSON = "json"
+    TIME = "time"
+    GEOMETRY = "geometry"
     LIST = "list"
     VECTOR = "vector"
 
@@ -199,6 +206,14 @@ _ALL = (
         can_be_key=True,
     ),
     FieldKind(
+        DataType.TEXT,
+        "Text",
+        Family.TEXT,
+        lambda _: pa.string(),
+        lambda _: _LONG_TEXT_BYTES_TYPICAL,
+        has_bounds=False,
+    ),
+    FieldKind(
         DataType.JSON,
         "JSON",
         Family.JSON,
@@ -206,6 +221,15 @@ _ALL = (
         lambda _: _TEXT_BYTES_TYPICAL,
         has_bounds=False,
     ),
+    FieldKind(
+        DataType.GEOMETRY,
+        "Geometry",
+        Family.GEOMETRY,
+        lambda _: pa.binary(),
+        lambda _: _GEOMETRY_BYTES_TYPICAL,
+        has_bounds=False,
+    ),
+    _fixed(DataType.TIMESTAMPTZ, "Timestamptz", Family.TIME, pa.int64()),
     FieldKind(
         DataType.ARRAY,
         "Array",

@@ -1,12 +1,21 @@
 """The filter language: text → syntax tree → bound tree → mask, pruning, primary keys, explanation.
 
 `compile_filter` is the entry point; it returns a `BoundFilter`. The grammar follows the reference's (Plan.g4)
-for everything that the supported field types can express; functions on arrays, text and geometry are refused.
+for everything that the supported field types can express; functions on text are refused.
 """
 
 from elanus.expr.batch import ColumnData, IndexedColumn
 from elanus.expr.filter import BoundFilter, compile_filter
+from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn
 from elanus.expr.key_range import KeyBound
 
-__all__ = ["BoundFilter", "ColumnData", "IndexedColumn", "JsonColumn", "KeyBound", "compile_filter"]
+__all__ = [
+    "BoundFilter",
+    "ColumnData",
+    "GeometryColumn",
+    "IndexedColumn",
+    "JsonColumn",
+    "KeyBound",
+    "compile_filter",
+]

@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import Internal
+from elanus.core.geometry import Boxes
 from elanus.core.lookup import Lookup
 from elanus.expr import arrayvalues
+from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
 
@@ -43,7 +45,7 @@ class IndexedColumn:
         return len(self.values)
 
 
-ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | JsonColumn | IndexedColumn
+ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | JsonColumn | IndexedColumn | GeometryColumn
 
 
 class Batch:
@@ -61,7 +63,7 @@ class Batch:
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """The values of a field, in the column's own encoding; for a JSON field, the texts."""
         column = self._data(name)
-        if isinstance(column, IndexedColumn):
+        if isinstance(column, IndexedColumn | GeometryColumn):
             return column.values
         return column.texts if isinstance(column, JsonColumn) else column
 
@@ -76,6 +78,11 @@ class Batch:
         if values is None:
             values = self._elements[name, index] = arrayvalues.element(self.column(name), index)
         return values
+
+    def boxes(self, name: str) -> Boxes | None:
+        """The bounds of a field's geometries, (rows, 4); None if they are not kept."""
+        column = self._columns.get(name)
+        return column.boxes if isinstance(column, GeometryColumn) else None
 
     def has_index(self, name: str) -> bool:
         return isinstance(self._columns.get(name), IndexedColumn)
@@ -110,7 +117,8 @@ class Batch:
         return frozenset(
             name
             for name, column in self._columns.items()
-            if isinstance(column, JsonColumn | IndexedColumn) or pa.types.is_dictionary(column.type)
+            if isinstance(column, JsonColumn | IndexedColumn | GeometryColumn)
+            or pa.types.is_dictionary(column.type)
         )
 
     def _data(self, name: str) -> ColumnData:
@@ -139,6 +147,10 @@ class _Selection(Batch):
 
     def has_value(self, name: str) -> pa.Array:
         return self._parent.has_value(name).take(self._indices)
+
+    def boxes(self, name: str) -> Boxes | None:
+        boxes = self._parent.boxes(name)
+        return None if boxes is None else boxes[self._indices.to_numpy()]
 
     @property
     def prepared(self) -> frozenset[str]:

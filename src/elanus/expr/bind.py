@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family, type_name
-from elanus.expr import syntax
+from elanus.expr import geometry, syntax
 from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
 from elanus.expr.comparisons import bind_comparison, bind_membership, holds
 from elanus.expr.jsonvalues import JsonSet
@@ -78,6 +78,8 @@ class _Binder:
                 return self._null(node)
             case syntax.Exists():
                 return self._exists(node)
+            case syntax.Call() if node.function.lower() in geometry.FUNCTIONS:
+                return geometry.bind_geometry(self._source, self._operands, node)
             case syntax.Call() if node.function.lower() in FUNCTIONS:
                 return self._call(node)
             case syntax.Call() if node.function.lower() == SAMPLE:
@@ -238,9 +240,11 @@ class _Binder:
         if not isinstance(column, Column):
             what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
             raise self._source.error(what, node.item.start, "a field stands before 'is null'")
-        if column.field.kind.vector is not None:
+        if column.field.kind.vector is not None and not column.field.nullable:
             what = f"unsupported data type: {column.field.kind.vector.engine_name}"
-            raise self._source.error(what, node.item.start, "vector fields are never null")
+            raise self._source.error(
+                what, node.item.start, "a vector field that is not nullable is never null"
+            )
         if column.is_element:
             name = column.field.name
             remedy = f"elements are never null: test {name}, or array_length({name})"

@@ -19,6 +19,7 @@ from elanus.expr import literals, syntax
 from elanus.expr.array_conditions import bind_array_comparison
 from elanus.expr.floats import lookup_set
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
+from elanus.expr.moments import Shifted, bind_shifted
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
 from elanus.expr.source import Source, shorten
 from elanus.expr.tree import (
@@ -31,6 +32,7 @@ from elanus.expr.tree import (
     JsonMember,
     Length,
     Member,
+    Moment,
     Predicate,
     columns_of,
 )
@@ -52,6 +54,8 @@ def bind_comparison(
     """Bind ``left comparator right``, written at ``node``. Raises `InvalidFilter`."""
     if isinstance(left, Value) and isinstance(right, Value):
         return _constants(source, node, comparator, left, right)
+    if isinstance(left, Shifted) or isinstance(right, Shifted):
+        return bind_shifted(source, node, comparator, left, right)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Column) and side.is_array:
             return bind_array_comparison(source, node, comparator, side, other)
@@ -128,7 +132,7 @@ def _family(operand: BoundOperand) -> Family | None:
     family = family_of(operand.data_type)
     if family.is_number:
         return Family.FLOATING
-    return None if family is Family.VECTOR else family
+    return None if family in (Family.VECTOR, Family.GEOMETRY) else family
 
 
 def _reads_json(operand: BoundOperand) -> bool:
@@ -153,12 +157,16 @@ def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: 
 def _type_remedy(operand: BoundOperand) -> str:
     if family_of(operand.data_type) is Family.VECTOR:
         return "vector fields cannot be filtered on"
+    if family_of(operand.data_type) is Family.GEOMETRY:
+        return "write st_equals(place, 'POINT(1 2)'), or another of the st_ functions"
     match _family(operand):
         case Family.FLOATING:
             kind = "whole number" if family_of(operand.data_type) is Family.INTEGER else "number"
             return f"a {kind} is due, without quotes"
         case Family.TEXT:
             return "text in quotes is due"
+        case Family.TIME:
+            return "moments are written like ISO '2025-01-01T00:00:00Z'"
         case Family.BOOL:
             return "booleans know '== true', '== false' and '!='"
         case _:
@@ -200,7 +208,9 @@ def _element_types(data_type: DataType) -> set[type]:
             return {str}
         case Family.BOOL:
             return {bool}
-        case Family.JSON | Family.LIST | Family.VECTOR:
+        case Family.TIME:
+            return {Moment}
+        case Family.JSON | Family.LIST | Family.VECTOR | Family.GEOMETRY:
             return set()
 
 

@@ -16,6 +16,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Compare,
     Constant,
     IsNull,
@@ -83,6 +84,9 @@ class _Cost(Visitor[int]):
 
     def is_null(self, node: IsNull) -> int:
         return self._operand(node.column) if node.column.path else _NUMBER
+
+    def column_test(self, node: ColumnTest) -> int:
+        return node.test.cost
 
     def _operand(self, operand: Operand) -> int:
         match operand:

@@ -30,6 +30,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Comparator,
     Compare,
     Constant,
@@ -156,7 +157,7 @@ class Evaluator(Visitor[pa.Array]):
             values = self._batch.json(operand.field.name, operand.path)
             return Numbers(values.integers, values.floats)
         column = kernels.decoded(self._column(operand))
-        is_whole = operand.kind.family is Family.INTEGER
+        is_whole = operand.kind.family in (Family.INTEGER, Family.TIME)
         return Numbers(column, None) if is_whole else Numbers(None, column)
 
     def _lengths(self, column: Column) -> pa.Array:
@@ -235,6 +236,12 @@ class Evaluator(Visitor[pa.Array]):
         name, path = node.column.field.name, node.column.path
         present = self._batch.json(name, path).present if path else self._batch.has_value(name)
         return present if node.negated else pc.invert(present)
+
+    def column_test(self, node: ColumnTest) -> pa.Array:
+        name = node.column.field.name
+        column = kernels.one_array(kernels.decoded(self._batch.column(name)))
+        found = node.test.matches(column, self._batch.boxes(name))
+        return pc.invert(found) if node.negated else found
 
 
 def _scatter(answers: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:

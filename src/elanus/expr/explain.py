@@ -12,12 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from elanus.core.moments import moment_literal
+from elanus.core.structs import struct_and_name
+from elanus.core.types import Family
 from elanus.expr.tree import (
     Always,
     And,
     Arithmetic,
     ArrayContains,
     ArrayEqual,
+    ColumnTest,
     Compare,
     Constant,
     IsNull,
@@ -26,6 +30,7 @@ from elanus.expr.tree import (
     Length,
     Like,
     Member,
+    Moment,
     Operand,
     Or,
     Regex,
@@ -52,7 +57,7 @@ class Explainer(Visitor[str]):
         return f"{_operand(node.left)} {node.comparator} {_operand(node.right)}"
 
     def member(self, node: Member) -> str:
-        return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(node.values)}"
+        return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(_literals(node))}"
 
     def json_member(self, node: JsonMember) -> str:
         return f"{_operand(node.column)} {'not in' if node.negated else 'in'} {_list(node.values.items)}"
@@ -83,6 +88,16 @@ class Explainer(Visitor[str]):
     def is_null(self, node: IsNull) -> str:
         return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"
 
+    def column_test(self, node: ColumnTest) -> str:
+        text = node.test.text(_operand(node.column))
+        return f"not ({text})" if node.negated else text
+
+
+def _literals(node: Member) -> Sequence[Any]:
+    if node.column.kind.family is not Family.TIME:
+        return node.values  # type: ignore[no-any-return]
+    return [Moment(value) for value in node.values.to_pylist()]
+
 
 def _operand(operand: Operand) -> str:
     if isinstance(operand, Constant):
@@ -91,7 +106,9 @@ def _operand(operand: Operand) -> str:
         return f"({_factor(operand.left)} {operand.operator} {_factor(operand.right)})"
     if isinstance(operand, Length):
         return f"array_length({_operand(operand.column)})"
-    return operand.field.name + "".join(f"[{_value(step)}]" for step in operand.path)
+    member = struct_and_name(operand.field.name)
+    name = operand.field.name if member is None else f"{member[0]}[{_value(member[1])}]"
+    return name + "".join(f"[{_value(step)}]" for step in operand.path)
 
 
 def _factor(operand: Operand) -> str:
@@ -104,6 +121,8 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, float) and math.isinf(value):
         return "1e999" if value > 0 else "-1e999"
+    if isinstance(value, Moment):
+        return moment_literal(value)
     return json.dumps(value, ensure_ascii=False)
 
 

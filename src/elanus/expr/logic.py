@@ -13,6 +13,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Comparator,
     Compare,
     IsNull,
@@ -116,6 +117,9 @@ class _Negation(Visitor[Predicate]):
         raise AssertionError("a sample is never negated")
 
     def is_null(self, node: IsNull) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def column_test(self, node: ColumnTest) -> Predicate:
         return replace(node, negated=not node.negated)
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elanus.core.errors import InvalidFilter
 from elanus.core.limits import FILTER_DEPTH_MAX
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import member_name
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
+from elanus.expr.moments import Shifted, moment_of, shifted
 from elanus.expr.source import Source
 from elanus.expr.tree import Arithmetic, Column, Constant, Length, Operand, type_of_value
 
@@ -46,7 +48,7 @@ class Value:
         return type_of_value(self.value)
 
 
-BoundOperand = Column | Length | Arithmetic | Value
+BoundOperand = Column | Length | Arithmetic | Value | Shifted
 
 
 def shown(value: Any) -> str:
@@ -66,6 +68,7 @@ def shown(value: Any) -> str:
 
 def as_operand(bound: BoundOperand) -> Operand:
     """The operand as it appears in the bound tree. A value must not be a list."""
+    assert not isinstance(bound, Shifted), "a comparison with an interval is bound by itself"
     return Constant(bound.value) if isinstance(bound, Value) else bound
 
 
@@ -103,6 +106,14 @@ class OperandBinder:
                 return Value(list(map(self._element, node.items)))
             case syntax.Template():
                 return self._template(node)
+            case syntax.Iso():
+                return Value(moment_of(self._source, node))
+            case syntax.Arithmetic() if isinstance(node.right, syntax.Interval):
+                bound = shifted(self._source, node, self._bind(node.left))
+                return bound if isinstance(bound, Shifted) else Value(bound)
+            case syntax.Interval():
+                what = f"an interval cannot be used here: {self._source.of(node)}"
+                raise self._source.error(what, node.start, "write it after + or -: tsz + INTERVAL 'P1D'")
             case syntax.Name():
                 return self._name(node)
             case syntax.Sign():
@@ -143,6 +154,10 @@ class OperandBinder:
             what = f"the path has more than {FILTER_DEPTH_MAX} steps"
             raise self._source.error(what, node.start, "documents are not that deep")
         field = self._schema.by_name.get(node.name)
+        if field is None and node.path:
+            member = self._schema.by_name.get(member_name(node.name, str(node.path[0])))
+            if member is not None:  # a field of a struct array: clips["title"], clips["title"][0]
+                return self._name(replace(node, name=member.name, path=node.path[1:]))
         if field is None:
             return self._dynamic_key(node)
         if "" in node.path:

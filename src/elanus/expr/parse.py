@@ -158,6 +158,12 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
     def template(self, token: Token) -> syntax.Node:
         return syntax.Template(_start(token), _end(token), token[1:-1].strip())
 
+    def iso(self, word: Token, text: Token) -> syntax.Node:
+        return syntax.Iso(_start(word), _end(text), _string(text))
+
+    def interval(self, word: Token, text: Token) -> syntax.Node:
+        return syntax.Interval(_start(word), _end(text), _string(text))
+
     def name(self, token: Token) -> syntax.Node:
         return syntax.Name(_start(token), _end(token), str(token), ())
 

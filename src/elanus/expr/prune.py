@@ -20,6 +20,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Comparator,
     Compare,
     Constant,
@@ -103,6 +104,9 @@ class Pruner(Visitor[bool]):
         return True
 
     def is_null(self, node: IsNull) -> bool:
+        return True
+
+    def column_test(self, node: ColumnTest) -> bool:
         return True
 
     def _bounds(self, operand: Operand) -> Bounds | None:

@@ -53,6 +53,20 @@ class Template(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Iso(Node):
+    """``ISO '2025-01-01T00:00:00Z'``: a moment."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Node):
+    """``INTERVAL 'P1D'``: a duration."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Name(Node):
     """A field or dynamic key, with the path into it: ``meta["a"][0]`` has the path ``("a", 0)``."""
 

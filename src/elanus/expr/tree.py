@@ -17,10 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, Protocol, TypeVar, assert_never
 
 import pyarrow as pa
 
+from elanus.core.geometry import Boxes
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
@@ -85,6 +86,12 @@ class Column:
     @property
     def is_json(self) -> bool:
         return self.field.kind.family is Family.JSON
+
+
+class Moment(int):
+    """A literal moment: microseconds since 1970 in UTC."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -246,6 +253,32 @@ class IsNull:
     negated: bool
 
 
+class Test(Protocol):
+    """The question of a `ColumnTest`. Immutable; a dataclass, so that `key_range.shape` knows it."""
+
+    @property
+    def cost(self) -> int:
+        """In the unit of `elanus.expr.cost`."""
+
+    def matches(self, column: pa.Array, boxes: Boxes | None) -> pa.Array:
+        """Return a boolean for each value of the column, null for nulls.
+
+        ``boxes``: the bounds of a column of geometries, if they are known.
+        """
+
+    def text(self, operand: str) -> str:
+        """Return the test of that operand in the filter language."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnTest:
+    """A test of a field's values, defined in `elanus.expr.moments` or `elanus.expr.geometry`."""
+
+    column: Column
+    test: Test
+    negated: bool
+
+
 Predicate = (
     Always
     | And
@@ -260,6 +293,7 @@ Predicate = (
     | Regex
     | Sample
     | IsNull
+    | ColumnTest
 )
 
 T = TypeVar("T")
@@ -296,6 +330,8 @@ class Visitor(ABC, Generic[T]):
                 return self.sample(node)
             case IsNull():
                 return self.is_null(node)
+            case ColumnTest():
+                return self.column_test(node)
             case _:
                 assert_never(node)
 
@@ -325,12 +361,16 @@ class Visitor(ABC, Generic[T]):
     def sample(self, node: Sample) -> T: ...
     @abstractmethod
     def is_null(self, node: IsNull) -> T: ...
+    @abstractmethod
+    def column_test(self, node: ColumnTest) -> T: ...
 
 
 def type_of_value(value: object) -> DataType:
     """The field type of a literal."""
     if isinstance(value, bool):
         return DataType.BOOL
+    if isinstance(value, Moment):
+        return DataType.TIMESTAMPTZ
     if isinstance(value, int):
         return DataType.INT64
     if isinstance(value, float):

@@ -10,6 +10,7 @@ from elanus.index.build import build, load
 from elanus.index.files import DamagedIndexFile
 from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
+from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
 from elanus.index.resolve import brute_force, ignored_params, over_rows, resolve_index
 from elanus.index.search_params import SearchParams, Window, resolve_search
@@ -20,6 +21,7 @@ __all__ = [
     "DamagedIndexFile",
     "Hits",
     "IndexSpec",
+    "NullableIndex",
     "RawVectors",
     "RowMask",
     "ScalarIndex",

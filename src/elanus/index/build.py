@@ -14,24 +14,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from elanus.core.nullable import NullableVectors
 from elanus.core.sparse import SparseRows
 from elanus.core.types import KINDS, Matrix
-from elanus.index.base import SegmentIndex
+from elanus.index.base import SegmentIndex, VectorIndex
 from elanus.index.files import read_index_file
+from elanus.index.nullable import NullableIndex, valid_in
 from elanus.index.parallel import openmp_threads
 from elanus.index.spec import IndexSpec, Progress
 
 
 def build(
-    spec: IndexSpec, values: Matrix | SparseRows | pa.Array, threads: int, progress: Progress | None = None
+    spec: IndexSpec,
+    values: Matrix | SparseRows | NullableVectors | pa.Array,
+    threads: int,
+    progress: Progress | None = None,
 ) -> SegmentIndex:
     """Build the index of these rows on ``threads`` cores.
 
-    ``values``: vectors (n, width) in their stored form, n ≥ 1, or `SparseRows`, or a scalar column in its
-    Arrow type.
+    ``values``: vectors (n, width) in their stored form, n ≥ 1, or `SparseRows`, or
+    `NullableVectors` of either, of any number; or a scalar column in its Arrow type.
     ``progress`` is called between chunks with the completed share, in (0, 1]; an exception it raises ends
     the build.
     """
+    if isinstance(values, NullableVectors):
+        some = len(values.vectors) > 0
+        inner = build(spec, values.vectors, threads, progress) if some else None
+        assert inner is None or isinstance(inner, VectorIndex)
+        return NullableIndex(spec, inner, values.valid)
     is_vector = KINDS[spec.data_type].vector is not None
     rows = _checked(spec, values) if is_vector else values
     with openmp_threads(threads):
@@ -43,7 +53,13 @@ def build(
 
 def load(path: Path, spec: IndexSpec) -> SegmentIndex:
     """Load a file that `SegmentIndex.save` wrote for this spec. Raises `Internal` for any other file."""
-    return spec.kind.load(spec, read_index_file(path, spec))
+    content = read_index_file(path, spec)
+    valid = valid_in(content)
+    if valid is None:
+        return spec.kind.load(spec, content)
+    inner = spec.kind.load(spec, content) if valid.any() else None
+    assert inner is None or isinstance(inner, VectorIndex)
+    return NullableIndex(spec, inner, valid)
 
 
 def _checked(spec: IndexSpec, vectors: Any) -> Any:

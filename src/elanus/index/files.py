@@ -69,12 +69,7 @@ def write_index_file(path: Path, content: IndexFileContent) -> None:
             "faiss": content.faiss_index is not None,
             "arrays": places,
         }
-        text = json.dumps(footer).encode()
-        file.write(text)
-        file.flush()
-        file.write(_checksum(path, file.tell()) + len(text).to_bytes(8, "little") + MAGIC)
-        file.flush()
-        os.fsync(file.fileno())
+        _finish(path, file, footer)
 
 
 def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
@@ -95,6 +90,28 @@ def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
             name: _read_array(path, place, spec.memory_mapped) for name, place in footer["arrays"].items()
         },
     )
+
+
+def add_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Add arrays to a file that `write_index_file` wrote, and flush it to disk. Raises `OSError`."""
+    footer = _read_footer(path)
+    with path.open("r+b") as file:
+        file.seek(-16, os.SEEK_END)
+        length = int.from_bytes(file.read(8), "little")
+        file.seek(-_TAIL_BYTES - length, os.SEEK_END)
+        file.truncate()
+        footer["arrays"] |= {name: _append(file, array) for name, array in arrays.items()}
+        _finish(path, file, footer)
+
+
+def _finish(path: Path, file: BinaryIO, footer: dict[str, Any]) -> None:
+    text = json.dumps(footer).encode()
+    file.seek(0, os.SEEK_END)
+    file.write(text)
+    file.flush()
+    file.write(_checksum(path, file.tell()) + len(text).to_bytes(8, "little") + MAGIC)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _footer(spec: IndexSpec, rows: int) -> dict[str, Any]:

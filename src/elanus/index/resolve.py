@@ -33,10 +33,12 @@ from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.metrics import Metric
+from elanus.core.nullable import NullableVectors
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Space, VectorForm
 from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
+from elanus.index.nullable import NullableIndex
 from elanus.index.spec import (
     AUTOINDEX,
     COMMON_KEYS,
@@ -83,9 +85,13 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
 
 
 def over_rows(data_type: DataType, dim: int, metric: Metric, vectors: Any) -> VectorIndex:
-    """Serve rows without an index, exactly; ``vectors`` are held in place."""
+    """Serve rows without an index, exactly; ``vectors`` (`NullableVectors`, too) are held in place."""
     spec = brute_force(data_type, dim, metric)
     assert spec.kind.over_rows is not None  # it is an exact kind
+    if isinstance(vectors, NullableVectors):
+        some = len(vectors.vectors) > 0
+        exact = spec.kind.over_rows(spec, vectors.vectors) if some else None
+        return NullableIndex(spec, exact, vectors.valid)
     return spec.kind.over_rows(spec, vectors)
 
 

@@ -7,11 +7,12 @@ value. Here is only what Parquet brings; what is a valid value, `elanus.core.row
 whole columns.
 
 Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, large and
-dictionary-encoded strings; arrays as lists of what their elements accept; vectors of floats as lists or
-fixed-size lists of floats; binary vectors, and those of half precision, as the bytes they are stored as or
-lists of uint8; vectors of bytes as lists of integers, too; sparse vectors as `elanus.pipeline.import_sparse`
-says. With a dynamic field, either a ``$meta`` column of JSON objects, or any columns that the schema does not
-have: they become keys of the row's object, nulls left out.
+dictionary-encoded strings; moments as ISO 8601 texts or timestamps, in UTC where they name no offset;
+geometries as WKT or WKB; arrays as lists of what their elements accept; vectors of floats as lists or fixed-
+size lists of floats; binary vectors, and those of half precision, as the bytes they are stored as or lists of
+uint8; vectors of bytes as lists of integers, too; sparse vectors as `elanus.pipeline.import_sparse` says.
+With a dynamic field, either a ``$meta`` column of JSON objects, or any columns that the schema does not have:
+they become keys of the row's object, nulls left out.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ import pyarrow.compute as pc
 from elanus.core.errors import InvalidParameter
 from elanus.core.rows import EMPTY_OBJECT, Fault, Given, Problem, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import check_lengths
 from elanus.core.types import Family
 from elanus.pipeline.import_sparse import fits_sparse, to_pairs
+from elanus.pipeline.import_structs import split_rows, split_types
 
 _SHOWN_CHARS = 60
 
@@ -66,6 +69,10 @@ class Place:
                 why = f"holds {fault.value} at position {fault.position}: vectors are finite {dtype}"
             case Problem.SPARSE:
                 why = f"holds no sparse vector: {fault.detail}"
+            case Problem.GEOMETRY:
+                why = f"holds no geometry: {fault.detail}"
+            case Problem.MOMENT:
+                why = f"holds no moment: {fault.detail}"
             case Problem.DOCUMENT:
                 return InvalidParameter(f"{self.file}, row group {self.row_group}: {fault.detail}")
         return self._error(field.name, fault.row, why)
@@ -91,6 +98,7 @@ def _element_fault(fault: Fault) -> str:
 
 def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> None:
     """Whether the file's columns fit the collection's fields. Raises `InvalidParameter` if not."""
+    columns = split_types(schema, columns)
     names = set(columns.names)
     if len(names) != len(columns.names):
         raise InvalidParameter(f"{file}: two columns have the same name: {', '.join(sorted(columns.names))}")
@@ -159,6 +167,8 @@ def convert(
     value that does not fit.
     """
 
+    rows = split_rows(schema, rows) if schema.structs else rows
+
     def given(field: FieldSchema) -> Given | None:
         if field.auto_id:
             assert auto_keys is not None, "a collection with automatic keys needs some"
@@ -167,9 +177,11 @@ def convert(
             return _dynamic(schema, rows, place)
         return _given(field, rows.column(field.name), place) if field.name in rows.schema.names else None
 
-    return conform(
+    batch = conform(
         schema, given, rows.num_rows, with_auto_key=True, first_row=place.first_row, refusal=place.refusal
     )
+    check_lengths(schema.structs, batch)
+    return batch
 
 
 def _given(field: FieldSchema, column: pa.Array, place: Place) -> Given:
@@ -378,6 +390,11 @@ ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.FLOAT: _Accepted(_fits_number, _as_it_is),
     DataType.DOUBLE: _Accepted(_fits_number, _as_it_is),
     DataType.VARCHAR: _Accepted(lambda _, found: _is_text(found), _as_it_is),
+    DataType.GEOMETRY: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _as_it_is),
+    DataType.TIMESTAMPTZ: _Accepted(
+        lambda _, found: _is_text(found) or bool(pa.types.is_timestamp(found)), _as_it_is
+    ),
+    DataType.TEXT: _Accepted(lambda _, found: _is_text(found), _as_it_is),
     DataType.JSON: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _documents),
     DataType.ARRAY: _Accepted(_fits_array, _arrays),
     DataType.FLOAT_VECTOR: _Accepted(_fits_floats, _float_vectors),

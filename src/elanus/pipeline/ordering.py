@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.nullable import NullableVectors, vector_column
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.types import Matrix
@@ -90,14 +91,14 @@ def rewritten_by_key(
 
 def _taken(
     table: pa.Table,
-    vectors: dict[str, Matrix],
+    vectors: dict[str, Matrix | NullableVectors],
     rows: Rows,
     schema: CollectionSchema,
     file_schema: pa.Schema,
 ) -> pa.RecordBatch:
     scalars = table.take(pa.array(rows))
     columns = [
-        schema.by_name[name].vector.to_column(vectors[name][rows])
+        vector_column(schema.by_name[name].vector, vectors[name], rows)
         if name in vectors
         else scalars.column(name).combine_chunks()
         for name in file_schema.names

@@ -17,6 +17,7 @@ from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import PartlyWritten
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.ordering import OrderBy
 from elanus.core.rankers import Ranker
 from elanus.core.reduce import PrimaryKeys
@@ -183,7 +184,7 @@ class Search:
     index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: the
     collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
     long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
-    second-generation search iterator.
+    second-generation search iterator. ``times``: how the answer shows moments.
     """
 
     collection: CachedCollection
@@ -208,6 +209,7 @@ class Search:
     ranker: Ranker | None = None
     boosts: BoostRequests | None = None
     order: tuple[OrderBy, ...] = ()
+    times: TimeFormat = IN_UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,7 @@ class Query:
     iterator.
     ``timeout_s``: how long the client waits (None: as long as the server does).
     ``order``: the order of the rows (empty: that of keys). ``group_by``: the fields to group by; the
-    output fields are then these and aggregates.
+    output fields are then these and aggregates. ``times``: how the answer shows moments.
     """
 
     collection: CachedCollection
@@ -257,6 +259,7 @@ class Query:
     timeout_s: float | None = None
     order: tuple[OrderBy, ...] = ()
     group_by: tuple[str, ...] = ()
+    times: TimeFormat = IN_UTC
 
 
 @dataclass(frozen=True, slots=True)

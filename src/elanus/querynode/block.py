@@ -18,7 +18,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
-from elanus.expr import BoundFilter, ColumnData, IndexedColumn, JsonColumn
+from elanus.expr import BoundFilter, ColumnData, GeometryColumn, IndexedColumn, JsonColumn
 from elanus.index import ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
@@ -57,13 +57,18 @@ class Block:
         self._vectors_by_name = {column.field.name: column for column in vectors.values()}
         self._columns = columns
         self._fixed_bytes = int(sum(column.nbytes for column in columns.values())) + self.keys.memory_bytes
-        self._fixed_bytes += sum(v.memory_bytes for v in vectors.values() if v.field.name not in columns)
+        self._fixed_bytes += sum(
+            v.memory_bytes for v in vectors.values() if v.is_copy or v.field.name not in columns
+        )
         indexes = indexes or {}
         self._fixed_bytes += sum(index.memory_bytes for index in indexes.values())
         self._filtered_columns: Mapping[str, ColumnData] = {
             f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
         }
-        self._json_columns = [c for c in self._filtered_columns.values() if isinstance(c, JsonColumn)]
+        self._tested_for_null = frozenset(f.name for f in schema.vector_fields if f.nullable)
+        self._caching_columns = [
+            c for c in self._filtered_columns.values() if isinstance(c, JsonColumn | GeometryColumn)
+        ]
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
         self._key_filter: Words | None = None
@@ -86,11 +91,11 @@ class Block:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of what filters have left behind: which rows they match, and values of JSON paths."""
+        """Bytes that filters left behind: rows they match, values of JSON paths, bounds of geometries."""
         cached_bytes = self._visibility.cached_bytes
         if len(self._matching):
             cached_bytes += sum(mask.nbytes for mask in self._matching.values())
-        for column in self._json_columns:
+        for column in self._caching_columns:
             cached_bytes += column.cached_bytes
         return cached_bytes
 
@@ -169,8 +174,18 @@ class Block:
         if chosen.matches_all or matching is not None or not len(rows):
             return rows
         wanted = pa.array(rows)
-        columns = {name: self._columns[name].take(wanted) for name in chosen.field_names}
+        columns = {
+            name: self._presence(name).take(wanted)
+            if name in self._tested_for_null
+            else self._columns[name].take(wanted)
+            for name in chosen.field_names
+        }
         return rows[chosen.evaluate(columns, len(rows))]
+
+    def _presence(self, name: str) -> pa.Array:
+        """Return a column that is null where a nullable vector field has no vector."""
+        column = self._columns.get(name)
+        return self._vectors_by_name[name].presence(self.rows) if column is None else column
 
     def may_match(self, chosen: BoundFilter) -> bool:
         """False if the known bounds of the fields show that no row matches."""
@@ -200,7 +215,8 @@ class Block:
         matching = self._matching.get(chosen)
         if matching is None:
             if self.may_match(chosen):
-                matching = chosen.evaluate(self._filtered_columns, self.rows)
+                tested = {name: self._presence(name) for name in self._tested_for_null & chosen.field_names}
+                matching = chosen.evaluate({**self._filtered_columns, **tested}, self.rows)
             else:
                 matching = np.zeros(self.rows, dtype=np.bool_)
             self._matching.put(chosen, matching)
@@ -211,4 +227,6 @@ def _filtered(field: FieldSchema, column: pa.Array, index: ScalarIndex | None) -
     """Return a column in the form that filters read."""
     if field.kind.family is Family.JSON:
         return JsonColumn(column)
+    if field.kind.family is Family.GEOMETRY:
+        return GeometryColumn(column)
     return column if index is None else IndexedColumn(column, index)

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.ids import FieldID, PartitionID, SegmentID
+from elanus.core.nullable import in_memory
 from elanus.core.schema import CollectionSchema
 from elanus.core.visibility import NEVER_DELETED, Timestamps
 from elanus.index import IndexSpec, over_rows
@@ -58,7 +59,7 @@ class GrowingBlock(Block):
             spec = specs.get(field.field_id)
             if spec is None:
                 continue
-            rows = field.vector.to_matrix(columns[field.name])
+            rows = in_memory(field.vector, columns[field.name])
             exact = over_rows(field.data_type, field.dim, spec.metric_type, rows)
             vectors[field.field_id] = VectorColumn.held(field, exact)
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.core.nullable import Valid, spread
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.types import Matrix
-from elanus.index import VectorIndex
+from elanus.index import NullableIndex, VectorIndex
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
@@ -30,17 +32,19 @@ Rows = npt.NDArray[np.int64]
 class VectorColumn:
     """The vectors of one field.
 
-    ``index``: None if the field cannot be searched. ``fetch``: returns the vectors of rows, in any order.
+    ``index``: None if the field cannot be searched. ``fetch``: returns the vectors of rows, in any order; all
+    of them have one. ``read_valid``: returns which rows have one, (rows,); None: all have.
     """
 
     field: FieldSchema
     index: VectorIndex | None
     fetch: Callable[[Rows], Matrix]
+    read_valid: Callable[[], Valid | None]
 
     @classmethod
     def held(cls, field: FieldSchema, index: VectorIndex) -> VectorColumn:
         """Vectors that the index holds."""
-        return cls(field, index, index.reconstruct)
+        return cls(field, index, index.reconstruct, lambda: _valid_in(index))
 
     @classmethod
     def filed(
@@ -48,15 +52,38 @@ class VectorColumn:
     ) -> VectorColumn:
         """Vectors that only the segment's files hold."""
         stored = _FiledVectors(store, tuple(files), field)
-        return cls(field, index, stored.fetch)
+        if index is None and field.nullable:
+            return cls(field, index, stored.fetch, cache(stored.valid))
+        return cls(field, index, stored.fetch, lambda: _valid_in(index))
 
     @property
     def memory_bytes(self) -> int:
         return 0 if self.index is None else self.index.memory_bytes
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether the index holds its own vectors, even where the block has the column: a column with nulls
+        is compared without them."""
+        return isinstance(self.index, NullableIndex)
+
     def take(self, rows: Rows) -> pa.Array:
-        """Return the vectors of these rows, as the schema's Arrow type."""
-        return self.field.vector.to_column(self.fetch(rows))
+        """Return the vectors of these rows, as the schema's Arrow type; null for those without one."""
+        valid = self.read_valid()
+        if valid is None:
+            return self.field.vector.to_column(self.fetch(rows))
+        wanted = valid[rows]
+        if not wanted.any():
+            return pa.nulls(len(rows), self.field.arrow_type)
+        return spread(self.field.vector.to_column(self.fetch(rows[wanted])), wanted)
+
+    def presence(self, rows: int) -> pa.Array:
+        """Return a column of ``rows`` rows that is null where these have no vector, and says no more."""
+        valid = self.read_valid()
+        return pa.repeat(True, rows) if valid is None else pa.array(valid, mask=~valid)
+
+
+def _valid_in(index: VectorIndex | None) -> Valid | None:
+    return index.valid if isinstance(index, NullableIndex) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +112,23 @@ class _FiledVectors:
         matrix: Matrix = form.joined(found)[order]
         return matrix
 
+    def valid(self) -> Valid | None:
+        """Return which rows have a vector; None: all have. Reads the whole column, a row group at a time."""
+        found = [np.empty(0, dtype=np.bool_)]
+        for file in self.files:
+            with opened(self.store, file.path, INSERT_LOG) as parquet:
+                for number in range(parquet.num_row_groups):
+                    column = parquet.read_row_group(number, columns=[self.field.name]).column(0)
+                    found.append(column.is_valid().to_numpy())
+        valid = np.concatenate(found)
+        return None if valid.all() else valid
+
     def _fetch_from(self, file: BinlogFile, rows: Rows) -> Iterator[tuple[Matrix, Rows]]:
-        """Yield the vectors of some of the file's rows, and the places of these rows in ``rows``."""
-        to_matrix = self.field.vector.to_matrix
+        """Yield the vectors of some of the file's rows, and the places of these rows in ``rows``.
+
+        All of these rows have one.
+        """
+        form = self.field.vector
         with opened(self.store, file.path, INSERT_LOG) as parquet:
             groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
             starts = np.array([0, *accumulate(groups)])
@@ -95,4 +136,8 @@ class _FiledVectors:
             for number in np.unique(group_of).tolist():
                 wanted = np.flatnonzero(group_of == number)
                 column = parquet.read_row_group(number, columns=[self.field.name]).column(0)
-                yield to_matrix(column.combine_chunks())[rows[wanted] - starts[number]], wanted
+                local = rows[wanted] - starts[number]
+                if column.null_count:
+                    yield form.to_matrix(column.take(pa.array(local)).combine_chunks()), wanted
+                else:
+                    yield form.to_matrix(column.combine_chunks())[local], wanted

@@ -19,7 +19,7 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import NewCollection
-from elanus.core.catalog import Collection, Partition
+from elanus.core.catalog import Collection, Database, Partition
 from elanus.core.errors import (
     CollectionAlreadyExists,
     CollectionLimitReached,
@@ -30,7 +30,8 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.limits import COLLECTIONS_MAX, PARTITIONS_MAX, SYSTEM_FIELDS_MAX_ID
 from elanus.core.messages import MsgKind
-from elanus.core.schema import CollectionSchema
+from elanus.core.moments import TIMEZONE
+from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.rootcoord.announcer import Announcer
@@ -98,9 +99,10 @@ class Lifecycle(Definitions):
         await self._announcer.use(vchannels)
         async with self._announcer.barrier() as ts:
             starts = await self._announcer.announce(MsgKind.CREATE_COLLECTION, ts, collection_id, vchannels)
+            database = self._catalog.database(request.database)
             collection = Collection(
                 collection_id=collection_id,
-                database_id=self._catalog.database(request.database).database_id,
+                database_id=database.database_id,
                 name=request.schema.name,
                 schema=_numbered(request.schema),
                 vchannels=vchannels,
@@ -108,7 +110,7 @@ class Lifecycle(Definitions):
                 partitions=(Partition(PartitionID(collection_id + 1), _DEFAULT_PARTITION, ts),),
                 consistency_level=request.consistency_level,
                 created=ts,
-                properties=dict(request.properties),
+                properties=_inherited(database, request.schema) | dict(request.properties),
             )
             with self._or_later():
                 await self._catalog.put(collection)
@@ -267,12 +269,23 @@ class Lifecycle(Definitions):
             await self._end_partition(self._catalog.by_id(collection_id), partition_id)
 
 
+def _inherited(database: Database, schema: CollectionSchema) -> dict[str, str]:
+    """Return the properties that a new collection takes from its database: the time zone of its moments."""
+    zone = database.properties.get(TIMEZONE)
+    has_moments = any(field.data_type is DataType.TIMESTAMPTZ for field in schema.fields)
+    return {TIMEZONE: zone} if zone and has_moments else {}
+
+
 def _numbered(schema: CollectionSchema) -> CollectionSchema:
     """Number the fields in declared order, from the first id that is not a system field's."""
     fields = tuple(
         replace(field, field_id=FieldID(SYSTEM_FIELDS_MAX_ID + n)) for n, field in enumerate(schema.fields)
     )
-    return replace(schema, fields=fields)
+    structs = tuple(
+        replace(struct, field_id=FieldID(SYSTEM_FIELDS_MAX_ID + len(fields) + n))
+        for n, struct in enumerate(schema.structs)
+    )
+    return replace(schema, fields=fields, structs=structs)
 
 
 def _same_or_conflict(existing: Collection, request: NewCollection, database: str) -> Collection:

@@ -36,11 +36,13 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
 from elanus.core import schema as elanus_schema
 from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.nullable import spread, valid_rows
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.expr import compile_filter
@@ -63,6 +65,9 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
     elanus_schema.DataType.FLOAT: FloatType(),
     elanus_schema.DataType.DOUBLE: DoubleType(),
     elanus_schema.DataType.VARCHAR: StringType(),
+    elanus_schema.DataType.GEOMETRY: BinaryType(),
+    elanus_schema.DataType.TIMESTAMPTZ: TimestampType(),
+    elanus_schema.DataType.TEXT: StringType(),
     elanus_schema.DataType.JSON: StringType(),
     elanus_schema.DataType.ARRAY: lambda field: ArrayType(_spark_type(field.element), containsNull=False),
     elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),
@@ -192,6 +197,9 @@ def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Sch
 
 
 def _as_type(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
+    valid = valid_rows(column) if field.kind.vector is not None else None
+    if valid is not None:
+        return spread(_as_type(column.drop_null(), field, target), valid)
     if pa.types.is_struct(target):
         return _sparse(SparseRows.from_column(column), target)
     if field.kind.vector is None or not pa.types.is_list(target):

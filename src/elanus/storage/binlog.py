@@ -24,9 +24,12 @@ import pyarrow.parquet as pq
 
 from elanus.core.errors import FieldNotFound, Internal
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.nullable import NullableVectors, Valid
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType
 from elanus.core.segments import BinlogFile, SegmentManifest
+from elanus.core.sparse import SparseRows
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.types import Matrix
 from elanus.storage.parquet import (
     ROW_GROUP_BYTES,
     BinlogWriter,
@@ -153,12 +156,14 @@ def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | N
     """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
 
     (rows, width) in the form of the field's type (`elanus.core.vectors.VectorForm`); sparse vectors are
-    `elanus.core.sparse.SparseRows`. Filled row group by row group: there is never a second copy. With
-    ``scratch``, a local directory, the vectors are a memory-mapped file there, so that they need not fit in
-    memory. Raises what `read_columns` raises, and `DiskFull`.
+    `elanus.core.sparse.SparseRows`. If some rows have no vector, the result is `NullableVectors` of these.
+    Filled row group by row group: there is never a second copy. With ``scratch``, a local directory, the
+    vectors are a memory-mapped file there, so that they need not fit in memory. Raises what `read_columns`
+    raises, and `DiskFull`.
     """
     files = _files(source)
     filling: Filling | None = None
+    valid: list[Valid] = []
     for file in files:
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, [name])
@@ -167,9 +172,13 @@ def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | N
                 filling = filling_of(vector_form(field), field.type, sum(f.rows for f in files), scratch)
             for group in range(parquet.num_row_groups):
                 for chunk in _column_of_group(parquet, group, name).chunks:
-                    filling.add(chunk)
+                    valid.append(chunk.is_valid().to_numpy(zero_copy_only=False))
+                    filling.add(chunk.drop_null() if chunk.null_count else chunk)
     assert filling is not None  # there is at least one file
-    vectors = filling.finish()
+    vectors: Matrix | SparseRows | NullableVectors = filling.finish()
+    all_valid = np.concatenate(valid) if valid else np.empty(0, dtype=np.bool_)
+    if not all_valid.all():
+        vectors = NullableVectors(vectors, all_valid)
     if vectors.nbytes >= ROW_GROUP_BYTES:
         pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB, no longer needed
     return vectors

@@ -47,7 +47,7 @@ class _Dense:
         self._filled += len(chunk)
 
     def finish(self) -> Matrix:
-        return self._matrix
+        return self._matrix[: self._filled]
 
 
 class _Sparse:

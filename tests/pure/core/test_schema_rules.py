@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema, with_dynamic_field
@@ -30,6 +30,7 @@ def schema(*fields: FieldSchema, name: str = "books") -> CollectionSchema:
     [
         schema(KEY, VECTOR),
         schema(KEY, VECTOR, replace(TEXT, nullable=True)),
+        schema(KEY, replace(VECTOR, nullable=True)),
         schema(KEY, VECTOR, replace(TEXT, default_value="anon")),
         schema(KEY, VECTOR, ARRAY),
         schema(KEY, VECTOR, replace(ARRAY, nullable=True, max_capacity=4096)),
@@ -49,7 +50,6 @@ def test_a_valid_schema_passes(valid: CollectionSchema) -> None:
         (schema(KEY, KEY, VECTOR), InvalidParameter, "duplicated field name id"),
         (schema(KEY, replace(VECTOR, dim=0)), InvalidDimension, "dimension is not defined"),
         (schema(KEY, replace(VECTOR, dim=1)), InvalidDimension, "invalid dimension: 1"),
-        (schema(KEY, replace(VECTOR, nullable=True)), NotSupported, "a nullable vector"),
         (schema(replace(KEY, data_type=DataType.INT8), VECTOR), InvalidParameter, "should be Int64 or"),
         (schema(replace(KEY, default_value=1), VECTOR), InvalidParameter, "not support default_value"),
         (schema(KEY, VECTOR, replace(TEXT, max_length=0)), InvalidParameter, "max_length"),

@@ -206,7 +206,6 @@ MEANING = [
     ("array_length(longs, 1) == 1", 0, "array_length operation are only supported on json or array", ""),
     ("text_match(color, 'a')", 0, "function text_match is not supported in this release", ""),
     ("phrase_match(color, 'a', 1)", 0, "function phrase_match is not supported in this release", ""),
-    ("ST_WITHIN(meta, 'POINT (0 0)')", 0, "function ST_WITHIN is not supported in this release", ""),
 ]  # fmt: skip
 
 

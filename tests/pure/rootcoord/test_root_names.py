@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from elanus.core.errors import (
     InvalidParameter,
     Unavailable,
 )
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, FieldID
+from elanus.core.schema import DataType, FieldSchema
 from elanus.proxy.role.cache import MetaCache
 from elanus.rootcoord import names
 from elanus.rootcoord.coord import RootCoord
@@ -42,6 +44,23 @@ async def test_databases_come_and_go_and_keep_their_names_apart() -> None:
     await root.drop_collection("books", "c")
     await root.drop_database("books")
     await refused(root.describe_collection("books", "c"), DatabaseNotFound)
+    await root.stop()
+
+
+async def test_a_collection_with_moments_takes_the_time_zone_of_its_database() -> None:
+    _, root = await started()
+    await root.create_database("books", {"timezone": "Asia/Tokyo", "a": "1"})
+
+    async def properties(name: str, *moments: FieldSchema, **own: str) -> dict[str, str]:
+        plain = new(name, database="books")
+        schema = replace(plain.schema, fields=(*plain.schema.fields, *moments))
+        made = await root.create_collection(replace(plain, schema=schema, properties=own))
+        return dict(made.properties)
+
+    moment = FieldSchema(FieldID(0), "t", DataType.TIMESTAMPTZ)
+    assert await properties("c", moment) == {"timezone": "Asia/Tokyo"}
+    assert await properties("d", moment, timezone="UTC") == {"timezone": "UTC"}
+    assert await properties("e") == {}
     await root.stop()
 
 

@@ -76,7 +76,7 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
 @pytest.mark.parametrize(
     ("request_message", "text"),
     [
-        (query_request({"timezone": "UTC"}), "the parameter timezone"),
+        (query_request({"region": "EU"}), "the parameter region"),
         (query_request(namespace="n"), "the field namespace of a query"),
     ],
 )
@@ -117,3 +117,13 @@ def test_filter_values_of_other_kinds_are_refused() -> None:
     broken = schema_pb2.TemplateValue(array_val=Array(json_data=schema_pb2.JSONArray(data=[b"{"])))
     with pytest.raises(InvalidParameter, match="the filter value name is no valid JSON"):
         filter_values({"name": broken})
+
+
+def test_local_times_of_a_filter_are_those_of_the_request_or_of_the_collection() -> None:
+    in_tokyo = resolved(schema(), timezone="Asia/Tokyo")
+    filter_ = "t > ISO '2025-01-01T09:00:00'"
+    query = decode_query(query_request(expr=filter_), in_tokyo)
+    assert query.filter == "t > ISO '2025-01-01T00:00:00Z'"
+    query = decode_query(query_request({"timezone": "Asia/Shanghai"}, expr=filter_), in_tokyo)
+    assert query.filter == "t > ISO '2025-01-01T01:00:00Z'"
+    assert decode_query(query_request(expr=filter_), BOOKS).filter == filter_

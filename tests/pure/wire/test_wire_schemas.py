@@ -49,6 +49,7 @@ def default(**value: Any) -> Message:
         ([KEY, *[vector_message(f"v{i}") for i in range(11)]], "field's number should be limited to 10"),
         ([KEY, VECTOR, *[field_message(f"f{i}", DataType.INT64) for i in range(63)]], "field's number"),
         ([field_message("id", DataType.FLOAT, is_primary_key=True), VECTOR], "should be Int64 or VarChar"),
+        ([field_message("id", DataType.TEXT, is_primary_key=True), VECTOR], "should be Int64 or VarChar"),
         ([KEY, VECTOR, scalar(DataType.INT64, autoID=True)], "only primary field can speficy AutoID"),
         ([key_message(nullable=True), VECTOR], "primary field not support null"),
         (
@@ -138,7 +139,6 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_partition_key=True)), "a partition key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_clustering_key=True)), "a clustering key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.VARCHAR, {"enable_analyzer": "true"})), "enable_analyzer"),
-        (schema_bytes(KEY, field_message("v", DataType.FLOAT_VECTOR, {"dim": 4}, nullable=True)), "nullable"),
         (schema_bytes(KEY, VECTOR, functions=[schema_pb2.FunctionSchema(name="f")]), "the field functions"),
         (schema_bytes(KEY, VECTOR, enable_namespace=True), "the field enable_namespace"),
     ],

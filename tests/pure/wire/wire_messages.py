@@ -82,7 +82,7 @@ def schema(*fields: FieldSchema, dynamic: bool = False) -> CollectionSchema:
     return CollectionSchema("books", numbered, enable_dynamic=dynamic)
 
 
-def resolved(of: CollectionSchema, database: str = "library") -> CachedCollection:
+def resolved(of: CollectionSchema, database: str = "library", **properties: str) -> CachedCollection:
     """A collection of this schema, as its name is resolved: one shard, one partition, no index."""
     found = Collection(
         CollectionID(5),
@@ -94,6 +94,7 @@ def resolved(of: CollectionSchema, database: str = "library") -> CachedCollectio
         (),
         ConsistencyLevel.BOUNDED,
         Timestamp(1),
+        properties=properties,
     )
     return CachedCollection(collection_view(database, found), {"_default": PartitionID(6)}, ())
 

@@ -17,6 +17,7 @@ from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import IndexNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.schema import FieldSchema
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
@@ -56,6 +57,11 @@ class CachedCollection:
     @cached_property
     def _ttl_s(self) -> int | None:
         return time_to_live_s(self.view.properties)
+
+    @property
+    def timezone(self) -> str:
+        """The time zone of moments that are written, or shown, without another one."""
+        return self.view.properties.get(TIMEZONE, DEFAULT_TIMEZONE)
 
     @cached_property
     def plans(self) -> Plans:

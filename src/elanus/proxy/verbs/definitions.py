@@ -17,6 +17,7 @@ from elanus.core.errors import (
     PartitionNotFound,
 )
 from elanus.core.ids import CollectionID
+from elanus.core.moments import check_timezone
 from elanus.core.names import (
     check_alias,
     check_collection_name,
@@ -47,6 +48,7 @@ class Definitions(Verbs):
 
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
         check_database_name(name)
+        check_timezone(properties)
         self._proxy.define("create database", lambda: self._root.create_database(name, properties))
 
     def drop_database(self, name: str) -> None:
@@ -77,6 +79,7 @@ class Definitions(Verbs):
                 "alter database with empty properties and delete keys, "
                 "expected to set either properties or delete keys"
             )
+        check_timezone(set_properties)
         self._proxy.define(
             "alter database", lambda: self._root.alter_database(name, set_properties, tuple(delete_keys))
         )
@@ -85,6 +88,7 @@ class Definitions(Verbs):
 
     def create_collection(self, request: CreateCollection) -> None:
         time_to_live_s(request.properties)
+        check_timezone(request.properties)
         if request.num_partitions > 1:
             raise InvalidParameter(
                 "num_partitions should only be specified with partition key field enabled, "
@@ -146,6 +150,7 @@ class Definitions(Verbs):
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
         time_to_live_s(set_properties)
+        check_timezone(set_properties)
         self._proxy.define(
             "alter collection",
             lambda: self._root.alter_collection(database, name, set_properties, tuple(delete_keys)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from elanus.core.errors import FieldNotFound
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
+from elanus.core.structs import struct_and_name
 
 COUNT = "count(*)"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -36,6 +37,7 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
     With a dynamic field, any identifier can be the name of a key. Raises `FieldNotFound` for a name that is
     neither a field nor could be a key.
     """
+    structs = {struct.name for struct in schema.structs}
     columns: dict[str, None] = {}
     keys: list[str] = []
     whole_meta = False
@@ -44,6 +46,8 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
         if name == "*":
             columns |= dict.fromkeys(f.name for f in schema.fields)
             whole_meta = schema.dynamic_field is not None
+        elif name in structs:
+            columns |= dict.fromkeys(f.name for f in schema.members(name))
         elif name in schema.by_name:
             columns[name] = None
             whole_meta = whole_meta or schema.by_name[name].is_dynamic
@@ -54,11 +58,17 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
             raise FieldNotFound(f"field {name} not exist")
     if with_key:
         columns = {schema.primary_field.name: None} | columns
-    names = [c for c in columns if not schema.by_name[c].is_dynamic]
+    names = list(dict.fromkeys(_shown(c) for c in columns if not schema.by_name[c].is_dynamic))
     if whole_meta and schema.dynamic_field is not None:
         names.append(schema.dynamic_field.name)
     dynamic = None if whole_meta else tuple(keys)
     return Outputs(tuple(columns), (*names, *(keys if not whole_meta else ())), dynamic)
+
+
+def _shown(column: str) -> str:
+    """Answers show a struct array, not the arrays of its fields."""
+    found = struct_and_name(column)
+    return column if found is None else found[0]
 
 
 def _dynamic_key(name: str) -> str:

@@ -54,7 +54,8 @@ class ScalarCodec:
 class VectorCodec:
     """``member``: of ``VectorField``. ``decode``: its vectors as a column, unchecked; raises
     `InvalidDimension` if they are not whole vectors. ``encode`` fills the message from a column without
-    nulls. ``placeholder_type``: of query vectors, which are sent as the bytes of their stored values.
+    nulls, which may be empty. ``placeholder_type``: of query vectors, which are sent as the bytes of their
+    stored values.
     """
 
     member: str
@@ -244,6 +245,9 @@ _ELEMENTS: Mapping[DataType, ScalarCodec] = {
 
 CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec] = {
     **_ELEMENTS,
+    DataType.TEXT: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
+    DataType.GEOMETRY: ScalarCodec("geometry_wkt_data", _texts, _add_texts, "string_data", null_stand_in=""),
+    DataType.TIMESTAMPTZ: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.JSON: ScalarCodec("json_data", _documents, _add_documents, None, null_stand_in="null"),
     DataType.ARRAY: ArrayCodec("array_data", _ELEMENTS),
     DataType.FLOAT_VECTOR: VectorCodec(

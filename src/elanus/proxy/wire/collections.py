@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded
+from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE, check_timezone
 from elanus.core.names import check_alias, check_collection_name
 from elanus.core.requests import checked_shards
 from elanus.core.timestamps import physical_ms
@@ -43,14 +44,17 @@ class Collections:
     def CreateCollection(
         self, request: milvus_pb2.CreateCollectionRequest, caller: Caller
     ) -> common_pb2.Status:
-        schema = decode_schema(request.schema, request.collection_name)
+        properties = to_dict(request.properties)
+        check_timezone(properties)
+        zone = properties.get(TIMEZONE, DEFAULT_TIMEZONE)
+        schema = decode_schema(request.schema, request.collection_name, zone)
         self._front.create_collection(
             CreateCollection(
                 database=database_of(request, caller),
                 schema=schema,
                 shards=checked_shards(request.shards_num),
                 consistency_level=consistency_level(request.consistency_level),
-                properties=to_dict(request.properties),
+                properties=properties,
                 num_partitions=request.num_partitions,
             )
         )

@@ -75,19 +75,22 @@ def _valid_rows(field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Va
     return valid
 
 
-def _vectors(codec: VectorCodec, field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Given:
+def _vectors(codec: VectorCodec, field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Given | None:
     _check_member(field, data.vectors, codec.member)
-    if len(data.valid_data):
-        check_nulls(field, np.array(data.valid_data))
+    valid = _valid_rows(field, data, rows)
+    if field.nullable and data.vectors.WhichOneof("data") is None and (valid is None or not valid.any()):
+        return None
     column = codec.decode(field, data.vectors)
-    if field.dim and data.vectors.dim != field.dim:
+    if field.dim and data.vectors.dim != field.dim and (len(column) or not field.nullable):
         raise InvalidDimension(
             f"the dim ({data.vectors.dim}) of field data({field.name}) "
             f"is not equal to schema dim ({field.dim})"
         )
-    if len(column) != rows:
+    if len(column) == (rows if valid is None else int(valid.sum())):
+        return Given(column, valid)
+    if valid is None or len(column) != rows:
         raise _wrong_count(field, len(column), rows)
-    return Given(column)
+    return Given(column.filter(pa.array(valid)), valid)
 
 
 def _check_member(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.moments import DEFAULT_TIMEZONE, format_moment, parse_moment
 from elanus.core.names import check_field_name
 from elanus.core.schema import DataType, FieldSchema, Scalar
 from elanus.core.schema_rules import (
@@ -20,7 +21,7 @@ from elanus.core.schema_rules import (
     check_takes_default,
     declared_field,
 )
-from elanus.core.types import KINDS
+from elanus.core.types import KINDS, Family
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
@@ -49,12 +50,16 @@ _UNDERSTOOD = frozenset(
 
 _INSTEAD_OF_TYPE = {
     DataType.STRING: "use VarChar",
-    DataType.TEXT: "use VarChar",
 }
 
 
-def decode_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
-    """Return the field, without an id. Raises `InvalidParameter`, `InvalidDimension`, `NotSupported`."""
+def decode_field(
+    message: schema_pb2.FieldSchema, collection: str, zone: str = DEFAULT_TIMEZONE
+) -> FieldSchema:
+    """Return the field, without an id. ``zone``: of a default moment without an offset.
+
+    Raises `InvalidParameter`, `InvalidDimension`, `NotSupported`.
+    """
     name = check_field_name(message.name)
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of field {name}")
     _refuse_unbuilt_roles(message)
@@ -71,11 +76,11 @@ def decode_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchem
         ),
         collection,
     )
-    return replace(field, default_value=_default_value(message, field))
+    return replace(field, default_value=_default_value(message, field, zone))
 
 
-def encode_field(field: FieldSchema) -> schema_pb2.FieldSchema:
-    """Return the field as DescribeCollection shows it."""
+def encode_field(field: FieldSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.FieldSchema:
+    """Return the field as DescribeCollection shows it. ``zone``: in which it shows a default moment."""
     message = schema_pb2.FieldSchema(
         fieldID=field.field_id,
         name=field.name,
@@ -96,7 +101,10 @@ def encode_field(field: FieldSchema) -> schema_pb2.FieldSchema:
     add_pairs(message.type_params, field.params)
     member = _default_member(field.data_type)
     if field.default_value is not None and member is not None:
-        setattr(message.default_value, member, field.default_value)
+        default = field.default_value
+        if field.kind.family is Family.TIME:
+            default = format_moment(int(default), zone)
+        setattr(message.default_value, member, default)
     return message
 
 
@@ -145,7 +153,7 @@ def _type_params(message: schema_pb2.FieldSchema) -> dict[str, str]:
     return params
 
 
-def _default_value(message: schema_pb2.FieldSchema, field: FieldSchema) -> Scalar | None:
+def _default_value(message: schema_pb2.FieldSchema, field: FieldSchema, zone: str) -> Scalar | None:
     member = message.default_value.WhichOneof("data")
     if member is None:
         return None
@@ -156,6 +164,8 @@ def _default_value(message: schema_pb2.FieldSchema, field: FieldSchema) -> Scala
             f"is not equal to the type({member}) of default_value"
         )
     value: Scalar = getattr(message.default_value, member)
+    if field.kind.family is Family.TIME:
+        value = parse_moment(str(value), zone)
     check_default(field, value)
     return value
 

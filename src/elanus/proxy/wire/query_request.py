@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import parse_order
 from elanus.core.requests import check_query_window
 from elanus.proxy.api import Query
@@ -58,6 +59,8 @@ _UNDERSTOOD_PARAMS = frozenset(
         COLLECTION_ID,
         ORDER,
         GROUP_BY,
+        TIMEZONE,
+        TIME_FIELDS,
         "reduce_stop_for_best",  # requests primary key order, which is always used here
     }
 )
@@ -77,10 +80,11 @@ def decode_query(
     params = to_dict(request.query_params)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, {})
     limit, offset = _window(params)
+    times = time_format(params.get(TIMEZONE) or collection.timezone, params.get(TIME_FIELDS, ""))
     return Query(
         collection=collection,
         partitions=tuple(request.partition_names),
-        filter=request.expr,
+        filter=with_offsets(request.expr, times.zone),
         output_fields=tuple(request.output_fields),
         limit=limit,
         offset=offset,
@@ -98,6 +102,7 @@ def decode_query(
         timeout_s=timeout_s,
         order=parse_order(params.get(ORDER, ""), collection.view.schema),
         group_by=tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip()),
+        times=times,
     )
 
 

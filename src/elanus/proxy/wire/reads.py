@@ -26,7 +26,7 @@ class Reads:
         name = check_collection_name(request.collection_name)
         collection = self._front.collection(database, name)
         search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        return encode_search(self._front.search(search), name)
+        return encode_search(self._front.search(search), name, search.times)
 
     @rpc(checks_itself=True, privilege="PrivilegeSearch", on="collection_name")
     def HybridSearch(
@@ -35,11 +35,11 @@ class Reads:
         name = check_collection_name(request.collection_name)
         collection = self._front.collection(database_of(request, caller), name)
         search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        return encode_search(self._front.hybrid_search(search), name)
+        return encode_search(self._front.hybrid_search(search), name, search.searches[0].times)
 
     @rpc(checks_itself=True, privilege="PrivilegeQuery", on="collection_name")
     def Query(self, request: milvus_pb2.QueryRequest, caller: Caller) -> milvus_pb2.QueryResults:
         name = check_collection_name(request.collection_name)
         collection = self._front.collection(database_of(request, caller), name)
         query = decode_query(request, collection, caller.time_left_s, caller.client)
-        return encode_query(self._front.query(query), name)
+        return encode_query(self._front.query(query), name, query.times)

@@ -7,16 +7,20 @@ keys named in ``output_fields`` from it, or takes all of them when the column it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
+from elanus.core.geometry import texts_of
+from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
 from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, packed_floats
+from elanus.proxy.wire.structs import add_structs
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
 _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["scores"].number
@@ -34,7 +38,9 @@ _COMPUTED: Mapping[pa.DataType, DataType] = {
 """The wire's types of computed columns."""
 
 
-def encode_search(result: SearchResult, collection: str) -> milvus_pb2.SearchResults:
+def encode_search(
+    result: SearchResult, collection: str, times: TimeFormat = IN_UTC
+) -> milvus_pb2.SearchResults:
     """Return a ``SearchResults`` message. ``collection`` is the name that the client used."""
     response = milvus_pb2.SearchResults(collection_name=collection, session_ts=result.ts)
     data = response.results
@@ -46,16 +52,16 @@ def encode_search(result: SearchResult, collection: str) -> milvus_pb2.SearchRes
     add_ids(data.ids, result.ids)
     data.primary_field_name = result.schema.primary_field.name
     if result.fields:
-        _add_columns(data.fields_data, result.fields, result.schema)
+        _add_columns(data.fields_data, result.fields, result.schema, times)
     data.output_fields.extend(result.output_fields)
-    _add_groups(data, result)
+    _add_groups(data, result, times)
     if result.page_end is not None:
         data.search_iterator_v2_results.token = result.page_end.token
         data.search_iterator_v2_results.last_bound = result.page_end.bound
     return response
 
 
-def encode_query(result: QueryResult, collection: str) -> milvus_pb2.QueryResults:
+def encode_query(result: QueryResult, collection: str, times: TimeFormat = IN_UTC) -> milvus_pb2.QueryResults:
     """Return a ``QueryResults`` message. ``collection`` is the name that the client used."""
     response = milvus_pb2.QueryResults(
         collection_name=collection,
@@ -63,14 +69,26 @@ def encode_query(result: QueryResult, collection: str) -> milvus_pb2.QueryResult
         primary_field_name=result.schema.primary_field.name,
         output_fields=result.output_fields,
     )
-    _add_columns(response.fields_data, result.fields, result.schema)
+    _add_columns(response.fields_data, result.fields, result.schema, times)
     return response
 
 
 def encode_column(
-    message: schema_pb2.FieldData, name: str, field: FieldSchema | None, column: pa.Array
+    message: schema_pb2.FieldData,
+    name: str,
+    field: FieldSchema | None,
+    column: pa.Array,
+    times: TimeFormat = IN_UTC,
 ) -> None:
     """Fill a ``FieldData`` message. ``field`` is ``None`` for a computed column, such as an aggregate."""
+    if field is not None and field.data_type is DataType.TIMESTAMPTZ:
+        if times.parts:
+            column = times.lists(column)
+            field = replace(field, data_type=DataType.ARRAY, element_type=DataType.INT64)
+        else:
+            column = times.texts(column)
+    if field is not None and field.data_type is DataType.GEOMETRY:
+        column = texts_of(column)
     data_type = _COMPUTED[column.type] if field is None else field.data_type
     message.type = schema_pb2.DataType.ValueType(data_type)
     message.field_name = name
@@ -86,8 +104,10 @@ def encode_column(
         if column.null_count:
             message.valid_data.extend(column.is_valid().to_pylist())
         codec.encode(field, message.scalars.array_data, column)
-    else:
-        codec.encode(message.vectors, field, column)
+        return
+    if field.nullable:  # one flag for each row, and the vectors that there are
+        message.valid_data.extend(column.is_valid().to_pylist())
+    codec.encode(message.vectors, field, column.drop_null())
 
 
 def add_ids(ids: schema_pb2.IDs, keys: PrimaryKeys) -> None:
@@ -97,22 +117,23 @@ def add_ids(ids: schema_pb2.IDs, keys: PrimaryKeys) -> None:
     filled.data.extend(keys.tolist())
 
 
-def _add_groups(data: schema_pb2.SearchResultData, result: SearchResult) -> None:
+def _add_groups(data: schema_pb2.SearchResultData, result: SearchResult, times: TimeFormat) -> None:
     """Add the values of the grouping fields. Clients up to 2.6 know one field; newer ones read a list."""
     if len(result.groups) > 1:
-        _add_columns(data.group_by_field_values, result.groups, result.schema)
+        _add_columns(data.group_by_field_values, result.groups, result.schema, times)
         return
     for name, column in result.groups.items():
-        encode_column(data.group_by_field_value, name, result.schema.by_name[name], column)
+        encode_column(data.group_by_field_value, name, result.schema.by_name[name], column, times)
 
 
 def _add_columns(
     target: RepeatedCompositeFieldContainer[schema_pb2.FieldData],
     columns: Mapping[str, pa.Array],
     schema: CollectionSchema,
+    times: TimeFormat,
 ) -> None:
-    for name, column in columns.items():
-        encode_column(target.add(), name, schema.by_name.get(name), column)
+    for name in add_structs(target.add, columns, schema, encode_column):
+        encode_column(target.add(), name, schema.by_name.get(name), columns[name], times)
 
 
 def _add_scalars(message: schema_pb2.FieldData, codec: ScalarCodec, column: pa.Array) -> None:

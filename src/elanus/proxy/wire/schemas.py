@@ -9,13 +9,16 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
 from elanus.core.schema import CollectionSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
+from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.fields import decode_field, encode_field
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields
+from elanus.proxy.wire.structs import decode_struct, encode_structs
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 
 _UNDERSTOOD = frozenset(
@@ -24,14 +27,17 @@ _UNDERSTOOD = frozenset(
         "description",
         "fields",
         "enable_dynamic_field",
+        "struct_array_fields",
         "autoID",  # repeats what the primary field says
         "dbName",  # the request names the database
     }
 )
 
 
-def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
+def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIMEZONE) -> CollectionSchema:
     """Return the schema of a CreateCollection request; its fields have no ids yet.
+
+    ``zone``: the time zone of default moments without an offset.
 
     Raises `InvalidParameter`, `InvalidDimension` or `NotSupported`, with the field and the remedy.
     """
@@ -47,9 +53,11 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
             f"collection name matches schema name: collection name = {collection}, schema.Name={message.name}"
         )
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of collection {collection}")
-    check_declared_names([field.name for field in message.fields])
-    fields = tuple(decode_field(field, collection) for field in message.fields)
-    check_fields_together(fields)
+    structs = [decode_struct(struct, collection) for struct in message.struct_array_fields]
+    members = [field for _, of in structs for field in of]
+    check_declared_names([*(field.name for field in message.fields), *(field.name for field in members)])
+    fields = (*(decode_field(field, collection, zone) for field in message.fields), *members)
+    check_fields_together(fields, [struct.name for struct, _ in structs])
     if message.enable_dynamic_field:
         fields = with_dynamic_field(fields)
     return CollectionSchema(
@@ -57,16 +65,22 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
         fields=fields,
         description=message.description,
         enable_dynamic=bool(message.enable_dynamic_field),
+        structs=tuple(struct for struct, _ in structs),
     )
 
 
-def encode_schema(schema: CollectionSchema) -> schema_pb2.CollectionSchema:
+def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.CollectionSchema:
     """Return the schema as clients see it: without ``$meta``."""
     return schema_pb2.CollectionSchema(
         name=schema.name,
         description=schema.description,
         enable_dynamic_field=schema.enable_dynamic,
-        fields=[encode_field(field) for field in schema.fields if not field.is_dynamic],
+        fields=[
+            encode_field(field, zone)
+            for field in schema.fields
+            if not field.is_dynamic and struct_and_name(field.name) is None
+        ],
+        struct_array_fields=encode_structs(schema),
     )
 
 
@@ -78,7 +92,7 @@ def describe(view: CollectionView, asked_name: str) -> milvus_pb2.DescribeCollec
     schema: they cache the schema under it and send it with each write.
     """
     response = milvus_pb2.DescribeCollectionResponse(
-        schema=encode_schema(view.schema),
+        schema=encode_schema(view.schema, view.properties.get(TIMEZONE, DEFAULT_TIMEZONE)),
         collectionID=view.collection_id,
         virtual_channel_names=view.vchannels,
         physical_channel_names=view.pchannels,

@@ -23,6 +23,7 @@ import msgspec
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import ITERATOR_PAGE
+from elanus.core.moments import TIME_FIELDS, TIMEZONE
 from elanus.index import note_ignored
 from elanus.index.kinds import search_param_names
 from elanus.proxy.wire.grouping import GROUPING_PARAMS
@@ -46,6 +47,8 @@ _REQUEST_PARAMS: Mapping[str, object] = {
     ITERATOR: False,
     COLLECTION_ID: _NO_DEFAULT,
     ORDER: "",
+    TIMEZONE: "",
+    TIME_FIELDS: "",
     **dict.fromkeys(GROUPING_PARAMS, ""),
     **dict.fromkeys(ITERATOR_PARAMS, _NO_DEFAULT),
 }

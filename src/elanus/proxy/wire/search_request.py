@@ -27,6 +27,7 @@ import numpy as np
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
+from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import OrderBy, parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -97,6 +98,8 @@ class SearchTemplate:
     grouping: Grouping | None
     order: tuple[OrderBy, ...]
     scoring: FunctionScore
+    timezone: str
+    time_fields: str
 
 
 class TemplateCache:
@@ -145,6 +148,7 @@ def decode_search(
         template = parse_template(request, schema)
         if template.page is None or template.page.bound is None:  # later pages are requested only once
             cache.put(key, template)
+    times = time_format(template.timezone or collection.timezone, template.time_fields)
     check_one_vector(template.page, nq)
     if ids is not None:
         check_keys(ids, nq, schema)
@@ -155,7 +159,7 @@ def decode_search(
         queries=_NO_QUERIES if ids is not None else decode_queries(placeholders, nq, template.vector_field),
         limit=template.limit,
         offset=template.offset,
-        filter=template.filter,
+        filter=with_offsets(template.filter, times.zone),
         metric_type=template.metric_type,
         params=template.params,
         output_fields=template.output_fields,
@@ -178,6 +182,7 @@ def decode_search(
         ranker=template.scoring.ranker,
         boosts=template.scoring.boosts,
         order=template.order,
+        times=times,
     )
 
 
@@ -212,6 +217,8 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         scoring=function_score(request.function_score)
         if request.HasField("function_score")
         else FunctionScore(),
+        timezone=params.get(TIMEZONE, ""),
+        time_fields=params.get(TIME_FIELDS, ""),
     )
 
 

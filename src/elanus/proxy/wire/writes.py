@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import ElanusError, MissingParameter, SchemaMismatch
+from elanus.core.moments import with_offsets
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
@@ -71,7 +72,13 @@ class Writes:
         collection = self._front.collection(database, name)
         view = collection.view
         _check_schema_version(view, request.schema_timestamp)
-        rows = decode_rows(view.schema, request.fields_data, request.num_rows, with_auto_key=with_auto_key)
+        rows = decode_rows(
+            view.schema,
+            request.fields_data,
+            request.num_rows,
+            with_auto_key=with_auto_key,
+            zone=collection.timezone,
+        )
         partition = request.partition_name and check_partition_name(request.partition_name)
         return RowInsert(collection, partition, rows, caller.client)
 
@@ -91,13 +98,13 @@ class Writes:
             raise MissingParameter(
                 "delete plan can't be empty or always true: name the rows by key or by a filter"
             )
+        name = check_collection_name(request.collection_name)
+        collection = self._front.collection(database_of(request, caller), name)
         result = self._front.delete(
             Delete(
-                collection=self._front.collection(
-                    database_of(request, caller), check_collection_name(request.collection_name)
-                ),
+                collection=collection,
                 partition=request.partition_name,
-                filter=request.expr,
+                filter=with_offsets(request.expr, collection.timezone),
                 filter_values=filter_values(request.expr_template_values),
                 consistency=ReadConsistency(
                     consistency_level(request.consistency_level), client=caller.client

@@ -1,0 +1,153 @@
+"""Geometries: Well-Known Text in and out, Well-Known Binary inside.
+
+The geometry library is imported by the first use: a server without geometries never loads it.
+Everything works on whole columns.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.errors import InvalidParameter
+
+Geometries = npt.NDArray[np.object_]
+"""Parsed geometries, None for nulls: shape (n,)."""
+Boxes = npt.NDArray[np.float64]
+"""The bounds of geometries: x and y of the lower corner, then of the upper one; NaN if empty. (n, 4)."""
+
+_EARTH_RADIUS_M = 6_371_000.0
+_SHOWN_CHARS = 80
+
+
+class InvalidGeometry(ValueError):
+    """A value of a column that is no geometry. ``row``: its place in the column."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def library() -> ModuleType:
+    """Return the geometry library, which takes 50 ms to import."""
+    return importlib.import_module("shapely")
+
+
+def wkb_of_texts(texts: pa.Array) -> pa.Array:
+    """Return a ``binary`` column of the geometries in a column of texts without nulls.
+
+    Raises `InvalidGeometry`.
+    """
+    values = np.array(texts.to_pylist(), dtype=object)
+    parsed = library().from_wkt(values, on_invalid="ignore")
+    row = _first_missing(parsed)
+    if row is not None:
+        raise InvalidGeometry(row, f"invalid geometry WKT '{_shown(values[row])}': {_why(values[row])}")
+    return _written(parsed)
+
+
+def wkb_of_binaries(binaries: pa.Array) -> pa.Array:
+    """Return a ``binary`` column of the geometries in a column of WKB without nulls.
+
+    Raises `InvalidGeometry`.
+    """
+    parsed = library().from_wkb(np.array(binaries.to_pylist(), dtype=object), on_invalid="ignore")
+    row = _first_missing(parsed)
+    if row is not None:
+        raise InvalidGeometry(row, "invalid geometry WKB: the bytes are no geometry")
+    return _written(parsed)
+
+
+def parse_wkt(text: str) -> Any:
+    """Return the geometry of a text. Raises `InvalidParameter`."""
+    try:
+        return library().from_wkt(text)
+    except library().errors.GEOSException:
+        raise InvalidParameter(f"invalid geometry WKT '{_shown(text)}': {_why(text)}") from None
+
+
+def texts_of(column: pa.Array) -> pa.Array:
+    """Return a ``binary`` column of geometries as texts, nulls as nulls."""
+    texts = library().to_wkt(geometries(column), rounding_precision=-1, trim=True)
+    return pa.array(texts.tolist(), pa.string())
+
+
+def geometries(column: pa.Array) -> Geometries:
+    """Return the geometries of a ``binary`` column."""
+    parsed: Geometries = library().from_wkb(np.array(column.to_pylist(), dtype=object))
+    return parsed
+
+
+def boxes_of(column: pa.Array) -> Boxes:
+    """Return the bounds of the geometries of a ``binary`` column; NaN for nulls."""
+    boxes: Boxes = library().bounds(geometries(column)).reshape(-1, 4)
+    return boxes
+
+
+def metres_between(shapes: Geometries, point: Any) -> npt.NDArray[np.float64]:
+    """Return the distances of geometries to a point on the sphere, in metres; NaN for empty ones. shape (n,)
+
+    Coordinates are degrees of longitude and latitude. The geometries are projected around the point: the
+    distances of their corners are exact, edges count as straight lines of that map (azimuthal equidistant
+    projection, Snyder, 1987).
+    """
+    shapely = library()
+    east, north = np.radians([point.x, point.y])
+
+    def projected(degrees: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        longitude, latitude = np.radians(degrees).T
+        sines = np.sin((latitude - north) / 2) ** 2
+        sines += np.cos(latitude) * np.cos(north) * np.sin((longitude - east) / 2) ** 2
+        metres = 2 * _EARTH_RADIUS_M * np.arcsin(np.sqrt(np.clip(sines, 0, 1)))
+        bearing = np.arctan2(
+            np.cos(latitude) * np.sin(longitude - east),
+            np.cos(north) * np.sin(latitude) - np.sin(north) * np.cos(latitude) * np.cos(longitude - east),
+        )
+        return np.stack((metres * np.sin(bearing), metres * np.cos(bearing)), axis=1)
+
+    distances: npt.NDArray[np.float64] = shapely.distance(
+        shapely.transform(shapely.force_2d(shapes), projected), shapely.Point(0, 0)
+    )
+    return distances
+
+
+def degrees_around(point: Any, metres: float) -> npt.NDArray[np.float64] | None:
+    """Return a box, (4,), that holds every point this close to ``point``; None if it is not one box."""
+    angle = metres / _EARTH_RADIUS_M
+    north = np.radians(point.y)
+    if angle + abs(north) >= np.pi / 2:
+        return None
+    half_width = np.degrees(np.arcsin(min(1.0, np.sin(angle) / np.cos(north)))) + 1e-9
+    half_height = np.degrees(angle) + 1e-9
+    if abs(point.x) + half_width >= 180:
+        return None
+    return np.array(
+        [point.x - half_width, point.y - half_height, point.x + half_width, point.y + half_height]
+    )
+
+
+def _written(parsed: Geometries) -> pa.Array:
+    return pa.array(library().to_wkb(parsed).tolist(), pa.binary())
+
+
+def _first_missing(parsed: Geometries) -> int | None:
+    missing = np.flatnonzero(library().is_missing(parsed))
+    return int(missing[0]) if len(missing) else None
+
+
+def _why(text: str) -> str:
+    shapely = library()
+    try:
+        shapely.from_wkt(text)
+    except shapely.errors.GEOSException as error:
+        return str(error)
+    return "it is empty"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"

@@ -1,0 +1,108 @@
+"""Checks of `client_program`: the types that only newer clients have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, keys, new_name, program
+from pymilvus import Collection, DataType, FieldSchema, MilvusClient
+
+
+def _served(made: Collection, *indexed: str) -> Collection:
+    for name in indexed or ("v",):
+        made.create_index(name, FLAT, sync=False)
+    made.load()
+    return made
+
+
+@check("Types", "nullable vectors: search, `is null`, upsert", needs=VERSION >= (2, 6))
+def _() -> None:
+    vector = FieldSchema("v", DataType.FLOAT_VECTOR, dim=DIM, nullable=True)
+    with collection(vector=vector) as made:
+        made.insert([{"key": n, "v": VECTORS[n] if n % 3 else None} for n in range(9)])
+        _served(made)
+        assert keys(made.query("v is null")) == [0, 3, 6]
+        (hits,) = made.search(VECTORS[4:5], "v", L2, 9)
+        assert hits.ids[0] == 4
+        assert sorted(hits.ids) == [1, 2, 4, 5, 7, 8]
+        rows = made.query("key < 2", output_fields=["v"])
+        assert rows[0]["v"] is None
+        assert np.array_equal(np.asarray(rows[1]["v"], np.float32), VECTORS[1])
+        made.upsert([{"key": 0, "v": VECTORS[0]}, {"key": 4, "v": None}])
+        assert keys(made.query("v is null")) == [3, 4, 6]
+        assert made.search(VECTORS[:1], "v", L2, 1)[0].ids == [0]
+
+
+@check("Types", "TIMESTAMPTZ: time zones, intervals", needs=hasattr(DataType, "TIMESTAMPTZ"))
+def _() -> None:
+    moment = FieldSchema("t", DataType.TIMESTAMPTZ, nullable=True)
+    with collection(moment) as made:
+        made.set_properties({"timezone": "Asia/Shanghai"})
+        texts: list[Any] = ["2025-01-01T00:00:00Z", "2025-01-31 08:00:00", None]
+        made.insert([{"key": n, "t": texts[n], "v": VECTORS[n]} for n in range(3)])
+        _served(made)
+        assert keys(made.query("t > ISO '2025-01-01T00:00:00Z'")) == [1]
+        assert keys(made.query("t + INTERVAL 'P1D' == ISO '2025-02-01T08:00:00'")) == [1]
+        rows = made.query("key >= 0", output_fields=["t"])
+        assert [row["t"] for row in rows] == ["2025-01-01T08:00:00+08:00", "2025-01-31T08:00:00+08:00", None]
+        rows = made.query("key == 1", output_fields=["t"], timezone="UTC")
+        assert rows[0]["t"] == "2025-01-31T00:00:00Z"
+
+
+@check("Types", "TIMESTAMPTZ: `time_fields`", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(FieldSchema("t", DataType.TIMESTAMPTZ)) as made:
+        made.insert([{"key": 1, "t": "2025-05-06T07:08:09Z", "v": VECTORS[1]}])
+        _served(made)
+        rows = made.query("key == 1", output_fields=["t"], time_fields="year,month,hour")
+        assert list(rows[0]["t"]) == [2025, 5, 7]
+
+
+@check("Types", "GEOMETRY: WKT, `st_within`, `st_dwithin`", needs=hasattr(DataType, "GEOMETRY"))
+def _() -> None:
+    with collection(FieldSchema("place", DataType.GEOMETRY, nullable=True)) as made:
+        places: list[Any] = ["POINT (1 1)", "POLYGON ((5 5, 6 5, 6 6, 5 5))", None, "POINT (1.001 1)"]
+        made.insert([{"key": n, "place": places[n], "v": VECTORS[n]} for n in range(4)])
+        _served(made)
+        rows = made.query("key >= 0", output_fields=["place"])
+        assert [row["place"] for row in rows] == places
+        square = "POLYGON ((0 0, 2 0, 2 2, 0 2, 0 0))"
+        assert keys(made.query(f"ST_WITHIN(place, '{square}')")) == [0, 3]
+        assert keys(made.query("st_dwithin(place, 'POINT (1 1)', 100)")) == [0]
+        assert made.search(VECTORS[1:2], "v", L2, 1, expr="st_isvalid(place)")[0].ids == [1]
+
+
+@check("Types", "TEXT", needs=hasattr(DataType, "TEXT"))
+def _() -> None:
+    with collection(FieldSchema("x", DataType.TEXT)) as made:
+        texts = ["é漢字 " * 50_000, "", "short"]
+        made.insert([{"key": n, "x": texts[n], "v": VECTORS[n]} for n in range(3)])
+        _served(made)
+        assert [row["x"] for row in made.query("key >= 0", output_fields=["x"])] == texts
+        assert keys(made.query('x like "sh%"')) == [2]
+
+
+@check("Types", "struct arrays: insert, filters, query", needs=hasattr(DataType, "STRUCT"))
+def _() -> None:
+    client = MilvusClient(uri=program.uri)
+    clip = client.create_struct_field_schema()
+    clip.add_field("title", DataType.VARCHAR, max_length=10)
+    clip.add_field("seconds", DataType.INT32)
+    schema = client.create_schema()
+    schema.add_field("key", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=DIM)
+    schema.add_field(
+        "clips", DataType.ARRAY, element_type=DataType.STRUCT, struct_schema=clip, max_capacity=3
+    )
+    index = client.prepare_index_params("v", index_type="FLAT", metric_type="L2")
+    name = new_name()
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    clips = [[{"title": "one", "seconds": 3}, {"title": "two", "seconds": 5}], []]
+    client.insert(name, [{"key": n, "v": VECTORS[n], "clips": clips[n]} for n in range(2)])
+    rows = client.query(name, "key >= 0", output_fields=["clips"])
+    assert [row["clips"] for row in rows] == clips
+    (hits,) = client.search(name, [VECTORS[0]], limit=1, output_fields=["clips"])
+    assert hits[0]["entity"]["clips"] == clips[0]
+    assert keys(client.query(name, 'array_contains(clips["title"], "two")')) == [0]
+    client.drop_collection(name)

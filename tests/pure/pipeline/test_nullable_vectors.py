@@ -1,0 +1,272 @@
+"""Nullable vectors of every type: in files, merged, indexed, searched, returned, tested for null."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from elanus.api.datanode import CompactionOrder
+from elanus.api.querynode import LoadSegment
+from elanus.core.catalog import Checkpoint
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.nullable import spread
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.core.sparse import padded
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.expr import compile_filter
+from elanus.index import Hits, IndexSpec, RowMask, resolve_index, resolve_search
+from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
+from elanus.pipeline.merge import merge_segments
+from elanus.querynode.block import Block
+from elanus.querynode.delta_logs import DeltaLogs
+from elanus.querynode.growing import GrowingSegment, NewRows
+from elanus.querynode.sealed import load_sealed
+from elanus.spark.segment import SegmentRead, read_segment
+from elanus.spark.source import as_spark, spark_schema
+from elanus.storage.binlog import (
+    SegmentKey,
+    insert_log_schema,
+    read_columns,
+    with_system_columns,
+    write_insert_log,
+)
+from elanus.storage.local import LocalStore
+
+KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")
+DIM, ROWS, BARE = 8, 300, "bare"
+DENSE = {
+    "floats": DataType.FLOAT_VECTOR,
+    "half": DataType.FLOAT16_VECTOR,
+    "brain": DataType.BFLOAT16_VECTOR,
+    "bytes": DataType.INT8_VECTOR,
+    "bits": DataType.BINARY_VECTOR,
+    "never": DataType.FLOAT_VECTOR,
+    BARE: DataType.FLOAT_VECTOR,
+}
+"""``never`` has no vectors at all, ``bare`` no index."""
+SCHEMA = CollectionSchema(
+    "docs",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        *(
+            FieldSchema(FieldID(101 + n), name, data_type, dim=DIM, nullable=True)
+            for n, (name, data_type) in enumerate(DENSE.items())
+        ),
+        FieldSchema(FieldID(120), "sparse", DataType.SPARSE_FLOAT_VECTOR, nullable=True),
+    ),
+)
+NAMES = [field.name for field in SCHEMA.vector_fields]
+SEARCHED = [name for name in NAMES if name != BARE]
+RNG = np.random.default_rng(3)
+VALID = {name: RNG.random(ROWS) < 0.6 for name in NAMES} | {"never": np.zeros(ROWS, np.bool_)}
+
+
+def _values(field: FieldSchema, rows: int) -> pa.Array:
+    if field.name == "sparse":
+        pairs = np.zeros((rows, 2), [("index", "<u4"), ("value", "<f4")])
+        pairs["index"], pairs["value"] = [1, 5], RNG.random((rows, 2)) + 0.1
+        return pa.array([row.tobytes() for row in pairs], pa.binary())
+    width, dtype = field.vector.width(DIM), field.vector.dtype
+    numbers = RNG.integers(0, 100, (rows, width)) if dtype.kind in "iu" else RNG.normal(size=(rows, width))
+    return field.vector.to_column(numbers.astype(dtype))
+
+
+VALUES = {
+    name: spread(_values(SCHEMA.field(name), int(VALID[name].sum())), VALID[name])
+    if VALID[name].any()
+    else pa.nulls(ROWS, SCHEMA.field(name).arrow_type)
+    for name in NAMES
+}
+
+
+def rows() -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(range(ROWS)), *VALUES.values()], schema=SCHEMA.arrow_schema)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
+    return LocalStore(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def manifest(store: LocalStore, scratch: Path) -> SegmentManifest:
+    """Two files, so that rows are joined."""
+    batch = with_system_columns(rows(), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
+    files = tuple(
+        write_insert_log(store, f"insert_log/{n}.parquet", SCHEMA, KEY, [part], scratch)
+        for n, part in enumerate((batch[:170], batch[170:]))
+    )
+    return SegmentManifest(
+        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, files, (), NO_TIMESTAMP
+    )
+
+
+def specs() -> dict[FieldID, IndexSpec]:
+    found = {}
+    for name in SEARCHED:
+        field = SCHEMA.field(name)
+        params = {"index_type": "HNSW", "metric_type": "L2"} if name in ("floats", "never") else {}
+        found[field.field_id] = resolve_index(params, field.data_type, field.dim)
+    return found
+
+
+def built(store: LocalStore, manifest: SegmentManifest, scratch: Path) -> tuple[IndexFile, ...]:
+    files = []
+    for name in SEARCHED:
+        field = SCHEMA.field(name)
+        params = specs()[field.field_id].flattened()
+        number = field.field_id
+        plan = IndexBuildPlan(
+            "a", BuildID(number), 1, IndexID(number), field, params, manifest, 1, store.url, ""
+        )
+        files.append(build_index_file(plan, store, scratch, uuid.uuid4().hex))
+    return tuple(files)
+
+
+def sealed(
+    store: LocalStore, manifest: SegmentManifest, scratch: Path, files: tuple[IndexFile, ...]
+) -> Block:
+    load = LoadSegment(KEY.collection_id, manifest, files, (), Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0))
+    return load_sealed(load, SCHEMA, specs(), store, DeltaLogs(store, 1), scratch).blocks[0]
+
+
+@pytest.fixture(scope="module")
+def blocks(store: LocalStore, manifest: SegmentManifest, scratch: Path) -> dict[str, Block]:
+    """The same rows growing, sealed without indexes, and with."""
+    growing = GrowingSegment(KEY.segment_id, KEY.partition_id, SCHEMA, specs())
+    growing.append([NewRows(rows(), np.full(ROWS, 5, np.int64))])
+    files = built(store, manifest, scratch)
+    assert [file.rows for file in files] == [ROWS] * len(files)
+    return {
+        "growing": growing.blocks[0],
+        "sealed": sealed(store, manifest, scratch, ()),
+        "indexed": sealed(store, manifest, scratch, files),
+    }
+
+
+def searched(block: Block, name: str, mask: RowMask | None = None) -> Hits:
+    field = SCHEMA.field(name)
+    column = VALUES["floats"].drop_null()[:5] if name == "never" else VALUES[name].drop_null()[:5]
+    if name == "sparse":
+        queries = padded(column.to_pylist())
+    else:
+        form = SCHEMA.field("floats" if name == "never" else name).vector
+        queries = form.compared(form.to_matrix(column))
+    index = block.vectors[field.field_id].index
+    assert index is not None
+    return index.search(queries, ROWS, resolve_search(specs()[field.field_id], {}, ROWS), mask)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_rows_without_a_vector_are_never_hits(name: str, blocks: dict[str, Block]) -> None:
+    some = RNG.random(ROWS) < 0.3
+    for place, block in blocks.items():
+        for visible, mask in ((np.ones(ROWS, np.bool_), None), (some, RowMask.from_bool(some))):
+            found = searched(block, name, mask)
+            expected = set(np.flatnonzero(VALID[name] & visible).tolist())
+            for hits in found.rows:
+                assert set(hits[hits >= 0].tolist()) == expected, (place, name)
+            again = searched(block, name, mask)
+            assert np.array_equal(found.rows, again.rows)
+
+
+def test_hits_are_those_of_an_exact_comparison(blocks: dict[str, Block]) -> None:
+    matrix = np.array(VALUES["floats"].drop_null().to_pylist(), np.float32)
+    expected = np.flatnonzero(VALID["floats"])[
+        np.argsort(((matrix - matrix[0]) ** 2).sum(axis=1), kind="stable")
+    ]
+    for block in blocks.values():
+        assert np.array_equal(searched(block, "floats").rows[0][: len(expected)], expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_returned_with_their_nulls(name: str, blocks: dict[str, Block]) -> None:
+    wanted = np.array([7, 299, 0, 169, 170, 7])
+    for place, block in blocks.items():
+        for chosen in (wanted, wanted[:0], np.flatnonzero(~VALID[name]), np.flatnonzero(VALID[name])):
+            taken = block.take(name, chosen)
+            assert taken.type == SCHEMA.field(name).arrow_type, place
+            assert taken.to_pylist() == VALUES[name].take(pa.array(chosen)).to_pylist(), place
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_filters_test_them_for_null(name: str, blocks: dict[str, Block]) -> None:
+    every = np.arange(ROWS)
+    for block in blocks.values():
+        null = compile_filter(f"{name} is null", SCHEMA)
+        assert np.array_equal(block.narrow(Timestamp(9), every, null), np.flatnonzero(~VALID[name]))
+        assert np.array_equal(block.evaluate(null), ~VALID[name])
+        some = compile_filter(f"{name} is not null and id < 100", SCHEMA)
+        assert np.array_equal(block.evaluate(some), VALID[name] & (every < 100))
+
+
+def test_an_index_of_rows_that_all_have_a_vector_is_the_plain_one(
+    store: LocalStore, tmp_path: Path, manifest: SegmentManifest
+) -> None:
+    full = np.flatnonzero(VALID["floats"])[:20]
+    batch = with_system_columns(rows().take(pa.array(full)), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
+    file = write_insert_log(store, "insert_log/full.parquet", SCHEMA, KEY, [batch], tmp_path)
+    segment = SegmentManifest(
+        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, (file,), (), NO_TIMESTAMP
+    )
+    block = sealed(store, segment, tmp_path, built(store, segment, tmp_path)[:1])
+    index = block.vectors[SCHEMA.field("floats").field_id].index
+    assert type(index).__name__ == "HnswIndex"
+
+
+def test_the_copies_of_growing_vectors_count(blocks: dict[str, Block]) -> None:
+    block = blocks["growing"]
+    copied = sum(VALUES[name].drop_null().nbytes for name in SEARCHED)
+    assert block.memory_bytes >= copied + sum(column.nbytes for column in VALUES.values()) * 0.9
+
+
+def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp_path: Path) -> None:
+    order = CompactionOrder(
+        plan_id=1,
+        attempt=1,
+        collection_id=KEY.collection_id,
+        partition_id=KEY.partition_id,
+        vchannel=KEY.vchannel,
+        segment_id=SegmentID(20),
+        schema=SCHEMA,
+        inputs=(manifest,),
+        delta_logs=(),
+        fold_until=NO_TIMESTAMP,
+        expire_until=NO_TIMESTAMP,
+    )
+    output = merge_segments(order, store, tmp_path, "merged")
+    merged = read_columns(store, output.insert_logs, SCHEMA.arrow_schema.names)
+    assert merged.to_pydict() == rows().to_pydict()
+
+
+def test_spark_reads_them(store: LocalStore, manifest: SegmentManifest) -> None:
+    read = SegmentRead(store.url, SCHEMA, manifest, (), Timestamp(9), ("id", *NAMES), "floats is not null")
+    target = to_arrow_schema(spark_schema(SCHEMA), timezone="UTC")
+    table = pa.Table.from_batches([as_spark(b, SCHEMA, target) for b in read_segment(read, store)])
+    there = pa.array(VALID["floats"])
+    for name in NAMES:
+        found = table.column(name).combine_chunks()
+        assert found.is_null().equals(VALUES[name].filter(there).is_null())
+    assert table.column("floats").to_pylist() == VALUES["floats"].filter(there).to_pylist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_imports(name: str) -> None:
+    part = CollectionSchema("docs", (SCHEMA.fields[0], SCHEMA.field(name)))
+    for values in (VALUES[name], pa.nulls(ROWS)):
+        batch = pa.record_batch({"id": pa.array(range(ROWS), pa.int64()), name: values})
+        check_columns(part, batch.schema, "file.parquet")
+        found = convert(part, batch, None, Place("file.parquet", 0, 0))
+        assert found.column(name).to_pylist() == values.to_pylist()
