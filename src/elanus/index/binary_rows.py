@@ -22,18 +22,20 @@ Codes = npt.NDArray[np.uint8]
 class BinaryRows(ExactRows):
     """uint8 (n, dim / 8) under HAMMING or JACCARD."""
 
-    stored: Codes
-
     def __init__(self, codes: Codes, metric: Metric) -> None:
-        super().__init__(codes, metric)
+        super().__init__(len(codes), codes.shape[1], metric)
+        self.stored = codes
         self._bits_set = bits_set(codes) if metric is Metric.JACCARD else None
 
     @property
     def memory_bytes(self) -> int:
         return self.stored.nbytes + (0 if self._bits_set is None else self._bits_set.nbytes)
 
+    def taken(self, rows: RowIds) -> Codes:
+        return self.stored[rows]
+
     def scores(self, query: Codes, rows: RowIds | None) -> Scores:
-        block = slice(0, len(self.stored)) if rows is None else rows
+        block = slice(0, self.count) if rows is None else rows
         scores: Scores = self._matrix(query[None, :], block)[0]
         return scores
 

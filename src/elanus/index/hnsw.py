@@ -13,6 +13,8 @@ are k. If not, the observed share of visible rows determines the next step.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,62 +26,90 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
-from elanus.core.types import Space, vectors_in
+from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
+from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
 from elanus.index.hits import Hits, RowIds, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
+from elanus.index.refining import REFINE_K_KEY, Refiner
 from elanus.index.search_params import LEVEL_KEY, LEVEL_MAX, SearchParams, Window
-from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress, Sent
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, Sent
 from elanus.index.unit import UnitRows
 from elanus.index.values import INT32_MAX, integer
 
 EF_KEY = "ef"
 EF_DEFAULT = 64
 EF_DEFAULT_PER_K = 2
+NARROW = {
+    DataType.FLOAT16_VECTOR: "FP16",
+    DataType.BFLOAT16_VECTOR: "BF16",
+    DataType.INT8_VECTOR: "INT8",
+}
+"""The types whose vectors are kept as they are, in fewer bytes than a float: their codes are exact."""
 
 Floats = npt.NDArray[np.float32]
 
 
 class HnswIndex(VectorIndex):
-    """A built graph. ``unit_rows``: set under COSINE."""
+    """A built graph.
 
-    def __init__(self, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None) -> None:
+    ``rows``: the rows that the graph's storage holds, for exact comparison. ``unit_rows``: set under COSINE if
+    these are unit vectors that can be turned back. ``refiner``: ranks what the walk finds, and serves the exact
+    scans, where the storage holds codes.
+    """
+
+    exact_weight = 1.0
+    """How much more than in memory a row of an exact scan costs."""
+
+    def __init__(
+        self,
+        spec: IndexSpec,
+        graph: Any,
+        rows: ExactRows,
+        unit_rows: UnitRows | None = None,
+        refiner: Refiner | None = None,
+    ) -> None:
         super().__init__(spec, graph.ntotal)
         self._graph = graph
-        self._links = spec.params["M"]
+        self._links = graph.hnsw.nb_neighbors(1)
         self._unit_rows = unit_rows
-        storage = faiss.downcast_index(graph.storage)
-        vectors = faiss.rev_swig_ptr(storage.get_xb(), self.rows * spec.dim).reshape(self.rows, spec.dim)
-        self._exact = FloatRows(vectors, spec.metric_type)
+        self._walked = rows
+        self._refiner = refiner
+        self._exact = rows if refiner is None else refiner.rows
 
     @property
     def memory_bytes(self) -> int:
         graph = self._graph.hnsw
         tables = graph.neighbors.size() * 4 + graph.offsets.size() * 8 + graph.levels.size() * 4
         restoring = 0 if self._unit_rows is None else self._unit_rows.memory_bytes
-        return self._exact.memory_bytes + int(tables) + restoring
+        refining = 0 if self._refiner is None else self._refiner.rows.memory_bytes
+        return self._walked.memory_bytes + refining + int(tables) + restoring + self._table_bytes()
 
     @property
     def has_raw_vectors(self) -> bool:
+        if self._refiner is not None:
+            return self._refiner.lossless
         return self._unit_rows is None or self._unit_rows.lossless
+
+    def _table_bytes(self) -> int:
+        """Bytes of the codewords of the storage."""
+        return 0
 
     def save(self, path: Path) -> None:
         arrays = {} if self._unit_rows is None else self._unit_rows.arrays
-        write_index_file(path, IndexFileContent(self.spec, self.rows, self._graph, arrays))
-
-    @classmethod
-    def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> HnswIndex:
-        return cls(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
+        refining = {} if self._refiner is None else self._refiner.arrays
+        write_index_file(path, IndexFileContent(self.spec, self.rows, self._graph, {**arrays, **refining}))
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
-        asked_ef = params.number(EF_KEY, EF_DEFAULT)
+        asked_ef = max(self._asked_ef(params), math.ceil(k * params.ratio(REFINE_K_KEY, 1.0)))
         if mask is not None:
             return self._nearest_filtered(queries, k, asked_ef, mask, threads)
         ef = self._breadth(self.rows, k, asked_ef, len(queries), 1.0, 0)
@@ -90,6 +120,9 @@ class HnswIndex(VectorIndex):
         if short.any():  # the graph may be disconnected, or cut off behind an outlier
             _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
+
+    def _asked_ef(self, params: SearchParams) -> int:
+        return params.number(EF_KEY, EF_DEFAULT)
 
     def _nearest_filtered(self, queries: Queries, k: int, asked_ef: int, mask: RowMask, threads: int) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
@@ -129,15 +162,22 @@ class HnswIndex(VectorIndex):
             queries=queries,
             share=share,
             previous_ef=previous_ef,
+            exact_weight=self.exact_weight,
         )
 
     def _walk(self, queries: Queries, k: int, ef: int, threads: int) -> Hits:
-        """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1."""
+        """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1.
+
+        A refiner ranks all ef of them: codes may place a near row anywhere among them.
+        """
         parameters = _graph_parameters(ef)
+        refiner = self._refiner
+        depth = k if refiner is None else max(k, min(ef, self.rows))
 
         def walk(share: Queries) -> Hits:
-            distances, rows = self._graph.search(share, k, params=parameters)
-            return Hits(clipped(distances, self.spec.metric_type), rows)
+            distances, rows = self._graph.search(share, depth, params=parameters)
+            met = Hits(clipped(distances, self.spec.metric_type), rows)
+            return met if refiner is None else refiner.best(share, met, k)
 
         return stacked(fan_out(walk, shares_of(queries, threads)))
 
@@ -145,16 +185,51 @@ class HnswIndex(VectorIndex):
         return self._exact.within(queries, k, window, mask)
 
     def _reconstruct(self, rows: RowIds) -> Vectors:
-        stored = self._exact.stored[rows]
+        stored = self._exact.taken(rows)
         return stored if self._unit_rows is None else self._unit_rows.restored(stored, rows)
 
 
-def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> HnswIndex:
-    inner_product = spec.metric_type is not Metric.L2
-    metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    graph = faiss.IndexHNSWFlat(spec.dim, spec.params["M"], metric)
-    graph.hnsw.efConstruction = spec.params["efConstruction"]
-    return HnswIndex(spec, graph, add_in_chunks(spec, graph, vectors, progress))
+class PlainHnsw(HnswIndex):
+    """HNSW: a graph over the vectors as they are."""
+
+    @classmethod
+    def made(cls, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None) -> PlainHnsw:
+        storage = faiss.downcast_index(graph.storage)
+        if isinstance(storage, faiss.IndexFlat):
+            vectors = faiss.rev_swig_ptr(storage.get_xb(), graph.ntotal * spec.dim)
+            rows = FloatRows(vectors.reshape(graph.ntotal, spec.dim), spec.metric_type)
+            return cls(spec, graph, rows, unit_rows)
+        return cls(spec, graph, CodedRows(storage, spec.metric_type), unit_rows)
+
+    @classmethod
+    def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> PlainHnsw:
+        return cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
+
+
+def new_graph(spec: IndexSpec, links: int, breadth: int) -> Any:
+    """An empty graph over float vectors."""
+    graph = faiss.IndexHNSWFlat(spec.dim, links, faiss_metric(spec.metric_type))
+    graph.hnsw.efConstruction = breadth
+    return graph
+
+
+def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
+    narrow = NARROW.get(spec.data_type)
+    if narrow is None or spec.metric_type is Metric.COSINE:
+        graph = new_graph(spec, spec.params["M"], spec.params["efConstruction"])
+    else:
+        storage = scalar_codec(narrow, spec.dim, spec.metric_type)
+        graph = over_storage(storage, spec.params["M"])
+        graph.hnsw.efConstruction = spec.params["efConstruction"]
+    return PlainHnsw.made(spec, graph, add_in_chunks(spec, graph, vectors, progress))
+
+
+def over_storage(storage: Any, links: int) -> Any:
+    """A graph without links that owns this storage."""
+    graph = faiss.IndexHNSW(storage, links)
+    graph.own_fields = True
+    storage.this.disown()
+    return graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +246,19 @@ class _Breadth(IntParam):
         return max(self.default, EF_DEFAULT_PER_K * k) * level
 
 
+GRAPH_PARAMS: Mapping[str, Param] = {
+    "M": IntParam(2, 2048, 16),
+    "efConstruction": IntParam(1, INT32_MAX, 200),
+}
+BREADTH = _Breadth(1, INT32_MAX, EF_DEFAULT)
+
 HNSW = IndexKind(
     "HNSW",
     vectors_in(Space.FLOATS),
     _build,
-    HnswIndex.from_file,
-    build_params={"M": IntParam(2, 2048, 16), "efConstruction": IntParam(1, INT32_MAX, 200)},
-    search_params={EF_KEY: _Breadth(1, INT32_MAX, EF_DEFAULT)},
+    PlainHnsw.from_file,
+    build_params=GRAPH_PARAMS,
+    search_params={EF_KEY: BREADTH},
     is_automatic=True,
 )
 

@@ -67,8 +67,7 @@ class RawVectors(VectorIndex):
         return self._exact.within(queries, k, window, mask)
 
     def _reconstruct(self, rows: RowIds) -> Vectors:
-        vectors: Vectors = self._exact.stored[rows]
-        return vectors
+        return self._exact.taken(rows)
 
 
 def exact_rows(form: VectorForm, vectors: Vectors, metric: Metric) -> FloatRows | NarrowRows | BinaryRows:

@@ -68,15 +68,16 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
     _check_unknown(sent, declared, form)
+    given = {name: value for name, value in sent.items() if value is not None}
+    resolved = {name: param.resolve(name, given, 0) for name, param in kind.build_params.items()}
+    if kind.check is not None:
+        kind.check(resolved, dim)
     return IndexSpec(
         kind=kind,
         data_type=data_type,
         metric=metric,
         dim=dim,
-        params={
-            name: p.resolve(name, sent, 0) if sent.get(name) is not None else p.default
-            for name, p in kind.build_params.items()
-        },
+        params=resolved,
         declared_type=declared,
         memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False,
     )
