@@ -1,6 +1,6 @@
 """Rows kept as codes of a quantizer, and the quantizers.
 
-A codec is a faiss index that holds the codes of all rows in their order. The same object is searched (it is the
+A codec is a faiss index that holds the codes of all rows in their order. The same object is searched (as the
 storage of a graph), and decoded here for exact comparison. The codes approximate the vectors, and a score is
 that of the decoded vector.
 """
@@ -84,6 +84,6 @@ def residual_codec(dim: int, parts: int, levels: int, bits: int, metric: Metric)
 
 
 def codeword_bits(asked: int, rows: int) -> int:
-    """How many bits a codeword gets: fewer than asked if there are too few rows to train as many codewords."""
+    """How many bits a codeword gets: fewer than asked if too few rows can train as many codewords."""
     most = max(CODEWORDS_WITHOUT_ROWS_MAX, rows // ROWS_PER_CODEWORD)
     return max(1, min(asked, min(most, rows).bit_length() - 1))

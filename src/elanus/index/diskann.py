@@ -1,8 +1,8 @@
 """DISKANN: codes and links in memory, vectors on the local disk.
 
 As in DiskANN (Subramanya et al., 2019), a search walks a graph over small codes that stay in memory, and then
-reads the vectors of the rows it met from disk to rank them. The graph here is that of HNSW. The codes are of four
-bits for two dimensions: a sixteenth of float32.
+reads the vectors of the rows it met from disk to rank them. The graph here is that of HNSW. The codes have
+four bits for two dimensions: a sixteenth of float32.
 
 The vectors are read from the index file with ``pread``, in the order of the rows, so neighbours in the file
 are one read. They are not mapped: a mapping would count as memory of this process.
@@ -37,7 +37,8 @@ SEARCH_LIST_DEFAULT = 64
 SEARCH_LIST_PER_K = 2
 CODEWORD_BITS = 4
 DEGREE_PER_LINK = 3
-"""``max_degree`` counts what a Vamana graph needs; a third of that as M, so 2/3 in the lowest layer, suffices."""
+"""``max_degree`` is that of a Vamana graph. A third of it as M gives two thirds of the links in the lowest
+layer."""
 READ_WEIGHT = 10.0
 """A row of an exact scan costs ten times as much as one in memory: a system call and a copy."""
 

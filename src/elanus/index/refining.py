@@ -49,8 +49,8 @@ class _RefineType:
         value = sent.get(name, self.default)
         if str(value).upper() not in _TYPES:
             raise InvalidParameter(
-                f"invalid refine type : {value}, optional types are [sq4u, sq6, sq8, fp16, bf16, fp32, flat]: "
-                "invalid refine type type"
+                f"invalid refine type : {value}, optional types are "
+                "[sq4u, sq6, sq8, fp16, bf16, fp32, flat]: invalid refine type type"
             )
         return str(value).upper()
 
@@ -103,7 +103,7 @@ class Refiner:
         return _coded(spec, codec)
 
     def best(self, queries: npt.NDArray[Any], candidates: Hits, k: int) -> Hits:
-        """The k best of each query's candidates by these rows, padded. ``candidates``: -1 where there is none."""
+        """The k best of each query's candidates by these rows, padded. ``candidates``: padded with -1."""
         hits = no_hits(len(queries), k, self.rows.metric)
         for i, query in enumerate(queries):
             rows = candidates.rows[i][candidates.rows[i] >= 0]

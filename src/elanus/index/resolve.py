@@ -45,11 +45,12 @@ from elanus.index.spec import (
     METRIC_TYPE_KEY,
     MMAP_KEY,
     PARAMS_KEY,
+    IndexKind,
     IndexSpec,
 )
 from elanus.index.values import INT32_MAX, boolean, integer
 
-_KNOWN_ELSEWHERE = ("IVF_", "HNSW_", "GPU_", "SCANN", "DISKANN", "MINHASH", "EMB_LIST")
+_KNOWN_ELSEWHERE = ("MINHASH", "EMB_LIST", "AISAQ", "DISKANN_", "IVF_FLAT_CC", "IVF_SQ_CC")
 """Name prefixes of the reference's other vector index types: known, but not supported here."""
 
 
@@ -65,6 +66,7 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     assert kind is not None  # otherwise AUTOINDEX is not offered for the type
     form = DATA_TYPES[data_type].vector
     metric = None if form is None else _metric(sent.get(METRIC_TYPE_KEY), form, declared)
+    _check_metric(kind, metric)
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
     _check_unknown(sent, declared, form)
@@ -80,6 +82,24 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
         params=resolved,
         declared_type=declared,
         memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False,
+    )
+
+
+def check_choice(spec: IndexSpec) -> None:
+    """Raise `InvalidParameter` if clients cannot choose this kind for fields of this type."""
+    if spec.data_type in spec.kind.withheld_from:
+        raise _not_on(spec.data_type, spec.declared_type, _offered(spec.data_type))
+
+
+def _offered(data_type: DataType) -> Sequence[str]:
+    names = [kind.name for kind in kinds_on(data_type) if data_type not in kind.withheld_from]
+    return names + ([AUTOINDEX] if automatic_kind(data_type) else [])
+
+
+def _not_on(data_type: DataType, name: str, offered: Sequence[str]) -> InvalidParameter:
+    return InvalidParameter(
+        f"data type {DATA_TYPES[data_type].name} can't build with this index {name}: invalid parameter"
+        f"[expected=valid index params][actual=invalid index params]: use one of {', '.join(offered)}"
     )
 
 
@@ -123,16 +143,17 @@ def _declared(name: object, data_type: DataType) -> str:
         return AUTOINDEX
     if name in names:
         return str(name)
-    supported = ", ".join(names)
+    offered = _offered(data_type)
     if name == AUTOINDEX or name in KINDS:
-        raise InvalidParameter(
-            f"data type {data_type.name} can't build with this index {name}: use one of {supported}"
+        raise _not_on(data_type, str(name), offered)
+    unknown = f"invalid parameter[expected=valid index][actual=invalid index type: {name}]"
+    if str(name).startswith("GPU_"):
+        raise NotSupported(
+            f"{unknown}: it needs a GPU, which is not supported: use one of {', '.join(offered)}"
         )
     if str(name).startswith(_KNOWN_ELSEWHERE):
-        raise NotSupported(
-            f"invalid index type: {name} is not supported for {data_type.name}: use one of {supported}"
-        )
-    raise InvalidParameter(f"invalid index type: {name}: {data_type.name} fields take one of {supported}")
+        raise NotSupported(f"{unknown}: {name} is not supported: use one of {', '.join(offered)}")
+    raise InvalidParameter(f"{unknown}: {data_type.name} fields take one of {', '.join(offered)}")
 
 
 def _indexed_types() -> str:
@@ -159,6 +180,14 @@ def _metric(name: object, form: VectorForm, declared: str) -> Metric:
         f"[expected=valid index params][actual=invalid index params]: "
         f"{declared} takes one of {', '.join(form.metrics)}"
     )
+
+
+def _check_metric(kind: IndexKind, metric: Metric | None) -> None:
+    if metric is not None and kind.metrics is not None and metric not in kind.metrics:
+        raise InvalidParameter(
+            f"metric type {metric} not found or not supported, supported: [{' '.join(kind.metrics)}]: "
+            f"{kind.name} does not support it"
+        )
 
 
 def _no_sparse_metric(name: object) -> InvalidParameter:

@@ -125,7 +125,7 @@ class IndexKind:
     ``build``: from the field's rows, which are a matrix (n, width) in the stored form for vectors
     (`elanus.core.sparse.SparseRows` for sparse ones), else an Arrow array; ``load``: from a file.
     ``over_rows``: serves rows that have no index, exactly; None if the kind needs to be built.
-    ``is_automatic``: AUTOINDEX selects it. ``metrics``: those it supports, if these are not all of the type's.
+    ``is_automatic``: AUTOINDEX selects it. ``metrics``: those it supports, if not all of the type's.
     ``check``: checks the build parameters together, and with the dimension; raises `InvalidParameter`.
     ``withheld_from``: types of ``on`` for which clients cannot choose it, as in the reference; its files are
     read all the same. ``filed_arrays``: those of its file that are not read when it is loaded.
@@ -139,7 +139,7 @@ class IndexKind:
     search_params: Mapping[str, Param] = field(default_factory=dict)
     over_rows: Callable[[IndexSpec, Any], VectorIndex] | None = None
     is_automatic: bool = False
-    metrics: frozenset[Metric] | None = None
+    metrics: tuple[Metric, ...] | None = None
     check: Callable[[Mapping[str, Any], int], None] | None = None
     withheld_from: frozenset[DataType] = frozenset()
     filed_arrays: frozenset[str] = frozenset()

@@ -25,7 +25,8 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidParameter(
             f"invalid integer value, key: '{name}', value: '{value}': wrong data type in json: "
-            f"Type conflict in json: param '{name}' ({_json(value)}) should be integer in range [{low}, {high}]"
+            f"Type conflict in json: param '{name}' ({_json(value)}) should be integer "
+            f"in range [{low}, {high}]"
         )
     if not low <= value <= high:
         raise InvalidParameter(

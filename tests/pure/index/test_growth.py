@@ -278,5 +278,5 @@ def test_parameters_of_a_scalar_index() -> None:
             resolve_index(sent, DataType.VARCHAR, 0)
     with_metric = INVERTED | {"metric_type": "L2"}
     assert ignored_params(with_metric, resolve_index(with_metric, DataType.VARCHAR, 0)) == ("metric_type",)
-    with pytest.raises(InvalidParameter, match="FLOAT_VECTOR can't build with this index TOY_INVERTED"):
+    with pytest.raises(InvalidParameter, match="FloatVector can't build with this index TOY_INVERTED"):
         resolve_index(INVERTED, DataType.FLOAT_VECTOR, DIM)
