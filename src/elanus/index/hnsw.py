@@ -60,8 +60,8 @@ class HnswIndex(VectorIndex):
     """A built graph.
 
     ``rows``: the rows that the graph's storage holds, for exact comparison. ``unit_rows``: set under COSINE
-    if these are unit vectors that can be turned back. ``refiner``: where the storage holds codes, it ranks what
-    the walk finds, and serves the exact scans.
+    if these are unit vectors that can be turned back. ``refiner``: where the storage holds codes, it ranks
+    what the walk finds, and serves the exact scans.
     """
 
     exact_weight = 1.0

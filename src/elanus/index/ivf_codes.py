@@ -59,7 +59,7 @@ class ProductIndex(IvfIndex):
 
 
 class ScannIndex(IvfIndex):
-    """SCANN. What the lists find is always ranked once more: their own scores are rounded to bytes."""
+    """SCANN. Candidates are always ranked once more: the scores of the lists are rounded to bytes."""
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> ScannIndex:

@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.index_properties import MMAP_KEY
 from elanus.core.metrics import Metric
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Space, VectorForm
@@ -43,7 +44,6 @@ from elanus.index.spec import (
     DIM_KEY,
     INDEX_TYPE_KEY,
     METRIC_TYPE_KEY,
-    MMAP_KEY,
     PARAMS_KEY,
     IndexKind,
     IndexSpec,
@@ -81,8 +81,17 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
         dim=dim,
         params=resolved,
         declared_type=declared,
-        memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False,
+        memory_mapped=_mapped(sent),
     )
+
+
+def _mapped(sent: Mapping[str, object]) -> bool:
+    try:
+        return boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False
+    except InvalidParameter as error:
+        raise InvalidParameter(
+            f"invalid {MMAP_KEY} value: {sent[MMAP_KEY]}, expected: true, false: {error}"
+        ) from None
 
 
 def check_choice(spec: IndexSpec) -> None:
