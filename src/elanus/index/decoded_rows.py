@@ -26,6 +26,7 @@ class DecodedRows(ExactRows):
 
     def __init__(self, count: int, dim: int, metric: Metric) -> None:
         super().__init__(count, 4 * dim, metric)  # decoded
+        self.dim = dim
         self._inner_product = metric is not Metric.L2
 
     @abstractmethod

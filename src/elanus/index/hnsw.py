@@ -31,11 +31,13 @@ from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
+from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
 from elanus.index.hits import Hits, RowIds, no_hits, stacked
 from elanus.index.masks import RowMask
+from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.refining import REFINE_K_KEY, Refiner
 from elanus.index.search_params import LEVEL_KEY, LEVEL_MAX, SearchParams, Window
@@ -46,6 +48,8 @@ from elanus.index.values import INT32_MAX, integer
 EF_KEY = "ef"
 EF_DEFAULT = 64
 EF_DEFAULT_PER_K = 2
+CANDIDATES_PER_UNIT = 2
+"""Rows per hit whose exact cosines are compared, where the graph holds rounded unit vectors."""
 NARROW = {
     DataType.FLOAT16_VECTOR: "FP16",
     DataType.BFLOAT16_VECTOR: "BF16",
@@ -165,6 +169,10 @@ class HnswIndex(VectorIndex):
             exact_weight=self.exact_weight,
         )
 
+    def _candidates(self, k: int, ef: int) -> int:
+        """How many of the ef rows that a walk met are ranked by the refiner."""
+        return ef
+
     def _walk(self, queries: Queries, k: int, ef: int, threads: int) -> Hits:
         """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1.
 
@@ -172,7 +180,7 @@ class HnswIndex(VectorIndex):
         """
         parameters = _graph_parameters(ef)
         refiner = self._refiner
-        depth = k if refiner is None else max(k, min(ef, self.rows))
+        depth = k if refiner is None else max(k, min(self._candidates(k, ef), self.rows))
 
         def walk(share: Queries) -> Hits:
             distances, rows = self._graph.search(share, depth, params=parameters)
@@ -193,17 +201,27 @@ class PlainHnsw(HnswIndex):
     """HNSW: a graph over the vectors as they are."""
 
     @classmethod
-    def made(cls, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None) -> PlainHnsw:
+    def made(
+        cls, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None, units: NarrowUnits | None
+    ) -> PlainHnsw:
         storage = faiss.downcast_index(graph.storage)
         if isinstance(storage, faiss.IndexFlat):
             vectors = faiss.rev_swig_ptr(storage.get_xb(), graph.ntotal * spec.dim)
             rows = FloatRows(vectors.reshape(graph.ntotal, spec.dim), spec.metric_type)
             return cls(spec, graph, rows, unit_rows)
-        return cls(spec, graph, CodedRows(storage, spec.metric_type), unit_rows)
+        codes = CodedRows(storage, spec.metric_type)
+        if units is None:
+            return cls(spec, graph, codes)
+        return cls(spec, graph, codes, None, Refiner(NarrowUnitRows(codes, units), True, units.arrays))
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> PlainHnsw:
-        return cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
+        units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
+        return cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
+
+    def _candidates(self, k: int, ef: int) -> int:
+        """Rounded unit vectors stand in the right order but for the closest scores."""
+        return min(ef, CANDIDATES_PER_UNIT * k)
 
 
 def new_graph(spec: IndexSpec, links: int, breadth: int) -> Any:
@@ -215,13 +233,18 @@ def new_graph(spec: IndexSpec, links: int, breadth: int) -> Any:
 
 def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
     narrow = NARROW.get(spec.data_type)
-    if narrow is None or spec.metric_type is Metric.COSINE:
+    by_cosine = spec.metric_type is Metric.COSINE
+    units = NarrowUnits.of(vectors) if narrow is not None and by_cosine else None
+    if narrow is None or (by_cosine and units is None):
         graph = new_graph(spec, spec.params["M"], spec.params["efConstruction"])
-    else:
-        storage = scalar_codec(narrow, spec.dim, spec.metric_type)
-        graph = over_storage(storage, spec.params["M"])
-        graph.hnsw.efConstruction = spec.params["efConstruction"]
-    return PlainHnsw.made(spec, graph, add_in_chunks(spec, graph, vectors, progress))
+        return PlainHnsw.made(spec, graph, add_in_chunks(spec, graph, vectors, progress), None)
+    graph = over_storage(scalar_codec(narrow, spec.dim, spec.metric_type), spec.params["M"])
+    graph.hnsw.efConstruction = spec.params["efConstruction"]
+    for part in parts(len(vectors)):
+        rows = vectors[part]
+        graph.add(spec.form.compared(rows) if units is None else units.units(rows, part))
+        progress(min(1.0, part.stop / len(vectors)))
+    return PlainHnsw.made(spec, graph, None, units)
 
 
 def over_storage(storage: Any, links: int) -> Any:

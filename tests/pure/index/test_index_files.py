@@ -30,7 +30,10 @@ def test_a_loaded_index_answers_as_the_one_that_was_saved(
         before = index.search(vectors_for(metric)[1], 10, PARAMS, visible)
         after = loaded.search(vectors_for(metric)[1], 10, PARAMS, visible)
         np.testing.assert_array_equal(after.rows, before.rows)
-        np.testing.assert_array_equal(after.distances, before.distances)
+        if kind == "DISKANN":  # rows from a file are scaled before they are compared, others afterwards
+            np.testing.assert_allclose(after.distances, before.distances, rtol=1e-6)
+        else:
+            np.testing.assert_array_equal(after.distances, before.distances)
     assert loaded.rows == ROWS
     on_disk = vectors_for(metric)[0].nbytes if kind == "DISKANN" else 0
     assert loaded.memory_bytes == index.memory_bytes - on_disk
