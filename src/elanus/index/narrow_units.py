@@ -1,9 +1,9 @@
 """Graphs over narrow vectors under COSINE: unit vectors in the width of the sent ones, and the way back.
 
 A graph walks by the inner product of what its storage holds, and under COSINE that must be vectors of one
-length. Vectors of 16 bits or of bytes are therefore scaled to one length and rounded to their own width again.
-The rounding loses something, so each row also keeps its norm, and a few bits per component that say which value
-was sent. Scores are those of the restored vectors, exactly.
+length. Vectors of 16 bits or of bytes are therefore scaled to one length and rounded to their own width
+again. The rounding loses something, so each row also keeps its norm, and a few bits per component that say
+which value was sent. Scores are those of the restored vectors, exactly.
 
 16 bits
     ``w = round(v / |v| · scale)``; ``round(w / scale · |v|)`` is at most one step of the type away from v:
