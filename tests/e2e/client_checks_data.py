@@ -326,6 +326,24 @@ for kind, params in (
     check("Indexes", f"{kind}, sparse, IP", needs=VERSION >= (2, 4))(sparse_index(kind, params))
 
 
+@check("Indexes", "alter and drop the property mmap.enabled", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection() as made:
+        made.insert([list(range(300)), VECTORS])
+        params = {"index_type": "HNSW", "metric_type": "L2", "params": {"M": 8, "efConstruction": 64}}
+        made.create_index("v", params, index_name="i", sync=False)
+        made.alter_index("i", {"mmap.enabled": True})
+        assert made.index(index_name="i").params["mmap.enabled"] in ("True", "true")
+        made.load()
+        assert made.search(list(VECTORS[8:9]), "v", {"metric_type": "L2"}, 1)[0].ids == [8]
+        try:
+            made.alter_index("i", {"mmap.enabled": False})
+        except pymilvus.MilvusException as error:
+            assert "can't alter index on loaded collection" in str(error)  # noqa: PT017 - no pytest here
+        else:
+            raise AssertionError("altered while the collection is loaded")
+
+
 @check("Indexes", "describe, drop")
 def _() -> None:
     with collection() as made:
