@@ -53,6 +53,10 @@ class CodedHnsw(HnswIndex):
         graph = content.faiss_index
         return cls(spec, graph, cls.walked(spec, graph), None, Refiner.from_arrays(spec, content.arrays))
 
+    @property
+    def has_raw_vectors(self) -> bool:
+        return self._refiner is not None and self._refiner.lossless
+
     def _table_bytes(self) -> int:
         storage = faiss.downcast_index(self._graph.storage)
         if isinstance(storage, faiss.IndexPQ):

@@ -5,8 +5,8 @@ IVF_PQ
     codewords (Jégou, Douze and Schmid, 2011).
 SCANN
     Parts of two dimensions with 16 codewords each, compared by table lookups in registers (André, Kermarrec
-    and Le Scouarnec, 2015). ``with_raw_data`` keeps the vectors too, and ranks ``reorder_k`` candidates by
-    them; without it they are ranked by the decoded codes.
+    and Le Scouarnec, 2015). The vectors are kept too, and rank ``reorder_k`` candidates. Without
+    ``with_raw_data`` there are only the codes, compared one by one.
 IVF_RABITQ
     One bit per dimension and two numbers per row (Gao and Long, 2024); ``rbq_query_bits`` is the precision of
     the query, 0 for float32.
@@ -20,16 +20,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import faiss
-import numpy as np
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.types import DataType
 from elanus.index.coded_rows import codeword_bits, faiss_metric
-from elanus.index.decoded_rows import DecodedRows
-from elanus.index.exact import Block
 from elanus.index.files import IndexFileContent
-from elanus.index.float_rows import Floats
-from elanus.index.hits import RowIds
 from elanus.index.ivf import NLIST, NPROBE, NPROBE_KEY, IvfIndex, filled, list_count, owned
 from elanus.index.masks import RowMask
 from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
@@ -59,23 +54,20 @@ class ProductIndex(IvfIndex):
 
 
 class ScannIndex(IvfIndex):
-    """SCANN. Candidates are always ranked once more: the scores of the lists are rounded to bytes."""
+    """SCANN. A comparison in registers rounds scores to bytes, so its candidates are always ranked."""
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> ScannIndex:
-        refiner = (
-            unchanged(spec, content.arrays["refine"].view(spec.form.dtype))
-            if spec.params[RAW_DATA_KEY]
-            else _decoding(spec, content.faiss_index)
-        )
+        refiner = None
+        if spec.params[RAW_DATA_KEY]:
+            refiner = unchanged(spec, content.arrays["refine"].view(spec.form.dtype))
         return cls(spec, content.faiss_index, None, refiner)
 
     def _candidates(self, k: int, params: SearchParams) -> int:
         return params.number(REORDER_K_KEY, 0) or max(SCANN_CANDIDATES_MIN, SCANN_CANDIDATES_PER_HIT * k)
 
     def _table_bytes(self) -> int:
-        direct_map = 0 if self.spec.params[RAW_DATA_KEY] else 8 * self.rows
-        return int(self._lists.pq.centroids.size()) * 4 + direct_map
+        return int(self._lists.pq.centroids.size()) * 4
 
 
 class RabitqIndex(IvfIndex):
@@ -89,30 +81,6 @@ class RabitqIndex(IvfIndex):
 
     def _candidates(self, k: int, params: SearchParams) -> int:
         return super()._candidates(k, params) * RABITQ_CANDIDATES_PER_HIT
-
-
-class _ListRows(DecodedRows):
-    """The rows of inverted lists, decoded."""
-
-    def __init__(self, spec: IndexSpec, lists: Any) -> None:
-        super().__init__(lists.ntotal, spec.dim, spec.metric_type)
-        self._lists = lists
-
-    @property
-    def memory_bytes(self) -> int:
-        return 0  # the lists count their codes
-
-    def taken(self, rows: RowIds) -> Floats:
-        return self.compared(rows)
-
-    def compared(self, block: Block) -> Floats:
-        rows = np.arange(block.start, block.stop) if isinstance(block, slice) else block
-        decoded: Floats = self._lists.reconstruct_batch(rows)
-        return decoded
-
-
-def _decoding(spec: IndexSpec, lists: Any) -> Refiner:
-    return Refiner(_ListRows(spec, lists), False, {})
 
 
 def _centroids(spec: IndexSpec) -> tuple[Any, int]:
@@ -133,14 +101,12 @@ def _build_product(spec: IndexSpec, vectors: Any, progress: Progress) -> Product
 def _build_scann(spec: IndexSpec, vectors: Any, progress: Progress) -> ScannIndex:
     centroids, metric = _centroids(spec)
     count = list_count(spec.params["nlist"], len(vectors))
-    width = spec.params["sub_dim"]
-    lists = faiss.IndexIVFPQFastScan(centroids, spec.dim, count, spec.dim // width, SCANN_BITS, metric)
+    raw = spec.params[RAW_DATA_KEY]
+    kind = faiss.IndexIVFPQFastScan if raw else faiss.IndexIVFPQ
+    lists = kind(centroids, spec.dim, count, spec.dim // spec.params["sub_dim"], SCANN_BITS, metric)
     lists.pq.cp.min_points_per_centroid = 1
     filled(spec, owned(lists, centroids), vectors, progress, codewords=1 << SCANN_BITS)
-    if spec.params[RAW_DATA_KEY]:
-        return ScannIndex(spec, lists, None, unchanged(spec, vectors))
-    lists.make_direct_map()
-    return ScannIndex(spec, lists, None, _decoding(spec, lists))
+    return ScannIndex(spec, lists, None, unchanged(spec, vectors) if raw else None)
 
 
 def _build_rabitq(spec: IndexSpec, vectors: Any, progress: Progress) -> RabitqIndex:
