@@ -50,6 +50,11 @@ class SegmentIndex(ABC):
     def has_raw_vectors(self) -> bool:
         """Whether it is a vector index whose `VectorIndex.reconstruct` returns the original vectors."""
 
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of its file that stay on disk when it is loaded."""
+        return 0
+
     @abstractmethod
     def save(self, path: Path) -> None:
         """Write the index to one file. `elanus.index.load` reads it back."""

@@ -84,6 +84,10 @@ class DiskannIndex(CodedHnsw):
         graph = content.faiss_index
         return cls(spec, graph, cls.walked(spec, graph), None, refiner)
 
+    @property
+    def disk_bytes(self) -> int:
+        return self.rows * self.spec.form.row_bytes(self.spec.dim)
+
     def save(self, path: Path) -> None:
         if isinstance(self._exact, DiskRows):
             raise ValueError("an index that was read from a file is not saved again")

@@ -5,20 +5,7 @@ flattened keys next to them; both mean the same. A value of a known key outside 
 error. Unknown keys are kept and have no effect, as in the reference (`ignored_params` names them); AUTOINDEX
 takes none.
 
-================  =============  ===============================================================
-kind              vectors of     parameters, range (default)
-================  =============  ===============================================================
-FLAT              floats         none; exact
-IVF_FLAT          floats         ``nlist`` 1–65536 (128)
-IVF_SQ8           floats         ``nlist`` 1–65536 (128); one byte per component
-HNSW              floats         ``M`` 2–2048 (16), ``efConstruction`` 1–2147483647 (200)
-AUTOINDEX         any            none; HNSW for floats, BIN_FLAT for bits, SPARSE_INVERTED_INDEX
-BIN_FLAT          bits           none; exact
-BIN_IVF_FLAT      bits           ``nlist`` 1–65536 (128)
-SPARSE_INVERTED_  sparse         ``drop_ratio_build`` 0–1 (0), ``inverted_index_algo``; exact unless
-INDEX                            values are dropped
-SPARSE_WAND       sparse         the same index
-================  =============  ===============================================================
+Kinds, their parameters and the ranges and defaults of these are on the page ``docs/index-types.md``.
 
 ``mmap.enabled`` (all types, default false) maps the index file instead of reading it into memory.
 ``dim`` may be repeated and must then match the field. The default metric is COSINE for floats, HAMMING for

@@ -2,8 +2,8 @@
 
 An `IndexKind` is one entry of `elanus.index.kinds`: everything that the rest of the code needs to know about
 a kind of index. It is declared next to the class that implements it. An `IndexSpec` is an index of such a
-kind on one field: `elanus.index.resolve.resolve_index` makes it from a client's parameters. The documentation
-of `elanus.index.resolve` lists the kinds and their parameters.
+kind on one field: `elanus.index.resolve.resolve_index` makes it from a client's parameters. The page
+``docs/index-types.md`` lists the kinds and their parameters.
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ def test_the_vectors_of_diskann_stay_on_disk(
 ) -> None:
     index = index_of("DISKANN", data_type, metric, tmp_path / "index")
     rows = rows_of(data_type)
+    assert index.disk_bytes == rows.nbytes
     table_bytes = DIM * 16 * 4  # the codewords, which do not grow with the rows
+    assert index.memory_bytes <= (tmp_path / "index").stat().st_size - index.disk_bytes + ROWS * 4
     assert index.memory_bytes - table_bytes <= ROWS * (DIM // 4 + 4 * 2 * 16 + 40)
     assert index.memory_bytes - table_bytes <= 0.15 * ROWS * DIM * 4
     (tmp_path / "index").unlink()  # as the load of a segment does
