@@ -30,6 +30,13 @@ INDEXES: Sequence[tuple[str, str, dict[str, Any], dict[str, Any]]] = (
     ("FLAT", "COSINE", {}, {}),
     ("IVF_FLAT", "L2", {"nlist": 16}, {"nprobe": 16}),
     ("IVF_SQ8", "L2", {"nlist": 16}, {"nprobe": 16}),
+    ("IVF_PQ", "L2", {"nlist": 16, "m": 4, "nbits": 8, "refine": True}, {"nprobe": 16}),
+    ("IVF_RABITQ", "COSINE", {"nlist": 16, "refine": True}, {"nprobe": 16, "rbq_query_bits": 6}),
+    ("SCANN", "COSINE", {"nlist": 16, "with_raw_data": True}, {"nprobe": 16, "reorder_k": 100}),
+    ("DISKANN", "L2", {}, {"search_list": 50}),
+    ("HNSW_SQ", "COSINE", {"sq_type": "SQ6", "refine": True, "refine_type": "SQ8"}, {"refine_k": 4}),
+    ("HNSW_PQ", "L2", {"m": 4, "nbits": 8, "refine": True}, {"ef": 64}),
+    ("HNSW_PRQ", "IP", {"m": 4, "nrq": 2, "nbits": 4, "refine": True}, {"ef": 64}),
     ("HNSW", "L2", {"M": 8, "efConstruction": 64}, {"ef": 64}),
     ("HNSW", "IP", {"M": 8, "efConstruction": 64}, {"ef": 64}),
     ("HNSW", "COSINE", {"M": 8, "efConstruction": 64}, {"ef": 64}),
@@ -37,6 +44,8 @@ INDEXES: Sequence[tuple[str, str, dict[str, Any], dict[str, Any]]] = (
     ("BIN_FLAT", "HAMMING", {}, {}),
     ("BIN_FLAT", "JACCARD", {}, {}),
     ("BIN_IVF_FLAT", "HAMMING", {"nlist": 16}, {"nprobe": 16}),
+    ("BIN_FLAT", "SUBSTRUCTURE", {}, {}),
+    ("BIN_FLAT", "SUPERSTRUCTURE", {}, {}),
 )
 """An index type, a metric, the parameters to build with and to search with."""
 
@@ -166,7 +175,7 @@ def _() -> None:
 @check("Types", "vectors of signed bytes", needs=VERSION >= (2, 6))
 def _() -> None:
     data = list(np.random.default_rng(9).integers(-128, 128, (300, DIM)).astype(np.int8))
-    for kind, metric in (("FLAT", "L2"), ("HNSW", "COSINE")):
+    for kind, metric in (("HNSW", "L2"), ("HNSW", "COSINE")):
         with collection(vector=FieldSchema("v", DataType.INT8_VECTOR, dim=DIM)) as made:
             made.insert([{"key": n, "v": data[n]} for n in range(300)])
             made.create_index("v", {"index_type": kind, "metric_type": metric}, sync=False)
@@ -320,6 +329,24 @@ for kind, params in (
     ("AUTOINDEX", {}),
 ):
     check("Indexes", f"{kind}, sparse, IP", needs=VERSION >= (2, 4))(sparse_index(kind, params))
+
+
+@check("Indexes", "alter and drop the property mmap.enabled", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection() as made:
+        made.insert([list(range(300)), VECTORS])
+        params = {"index_type": "HNSW", "metric_type": "L2", "params": {"M": 8, "efConstruction": 64}}
+        made.create_index("v", params, index_name="i", sync=False)
+        made.alter_index("i", {"mmap.enabled": True})
+        assert made.index(index_name="i").params["mmap.enabled"] in ("True", "true")
+        made.load()
+        assert made.search(list(VECTORS[8:9]), "v", {"metric_type": "L2"}, 1)[0].ids == [8]
+        try:
+            made.alter_index("i", {"mmap.enabled": False})
+        except pymilvus.MilvusException as error:
+            assert "can't alter index on loaded collection" in str(error)  # noqa: PT017 - no pytest here
+        else:
+            raise AssertionError("altered while the collection is loaded")
 
 
 @check("Indexes", "describe, drop")

@@ -29,7 +29,7 @@ FIELDS: dict[str, tuple[DataType, str, str, Any]] = {
     "bits": (DataType.BINARY_VECTOR, "BIN_FLAT", "HAMMING", [row.tobytes() for row in SIGNED[:, :1]]),
     "half": (DataType.FLOAT16_VECTOR, "FLAT", "COSINE", list(FLOATS.astype(np.float16))),
     "signed": (DataType.INT8_VECTOR, "HNSW", "L2", list(SIGNED)),
-    "signed_ip": (DataType.INT8_VECTOR, "FLAT", "IP", list(SIGNED)),
+    "signed_ip": (DataType.INT8_VECTOR, "HNSW", "IP", list(SIGNED)),
     "signed_cos": (DataType.INT8_VECTOR, "AUTOINDEX", "COSINE", list(SIGNED)),
     "sparse": (DataType.SPARSE_FLOAT_VECTOR, "SPARSE_INVERTED_INDEX", "IP", SPARSE),
     "wand": (DataType.SPARSE_FLOAT_VECTOR, "SPARSE_WAND", "IP", SPARSE),

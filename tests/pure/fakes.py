@@ -1,8 +1,4 @@
-"""Peers of a role, as its tests see them: they remember what they were asked, and fail when the test says so.
-
-Each offers the part of its role's interface that the roles under test use. Collections, schemas and
-commits come from the builders at the end.
-"""
+"""Peers of a role, as its tests see them: they remember what they were asked, and fail as the test says."""
 
 from __future__ import annotations
 
@@ -10,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from fake_altering import FakeAltering
 
 from elanus.api.datacoord import (
     AllocationRequest,
@@ -306,7 +304,7 @@ class FakeData:
         self.changes.happened()
 
 
-class FakeIndexCoord:
+class FakeIndexCoord(FakeAltering):
     def __init__(self) -> None:
         self.calls = Calls()
         self.changes = Changes(1)

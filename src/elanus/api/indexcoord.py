@@ -44,7 +44,22 @@ class IndexCoordApi(Protocol):
     async def create_index(
         self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
     ) -> None:
-        """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise."""
+        """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise.
+
+        ``name`` "": the name of the field's index if it has one, else the field's. Properties
+        (`elanus.core.index_properties`) are no parameters: they may differ.
+        """
+        ...
+
+    @repeatable
+    async def alter_index(
+        self,
+        collection_id: CollectionID,
+        name: str,
+        properties: Mapping[str, str],
+        delete_keys: tuple[str, ...],
+    ) -> None:
+        """Set and delete properties of an index. They count from the next load. Raises `IndexNotFound`."""
         ...
 
     @repeatable

@@ -20,6 +20,7 @@
     ├── NotSupported                 1100   1   the request is understood, but not supported by this release
     ├── InvalidParameter             1100   5   a parameter is outside its domain
     │   ├── MissingParameter         1101   5
+    │   ├── InvalidProperty         65535   5   a property of an index with a wrong value
     │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
     │   ├── InvalidDimension         1100   7
     │   ├── InvalidTopK              1100  10
@@ -29,6 +30,7 @@
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
     │   └── CollectionNotFullyLoaded  103   1   it is being loaded: by a request, or after a restart
+    ├── CollectionLoaded              104   1   a change that a loaded collection does not allow
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
@@ -163,6 +165,10 @@ class MissingParameter(InvalidParameter):
     code = 1101
 
 
+class InvalidProperty(InvalidParameter):
+    code = 65535
+
+
 class InvalidFilter(InvalidParameter):
     """A filter that cannot be parsed or bound.
 
@@ -192,6 +198,10 @@ class InvalidFieldName(InvalidParameter):
 
 class CollectionNotFound(ElanusError):
     code, legacy_code = 100, 4
+
+
+class CollectionLoaded(ElanusError):
+    code = 104
 
 
 class CollectionNotLoaded(ElanusError):

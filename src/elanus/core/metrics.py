@@ -1,14 +1,16 @@
 """Metrics: how similar two vectors are, and whether larger or smaller scores are better.
 
-==========  ==============================================  ==========
-L2          squared Euclidean distance                      smaller first
-IP          inner product                                   larger first
-COSINE      inner product of the unit vectors, in [-1, 1];  larger first
-            0 where a vector is all zero
-HAMMING     number of differing bits                        smaller first
-JACCARD     1 - |a & b| / |a | b|, in [0, 1];               smaller first
-            1 where both vectors are all zero
-==========  ==============================================  ==========
+==============  ==============================================  ============
+L2              squared Euclidean distance                      smaller first
+IP              inner product                                   larger first
+COSINE          inner product of the unit vectors, in [-1, 1];  larger first
+                0 where a vector is all zero
+HAMMING         number of differing bits                        smaller first
+JACCARD         1 - |a & b| / |a | b|, in [0, 1];               smaller first
+                1 where both vectors are all zero
+SUBSTRUCTURE    0 where the row has all bits of the query       only matches
+SUPERSTRUCTURE  0 where the query has all bits of the row       only matches
+==============  ==============================================  ============
 
 A score is always given in the metric's own terms, as the reference does: nothing is negated on its way
 to the client. Code that merges hits asks `Metric.bigger_is_better`.
@@ -27,6 +29,8 @@ class Metric(StrEnum):
     COSINE = "COSINE"
     HAMMING = "HAMMING"
     JACCARD = "JACCARD"
+    SUBSTRUCTURE = "SUBSTRUCTURE"
+    SUPERSTRUCTURE = "SUPERSTRUCTURE"
 
     @property
     def bigger_is_better(self) -> bool:
@@ -35,7 +39,12 @@ class Metric(StrEnum):
     @property
     def is_binary(self) -> bool:
         """Whether the metric compares bit vectors; the others compare float vectors."""
-        return self is Metric.HAMMING or self is Metric.JACCARD
+        return self in BINARY_METRICS
+
+    @property
+    def matches_only(self) -> bool:
+        """Whether a row either matches a query or is no hit at all."""
+        return self is Metric.SUBSTRUCTURE or self is Metric.SUPERSTRUCTURE
 
     @property
     def worst_score(self) -> float:
@@ -45,6 +54,6 @@ class Metric(StrEnum):
 
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
 SPARSE_METRICS = (Metric.IP,)
-BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD)
+BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD, Metric.SUBSTRUCTURE, Metric.SUPERSTRUCTURE)
 ITERATOR_PAGE = "iterator_page"
 """The search parameter that requires every row in the range to be considered and none to be missed."""

@@ -116,7 +116,7 @@ class IndexFile:
 
     ``metric_type``: "" for a scalar field, whose index holds no vectors either. ``params`` are the resolved
     build parameters (index type, metric and so on); ``rows`` equals the segment's rows, in the order of the
-    manifest's insert logs.
+    manifest's insert logs. ``disk_bytes``: the part of ``size_bytes`` that stays on disk when it is loaded.
     """
 
     build_id: BuildID
@@ -130,6 +130,7 @@ class IndexFile:
     rows: int
     size_bytes: int
     has_raw_vectors: bool
+    disk_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
-from elanus.index.resolve import brute_force, ignored_params, over_rows, resolve_index
+from elanus.index.resolve import brute_force, check_choice, ignored_params, over_rows, resolve_index
 from elanus.index.search_params import SearchParams, Window, resolve_search
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
@@ -31,6 +31,7 @@ __all__ = [
     "Window",
     "brute_force",
     "build",
+    "check_choice",
     "ignored_params",
     "load",
     "no_hits",

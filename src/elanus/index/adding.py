@@ -7,7 +7,7 @@ from typing import Any
 
 from elanus.core.metrics import Metric
 from elanus.index.spec import IndexSpec, Progress
-from elanus.index.unit import UnitRows, joined, split
+from elanus.index.unit import UnitRows, joined, split, unit
 
 CHUNK_ROWS = 8192
 
@@ -23,6 +23,20 @@ def add_in_chunks(spec: IndexSpec, index: Any, vectors: Any, report: Progress) -
         index.add(chunk)
         report(min(1.0, (start + len(chunk)) / len(vectors)))
     return joined(ways_back) if ways_back else None
+
+
+def encode_in_chunks(spec: IndexSpec, index: Any, vectors: Any, report: Progress | None = None) -> None:
+    """Add all rows, as `add_in_chunks` does, with no way back."""
+    for start, stored in _chunks(vectors):
+        index.add(compared(spec, stored))
+        if report is not None:
+            report(min(1.0, (start + len(stored)) / len(vectors)))
+
+
+def compared(spec: IndexSpec, vectors: Any) -> Any:
+    """Vectors in the form for comparison: at unit length under COSINE."""
+    rows = spec.form.compared(vectors)
+    return unit(rows) if spec.metric_type is Metric.COSINE else rows
 
 
 def _chunks(vectors: Any) -> Iterator[tuple[int, Any]]:

@@ -50,6 +50,11 @@ class SegmentIndex(ABC):
     def has_raw_vectors(self) -> bool:
         """Whether it is a vector index whose `VectorIndex.reconstruct` returns the original vectors."""
 
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of its file that stay on disk when it is loaded."""
+        return 0
+
     @abstractmethod
     def save(self, path: Path) -> None:
         """Write the index to one file. `elanus.index.load` reads it back."""
@@ -96,7 +101,7 @@ class VectorIndex(SegmentIndex):
             hits = self._nearest(queries, depth, params, mask, threads)
         else:
             hits = self._in_range(queries, depth, params, mask, threads, params.window)
-        return hits.padded(k, self.spec.metric_type)
+        return without_strangers(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
 
     def range_search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
@@ -168,6 +173,13 @@ class VectorIndex(SegmentIndex):
                 hits.distances[open_ended] = rest.distances
                 hits.rows[open_ended] = rest.rows
         return hits
+
+
+def without_strangers(hits: Hits, metric: Metric) -> Hits:
+    """The hits without rows that do not match, where the metric has only matches."""
+    if not metric.matches_only:
+        return hits
+    return Hits(hits.distances, np.where(np.isfinite(hits.distances), hits.rows, NO_ROW))
 
 
 def _compacted(hits: Hits, keep: npt.NDArray[np.bool_], metric: Metric) -> Hits:

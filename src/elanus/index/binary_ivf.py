@@ -15,6 +15,7 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from elanus.core.metrics import Metric
 from elanus.core.types import Space, vectors_in
 from elanus.index import plan
 from elanus.index.base import Queries, VectorIndex, Vectors
@@ -129,4 +130,5 @@ BIN_IVF_FLAT = IndexKind(
     BinaryIvfIndex.from_file,
     build_params={"nlist": NLIST},
     search_params={NPROBE_KEY: NPROBE},
+    metrics=(Metric.HAMMING, Metric.JACCARD),
 )

@@ -39,11 +39,17 @@ Block = slice | RowIds
 
 
 class ExactRows(ABC):
-    """Rows that can be compared with queries. ``stored``: (n, width), read in place, never changed."""
+    """Rows that can be compared with queries. ``row_bytes``: of one row in the form it is kept in."""
 
-    def __init__(self, stored: npt.NDArray[Any], metric: Metric) -> None:
-        self.stored = stored
+    def __init__(self, count: int, row_bytes: int, metric: Metric) -> None:
+        self.count = count
         self.metric = metric
+        self._row_bytes = row_bytes
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """Bytes held in memory, or mapped."""
 
     def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
         """The k best visible rows of each query; k is at most the number of visible rows."""
@@ -70,7 +76,7 @@ class ExactRows(ABC):
         few dimensions, and pages of an iterator, some with a mask and some without, would disagree.
         """
         hits = no_hits(len(queries), k, self.metric)
-        rows = np.arange(len(self.stored)) if mask is None else mask.row_ids
+        rows = np.arange(self.count) if mask is None else mask.row_ids
         for i, query in enumerate(queries):
             scores = self.scores(query, rows)
             inside = np.flatnonzero(window.holds(scores))
@@ -79,6 +85,10 @@ class ExactRows(ABC):
             hits.distances[i, : len(best)] = best
             hits.rows[i, : len(best)] = rows[found]
         return hits
+
+    @abstractmethod
+    def taken(self, rows: RowIds) -> npt.NDArray[Any]:
+        """These rows as they are kept: (m, width), in the stored form or in the form for comparison."""
 
     @abstractmethod
     def scores(self, query: npt.NDArray[Any], rows: RowIds | None) -> Scores:
@@ -104,7 +114,7 @@ class ExactRows(ABC):
     def _blocks(self, k: int, queries: int, mask: RowMask | None) -> Iterator[Block]:
         """The visible rows in blocks: row ranges where all are visible, row numbers under a mask."""
         size = max(BLOCK_BYTES // self._block_row_bytes(queries), BLOCK_ROWS_PER_K * k, 8)
-        total = len(self.stored)
+        total = self.count
         if mask is None:
             yield from (slice(start, min(start + size, total)) for start in range(0, total, size))
             return
@@ -119,4 +129,4 @@ class ExactRows(ABC):
 
     def _block_row_bytes(self, queries: int) -> int:
         """Bytes of work space per row of a block."""
-        return int(self.stored.itemsize * self.stored.shape[1])
+        return self._row_bytes

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,14 +48,55 @@ class DamagedIndexFile(Internal):
     """The file's content is not what was written, or was not written to its end."""
 
 
+class FiledArray:
+    """An array of an index file that stays there: rows are read when they are needed. Safe for many threads.
+
+    It keeps the file open, so the file may be unlinked.
+    """
+
+    def __init__(self, path: Path, place: Mapping[str, Any]) -> None:
+        self.shape: tuple[int, ...] = tuple(place["shape"])
+        self._dtype = np.dtype(place["dtype"])
+        self._offset: int = place["offset"]
+        self._row_bytes = self._dtype.itemsize * int(np.prod(self.shape[1:]))
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+
+    def read(self, rows: slice | npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return these rows, (m, width), in a new array. Consecutive rows are one read."""
+        if isinstance(rows, slice):
+            rows = np.arange(rows.start, rows.stop)
+        order = np.argsort(rows, kind="stable")
+        wanted = rows[order]
+        starts = np.flatnonzero(np.diff(wanted, prepend=-2) != 1)
+        stops = np.append(starts[1:], len(wanted))
+        found = np.empty((len(rows), *self.shape[1:]), dtype=self._dtype)
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            found[order[start:stop]] = self._run(int(wanted[start]), stop - start)
+        return found
+
+    def _run(self, first: int, count: int) -> npt.NDArray[Any]:
+        size = count * self._row_bytes
+        data = os.pread(self._file, size, self._offset + first * self._row_bytes)
+        if len(data) != size:
+            raise DamagedIndexFile(
+                f"an index file ends within row {first}: it was truncated while it was in use"
+            )
+        return np.frombuffer(data, dtype=self._dtype).reshape(count, *self.shape[1:])
+
+
 @dataclass(frozen=True)
 class IndexFileContent:
-    """The content of a file: the faiss index, if there is one, and the arrays next to it."""
+    """The content of a file: the faiss index, if there is one, and the arrays next to it.
+
+    ``filed``: the arrays that the kind of index leaves in the file.
+    """
 
     spec: IndexSpec
     rows: int
     faiss_index: Any
     arrays: Mapping[str, npt.NDArray[Any]]
+    filed: Mapping[str, FiledArray] = field(default_factory=dict)
 
 
 def write_index_file(path: Path, content: IndexFileContent) -> None:
@@ -87,7 +129,14 @@ def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
         rows=footer["rows"],
         faiss_index=_read_faiss(path, spec.memory_mapped) if footer["faiss"] else None,
         arrays={
-            name: _read_array(path, place, spec.memory_mapped) for name, place in footer["arrays"].items()
+            name: _read_array(path, place, spec.memory_mapped)
+            for name, place in footer["arrays"].items()
+            if name not in spec.kind.filed_arrays
+        },
+        filed={
+            name: FiledArray(path, place)
+            for name, place in footer["arrays"].items()
+            if name in spec.kind.filed_arrays
         },
     )
 

@@ -23,10 +23,9 @@ class FloatRows(ExactRows):
     a copy: the score is the inner product times the row's inverse norm.
     """
 
-    stored: Floats
-
     def __init__(self, vectors: Floats, metric: Metric, inverse_norms: Floats | None = None) -> None:
-        super().__init__(vectors, metric)
+        super().__init__(len(vectors), vectors.itemsize * vectors.shape[1], metric)
+        self.stored = vectors
         self._inverse_norms = inverse_norms
         self._inner_product = metric is not Metric.L2
 
@@ -38,6 +37,9 @@ class FloatRows(ExactRows):
     @property
     def memory_bytes(self) -> int:
         return self.stored.nbytes + (0 if self._inverse_norms is None else self._inverse_norms.nbytes)
+
+    def taken(self, rows: RowIds) -> Floats:
+        return self.stored[rows]
 
     def scores(self, query: Floats, rows: RowIds | None) -> Scores:
         if rows is None:

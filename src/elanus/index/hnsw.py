@@ -13,6 +13,8 @@ are k. If not, the observed share of visible rows determines the next step.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,62 +26,94 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
-from elanus.core.types import Space, vectors_in
+from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
+from elanus.index.decoded_rows import parts
+from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
 from elanus.index.hits import Hits, RowIds, no_hits, stacked
 from elanus.index.masks import RowMask
+from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
+from elanus.index.refining import REFINE_K_KEY, Refiner
 from elanus.index.search_params import LEVEL_KEY, LEVEL_MAX, SearchParams, Window
-from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress, Sent
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, Sent
 from elanus.index.unit import UnitRows
 from elanus.index.values import INT32_MAX, integer
 
 EF_KEY = "ef"
 EF_DEFAULT = 64
 EF_DEFAULT_PER_K = 2
+CANDIDATES_PER_UNIT = 2
+"""Rows per hit whose exact cosines are compared, where the graph holds rounded unit vectors."""
+NARROW = {
+    DataType.FLOAT16_VECTOR: "FP16",
+    DataType.BFLOAT16_VECTOR: "BF16",
+    DataType.INT8_VECTOR: "INT8",
+}
+"""The types whose vectors are kept as they are, in fewer bytes than a float: their codes are exact."""
 
 Floats = npt.NDArray[np.float32]
 
 
 class HnswIndex(VectorIndex):
-    """A built graph. ``unit_rows``: set under COSINE."""
+    """A built graph.
 
-    def __init__(self, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None) -> None:
+    ``rows``: the rows that the graph's storage holds, for exact comparison. ``unit_rows``: set under COSINE
+    if these are unit vectors that can be turned back. ``refiner``: where the storage holds codes, it ranks
+    what the walk finds, and serves the exact scans.
+    """
+
+    exact_weight = 1.0
+    """How much more than in memory a row of an exact scan costs."""
+
+    def __init__(
+        self,
+        spec: IndexSpec,
+        graph: Any,
+        rows: ExactRows,
+        unit_rows: UnitRows | None = None,
+        refiner: Refiner | None = None,
+    ) -> None:
         super().__init__(spec, graph.ntotal)
         self._graph = graph
-        self._links = spec.params["M"]
+        self._links = graph.hnsw.nb_neighbors(1)
         self._unit_rows = unit_rows
-        storage = faiss.downcast_index(graph.storage)
-        vectors = faiss.rev_swig_ptr(storage.get_xb(), self.rows * spec.dim).reshape(self.rows, spec.dim)
-        self._exact = FloatRows(vectors, spec.metric_type)
+        self._walked = rows
+        self._refiner = refiner
+        self._exact = rows if refiner is None else refiner.rows
 
     @property
     def memory_bytes(self) -> int:
         graph = self._graph.hnsw
         tables = graph.neighbors.size() * 4 + graph.offsets.size() * 8 + graph.levels.size() * 4
         restoring = 0 if self._unit_rows is None else self._unit_rows.memory_bytes
-        return self._exact.memory_bytes + int(tables) + restoring
+        refining = 0 if self._refiner is None else self._refiner.rows.memory_bytes
+        return self._walked.memory_bytes + refining + int(tables) + restoring + self._table_bytes()
 
     @property
     def has_raw_vectors(self) -> bool:
+        if self._refiner is not None:
+            return self._refiner.lossless
         return self._unit_rows is None or self._unit_rows.lossless
+
+    def _table_bytes(self) -> int:
+        """Bytes of the codewords of the storage."""
+        return 0
 
     def save(self, path: Path) -> None:
         arrays = {} if self._unit_rows is None else self._unit_rows.arrays
-        write_index_file(path, IndexFileContent(self.spec, self.rows, self._graph, arrays))
-
-    @classmethod
-    def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> HnswIndex:
-        return cls(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
+        refining = {} if self._refiner is None else self._refiner.arrays
+        write_index_file(path, IndexFileContent(self.spec, self.rows, self._graph, {**arrays, **refining}))
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
-        asked_ef = params.number(EF_KEY, EF_DEFAULT)
+        asked_ef = max(self._asked_ef(params), math.ceil(k * params.ratio(REFINE_K_KEY, 1.0)))
         if mask is not None:
             return self._nearest_filtered(queries, k, asked_ef, mask, threads)
         ef = self._breadth(self.rows, k, asked_ef, len(queries), 1.0, 0)
@@ -90,6 +124,9 @@ class HnswIndex(VectorIndex):
         if short.any():  # the graph may be disconnected, or cut off behind an outlier
             _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
+
+    def _asked_ef(self, params: SearchParams) -> int:
+        return params.number(EF_KEY, EF_DEFAULT)
 
     def _nearest_filtered(self, queries: Queries, k: int, asked_ef: int, mask: RowMask, threads: int) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
@@ -129,15 +166,26 @@ class HnswIndex(VectorIndex):
             queries=queries,
             share=share,
             previous_ef=previous_ef,
+            exact_weight=self.exact_weight,
         )
 
+    def _candidates(self, k: int, ef: int) -> int:
+        """How many of the ef rows that a walk met are ranked by the refiner."""
+        return ef
+
     def _walk(self, queries: Queries, k: int, ef: int, threads: int) -> Hits:
-        """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1."""
+        """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1.
+
+        A refiner ranks all ef of them: codes may place a near row anywhere among them.
+        """
         parameters = _graph_parameters(ef)
+        refiner = self._refiner
+        depth = k if refiner is None else max(k, min(self._candidates(k, ef), self.rows))
 
         def walk(share: Queries) -> Hits:
-            distances, rows = self._graph.search(share, k, params=parameters)
-            return Hits(clipped(distances, self.spec.metric_type), rows)
+            distances, rows = self._graph.search(share, depth, params=parameters)
+            met = Hits(clipped(distances, self.spec.metric_type), rows)
+            return met if refiner is None else refiner.best(share, met, k)
 
         return stacked(fan_out(walk, shares_of(queries, threads)))
 
@@ -145,16 +193,66 @@ class HnswIndex(VectorIndex):
         return self._exact.within(queries, k, window, mask)
 
     def _reconstruct(self, rows: RowIds) -> Vectors:
-        stored = self._exact.stored[rows]
+        stored = self._exact.taken(rows)
         return stored if self._unit_rows is None else self._unit_rows.restored(stored, rows)
 
 
-def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> HnswIndex:
-    inner_product = spec.metric_type is not Metric.L2
-    metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    graph = faiss.IndexHNSWFlat(spec.dim, spec.params["M"], metric)
+class PlainHnsw(HnswIndex):
+    """HNSW: a graph over the vectors as they are."""
+
+    @classmethod
+    def made(
+        cls, spec: IndexSpec, graph: Any, unit_rows: UnitRows | None, units: NarrowUnits | None
+    ) -> PlainHnsw:
+        storage = faiss.downcast_index(graph.storage)
+        if isinstance(storage, faiss.IndexFlat):
+            vectors = faiss.rev_swig_ptr(storage.get_xb(), graph.ntotal * spec.dim)
+            rows = FloatRows(vectors.reshape(graph.ntotal, spec.dim), spec.metric_type)
+            return cls(spec, graph, rows, unit_rows)
+        codes = CodedRows(storage, spec.metric_type)
+        if units is None:
+            return cls(spec, graph, codes)
+        return cls(spec, graph, codes, None, Refiner(NarrowUnitRows(codes, units), True, units.arrays))
+
+    @classmethod
+    def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> PlainHnsw:
+        units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
+        return cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
+
+    def _candidates(self, k: int, ef: int) -> int:
+        """Rounded unit vectors stand in the right order but for the closest scores."""
+        return min(ef, CANDIDATES_PER_UNIT * k)
+
+
+def new_graph(spec: IndexSpec, links: int, breadth: int) -> Any:
+    """An empty graph over float vectors."""
+    graph = faiss.IndexHNSWFlat(spec.dim, links, faiss_metric(spec.metric_type))
+    graph.hnsw.efConstruction = breadth
+    return graph
+
+
+def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
+    narrow = NARROW.get(spec.data_type)
+    by_cosine = spec.metric_type is Metric.COSINE
+    units = NarrowUnits.of(vectors) if narrow is not None and by_cosine else None
+    if narrow is None or (by_cosine and units is None):
+        graph = new_graph(spec, spec.params["M"], spec.params["efConstruction"])
+        return PlainHnsw.made(spec, graph, add_in_chunks(spec, graph, vectors, progress), None)
+    graph = over_storage(scalar_codec(narrow, spec.dim, spec.metric_type), spec.params["M"])
     graph.hnsw.efConstruction = spec.params["efConstruction"]
-    return HnswIndex(spec, graph, add_in_chunks(spec, graph, vectors, progress))
+    for part in parts(len(vectors)):
+        rows = vectors[part]
+        graph.add(spec.form.compared(rows) if units is None else units.units(rows, part))
+        progress(min(1.0, part.stop / len(vectors)))
+    return PlainHnsw.made(spec, graph, None, units)
+
+
+def over_storage(storage: Any, links: int) -> Any:
+    """A graph without links that owns this storage."""
+    graph = faiss.IndexHNSW(storage, links)
+    graph.own_fields = True
+    storage.this.disown()
+    return graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +269,19 @@ class _Breadth(IntParam):
         return max(self.default, EF_DEFAULT_PER_K * k) * level
 
 
+GRAPH_PARAMS: Mapping[str, Param] = {
+    "M": IntParam(2, 2048, 16),
+    "efConstruction": IntParam(1, INT32_MAX, 200),
+}
+BREADTH = _Breadth(1, INT32_MAX, EF_DEFAULT)
+
 HNSW = IndexKind(
     "HNSW",
     vectors_in(Space.FLOATS),
     _build,
-    HnswIndex.from_file,
-    build_params={"M": IntParam(2, 2048, 16), "efConstruction": IntParam(1, INT32_MAX, 200)},
-    search_params={EF_KEY: _Breadth(1, INT32_MAX, EF_DEFAULT)},
+    PlainHnsw.from_file,
+    build_params=GRAPH_PARAMS,
+    search_params={EF_KEY: BREADTH},
     is_automatic=True,
 )
 

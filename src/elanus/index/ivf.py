@@ -1,4 +1,7 @@
-"""IVF_FLAT and IVF_SQ8: rows in lists around trained centroids, of which the nearest lists are scanned.
+"""Rows in lists around trained centroids, of which the nearest lists are scanned: IVF_FLAT and IVF_SQ8.
+
+`elanus.index.ivf_codes` has the kinds whose lists hold smaller codes. With a `Refiner` the lists only find
+candidates, which are ranked by its rows.
 
 Under a filter more lists are scanned (`elanus.index.plan.probes`), and faiss tests the bitmap before it
 computes a distance. If the scanned lists hold fewer than k visible rows, all lists are scanned for
@@ -9,23 +12,28 @@ faiss requires 39 training rows per list. With fewer the number of lists is redu
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import faiss
 import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
-from elanus.core.types import Space, vectors_in
+from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.index.coded_rows import faiss_metric
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import clipped
 from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
+from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
+from elanus.index.refining import CANDIDATES_PER_HIT, REFINE_K_KEY, Refiner
+from elanus.index.refining import SEARCH_PARAMS as REFINE_SEARCH
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress
 from elanus.index.unit import UnitRows, unit
@@ -40,62 +48,98 @@ TRAINING_ROWS_PER_LIST_MAX = 256
 
 
 class IvfIndex(VectorIndex):
-    """Built lists. ``unit_rows``: set under COSINE for IVF_FLAT."""
+    """Built lists. ``unit_rows``: set under COSINE for IVF_FLAT. ``refiner``: ranks what the lists find."""
 
-    def __init__(self, spec: IndexSpec, lists: Any, unit_rows: UnitRows | None) -> None:
+    def __init__(
+        self, spec: IndexSpec, lists: Any, unit_rows: UnitRows | None = None, refiner: Refiner | None = None
+    ) -> None:
         super().__init__(spec, lists.ntotal)
         self._lists = lists
         self._unit_rows = unit_rows
+        self._refiner = refiner
 
     @property
     def memory_bytes(self) -> int:
         lists = self._lists
         per_row = lists.code_size + 8 + (8 if self._holds_vectors else 0)
         restoring = 0 if self._unit_rows is None else self._unit_rows.memory_bytes
-        return int(self.rows * per_row + lists.nlist * self.spec.dim * 4 + restoring)
+        refining = 0 if self._refiner is None else self._refiner.rows.memory_bytes
+        tables = lists.nlist * self.spec.dim * 4 + self._table_bytes()
+        return int(self.rows * per_row + tables + restoring + refining)
 
     @property
     def has_raw_vectors(self) -> bool:
+        if self._refiner is not None:
+            return self._refiner.lossless
         return self._holds_vectors and (self._unit_rows is None or self._unit_rows.lossless)
 
     @property
     def _holds_vectors(self) -> bool:
         return self.spec.kind is IVF_FLAT
 
+    def _table_bytes(self) -> int:
+        """Bytes of the codewords, and of what is computed from them when the index is loaded."""
+        return 0
+
     def save(self, path: Path) -> None:
         arrays = {} if self._unit_rows is None else self._unit_rows.arrays
-        write_index_file(path, IndexFileContent(self.spec, self.rows, self._lists, arrays))
+        refining = {} if self._refiner is None else self._refiner.arrays
+        write_index_file(path, IndexFileContent(self.spec, self.rows, self._lists, {**arrays, **refining}))
 
     @classmethod
-    def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> IvfIndex:
-        return cls(spec, content.faiss_index, UnitRows.from_arrays(content.arrays))
+    def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> Self:
+        unit_rows = UnitRows.from_arrays(content.arrays)
+        return cls(spec, content.faiss_index, unit_rows, Refiner.from_arrays(spec, content.arrays))
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
         share = 1.0 if mask is None else mask.selectivity
         probes = plan.probes(params.number(NPROBE_KEY, NPROBE_DEFAULT), self._lists.nlist, share)
-        hits = self._scan(queries, k, probes, mask, threads)
+        hits = self._scan(queries, k, probes, params, mask, threads)
         short = hits.rows[:, -1] < 0
         if short.any():
-            rest = self._scan(queries[short], k, self._lists.nlist, mask, threads)
+            rest = self._scan(queries[short], k, self._lists.nlist, params, mask, threads)
             hits.distances[short] = rest.distances
             hits.rows[short] = rest.rows
         return hits
 
-    def _scan(self, queries: Queries, k: int, probes: int, mask: RowMask | None, threads: int) -> Hits:
-        parameters = _list_parameters(probes, mask)
+    def _scan(
+        self,
+        queries: Queries,
+        k: int,
+        probes: int,
+        params: SearchParams,
+        mask: RowMask | None,
+        threads: int,
+    ) -> Hits:
+        parameters = self._scan_parameters(probes, params, mask)
+        refiner = self._refiner
+        visible = self.rows if mask is None else mask.count
+        depth = k if refiner is None else min(visible, max(k, self._candidates(k, params)))
 
         def scan(share: Queries) -> Hits:
-            distances, rows = self._lists.search(share, k, params=parameters)
-            return Hits(clipped(distances, self.spec.metric_type), rows)
+            distances, rows = self._lists.search(share, depth, params=parameters)
+            found = Hits(clipped(distances, self.spec.metric_type), rows)
+            return found if refiner is None else refiner.best(share, found, k)
 
         return stacked(fan_out(scan, shares_of(queries, threads)))
 
+    def _candidates(self, k: int, params: SearchParams) -> int:
+        """How many of the rows that the lists find are compared once more, for k hits."""
+        return math.ceil(k * params.ratio(REFINE_K_KEY, 1.0) * CANDIDATES_PER_HIT)
+
+    def _scan_parameters(self, probes: int, params: SearchParams, mask: RowMask | None) -> Any:
+        if mask is None:
+            return faiss.SearchParametersIVF(nprobe=probes)
+        return faiss.SearchParametersIVF(nprobe=probes, sel=mask.selector)
+
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
+        if self._refiner is not None:
+            return self._refiner.rows.within(queries, k, window, mask)
         metric = self.spec.metric_type
         hits = no_hits(len(queries), k, metric)
-        every_list = _list_parameters(self._lists.nlist, mask)
+        every_list = self._scan_parameters(self._lists.nlist, SearchParams(), mask)
         for i in range(len(queries)):
             _, distances, rows = self._lists.range_search(
                 queries[i : i + 1], window.radius, params=every_list
@@ -107,36 +151,44 @@ class IvfIndex(VectorIndex):
         return hits
 
     def _reconstruct(self, rows: RowIds) -> Vectors:
+        if self._refiner is not None:
+            return self._refiner.rows.taken(rows)
         stored: npt.NDArray[np.float32] = self._lists.reconstruct_batch(rows)
         return stored if self._unit_rows is None else self._unit_rows.restored(stored, rows)
 
 
-def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> IvfIndex:
-    lists = _new_lists(spec, len(vectors))
-    sample = spec.form.compared(vectors[training_rows(len(vectors), lists.nlist)])
+def filled(
+    spec: IndexSpec, lists: Any, vectors: Any, progress: Progress, codewords: int = 1
+) -> UnitRows | None:
+    """Train empty lists and add all rows. Under COSINE, return the data to restore the original vectors.
+
+    ``codewords``: how many rows training needs at least; fewer are repeated.
+    """
+    sample = spec.form.compared(vectors[training_rows(len(vectors), lists.nlist, codewords)])
     lists.train(unit(sample) if spec.metric_type is Metric.COSINE else sample)
-    unit_rows = add_in_chunks(spec, lists, vectors, progress)
-    if spec.kind is not IVF_FLAT:
-        return IvfIndex(spec, lists, None)
-    lists.make_direct_map()
-    return IvfIndex(spec, lists, unit_rows)
+    return add_in_chunks(spec, lists, vectors, progress)
 
 
-def _new_lists(spec: IndexSpec, rows: int) -> Any:
-    """Empty, untrained faiss lists for this many rows."""
-    inner_product = spec.metric_type is not Metric.L2
-    metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    count = list_count(spec.params["nlist"], rows)
-    centroids = faiss.IndexFlat(spec.dim, metric)
-    if spec.kind is IVF_FLAT:
-        lists = faiss.IndexIVFFlat(centroids, spec.dim, count, metric)
-    else:
-        lists = faiss.IndexIVFScalarQuantizer(
-            centroids, spec.dim, count, faiss.ScalarQuantizer.QT_8bit, metric
-        )
+def owned(lists: Any, centroids: Any) -> Any:
+    """The lists, as the owner of their centroids."""
     lists.own_fields = True
     centroids.this.disown()
     return lists
+
+
+def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> IvfIndex:
+    metric = faiss_metric(spec.metric_type)
+    count = list_count(spec.params["nlist"], len(vectors))
+    centroids = faiss.IndexFlat(spec.dim, metric)
+    if spec.kind is IVF_FLAT:
+        lists = owned(faiss.IndexIVFFlat(centroids, spec.dim, count, metric), centroids)
+        unit_rows = filled(spec, lists, vectors, progress)
+        lists.make_direct_map()
+        return IvfIndex(spec, lists, unit_rows)
+    quantizer = faiss.ScalarQuantizer.QT_8bit
+    lists = owned(faiss.IndexIVFScalarQuantizer(centroids, spec.dim, count, quantizer, metric), centroids)
+    filled(spec, lists, vectors, progress)
+    return IvfIndex(spec, lists, None, Refiner.of(spec, vectors))
 
 
 def list_count(nlist: int, rows: int) -> int:
@@ -144,30 +196,31 @@ def list_count(nlist: int, rows: int) -> int:
     return max(1, min(nlist, rows // TRAINING_ROWS_PER_LIST_MIN))
 
 
-def training_rows(rows: int, lists: int) -> RowIds | slice:
+def training_rows(rows: int, lists: int, codewords: int = 1) -> RowIds | slice:
     """Return the rows to train on: all, or a fixed sample of as many as faiss would use."""
-    most = lists * TRAINING_ROWS_PER_LIST_MAX
+    if rows < codewords:
+        return np.arange(codewords) % rows
+    most = max(lists, codewords) * TRAINING_ROWS_PER_LIST_MAX
     if rows <= most:
         return slice(None)
     return np.sort(np.random.default_rng(rows).choice(rows, most, replace=False))
 
 
-def _list_parameters(probes: int, mask: RowMask | None) -> Any:
-    if mask is None:
-        return faiss.SearchParametersIVF(nprobe=probes)
-    return faiss.SearchParametersIVF(nprobe=probes, sel=mask.selector)
-
-
-def _lists_kind(name: str) -> IndexKind:
-    return IndexKind(
-        name,
-        vectors_in(Space.FLOATS),
-        _build,
-        IvfIndex.from_file,
-        build_params={"nlist": NLIST},
-        search_params={NPROBE_KEY: NPROBE},
-    )
-
-
-IVF_FLAT = _lists_kind("IVF_FLAT")
-IVF_SQ8 = _lists_kind("IVF_SQ8")
+IVF_FLAT = IndexKind(
+    "IVF_FLAT",
+    vectors_in(Space.FLOATS),
+    _build,
+    IvfIndex.from_file,
+    build_params={"nlist": NLIST},
+    search_params={NPROBE_KEY: NPROBE},
+    withheld_from=frozenset({DataType.INT8_VECTOR}),
+)
+IVF_SQ8 = IndexKind(
+    "IVF_SQ8",
+    vectors_in(Space.FLOATS),
+    _build,
+    IvfIndex.from_file,
+    build_params={"nlist": NLIST, **REFINE_BUILD},
+    search_params={NPROBE_KEY: NPROBE, **REFINE_SEARCH},
+    withheld_from=frozenset({DataType.INT8_VECTOR}),
+)

@@ -13,8 +13,11 @@ from collections.abc import Mapping
 
 from elanus.core.types import DataType
 from elanus.index.binary_ivf import BIN_IVF_FLAT
+from elanus.index.diskann import DISKANN
 from elanus.index.hnsw import HNSW
+from elanus.index.hnsw_codes import HNSW_PQ, HNSW_PRQ, HNSW_SQ
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
+from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, SCANN
 from elanus.index.raw import BIN_FLAT, FLAT
 from elanus.index.search_params import SHARED_PARAMS
 from elanus.index.sparse import SPARSE_INVERTED_INDEX, SPARSE_WAND
@@ -23,7 +26,23 @@ from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS
 
 KINDS: Mapping[str, IndexKind] = {
     kind.name: kind
-    for kind in (FLAT, IVF_FLAT, IVF_SQ8, HNSW, BIN_FLAT, BIN_IVF_FLAT, SPARSE_INVERTED_INDEX, SPARSE_WAND)
+    for kind in (
+        FLAT,
+        IVF_FLAT,
+        IVF_SQ8,
+        IVF_PQ,
+        IVF_RABITQ,
+        SCANN,
+        HNSW,
+        HNSW_SQ,
+        HNSW_PQ,
+        HNSW_PRQ,
+        DISKANN,
+        BIN_FLAT,
+        BIN_IVF_FLAT,
+        SPARSE_INVERTED_INDEX,
+        SPARSE_WAND,
+    )
 }
 
 

@@ -70,11 +70,13 @@ def breadth(
     queries: int,
     share: float,
     previous_ef: int = 0,
+    exact_weight: float = 1.0,
 ) -> int | None:
     """The ef to walk the graph with, or None where an exact scan of the visible rows is cheaper.
 
     ``ef``: the requested value. ``share``: the expected share of visible rows among those nearest to
-    the query. ``previous_ef``: the breadth that proved too small, 0 in the first round.
+    the query. ``previous_ef``: the breadth that proved too small, 0 in the first round. ``exact_weight``:
+    how much more than in memory a row of the exact scan costs.
     """
     wanted = max(ef, k)
     if visible < rows:
@@ -84,7 +86,7 @@ def breadth(
     wanted = min(wanted, rows)
     if wanted <= previous_ef:
         return None
-    if graph_cost_ns(wanted, rows, dim, links) > exact_cost_ns(visible, dim, queries):
+    if graph_cost_ns(wanted, rows, dim, links) > exact_weight * exact_cost_ns(visible, dim, queries):
         return None
     return wanted
 

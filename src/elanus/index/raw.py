@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from elanus.core.metrics import Metric
-from elanus.core.types import Space, VectorForm, vectors_in
-from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.core.types import DataType, Space, VectorForm, vectors_in
+from elanus.index.base import Queries, VectorIndex, Vectors, without_strangers
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
@@ -49,7 +49,8 @@ class RawVectors(VectorIndex):
         if depth == 0:
             return no_hits(len(queries), k, self.spec.metric_type)
         wanted = np.ascontiguousarray(rows, dtype=np.int64)
-        return self._exact.nearest_of(queries, depth, wanted).padded(k, self.spec.metric_type)
+        hits = without_strangers(self._exact.nearest_of(queries, depth, wanted), self.spec.metric_type)
+        return hits.padded(k, self.spec.metric_type)
 
     def save(self, path: Path) -> None:
         write_index_file(path, IndexFileContent(self.spec, self.rows, None, {"vectors": self._exact.stored}))
@@ -67,8 +68,7 @@ class RawVectors(VectorIndex):
         return self._exact.within(queries, k, window, mask)
 
     def _reconstruct(self, rows: RowIds) -> Vectors:
-        vectors: Vectors = self._exact.stored[rows]
-        return vectors
+        return self._exact.taken(rows)
 
 
 def exact_rows(form: VectorForm, vectors: Vectors, metric: Metric) -> FloatRows | NarrowRows | BinaryRows:
@@ -84,7 +84,14 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> RawVectors:
     return RawVectors(spec, vectors)
 
 
-FLAT = IndexKind("FLAT", vectors_in(Space.FLOATS), _build, RawVectors.from_file, over_rows=RawVectors)
+FLAT = IndexKind(
+    "FLAT",
+    vectors_in(Space.FLOATS),
+    _build,
+    RawVectors.from_file,
+    over_rows=RawVectors,
+    withheld_from=frozenset({DataType.INT8_VECTOR}),
+)
 BIN_FLAT = IndexKind(
     "BIN_FLAT",
     vectors_in(Space.BITS),

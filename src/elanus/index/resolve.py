@@ -5,20 +5,7 @@ flattened keys next to them; both mean the same. A value of a known key outside 
 error. Unknown keys are kept and have no effect, as in the reference (`ignored_params` names them); AUTOINDEX
 takes none.
 
-================  =============  ===============================================================
-kind              vectors of     parameters, range (default)
-================  =============  ===============================================================
-FLAT              floats         none; exact
-IVF_FLAT          floats         ``nlist`` 1–65536 (128)
-IVF_SQ8           floats         ``nlist`` 1–65536 (128); one byte per component
-HNSW              floats         ``M`` 2–2048 (16), ``efConstruction`` 1–2147483647 (200)
-AUTOINDEX         any            none; HNSW for floats, BIN_FLAT for bits, SPARSE_INVERTED_INDEX
-BIN_FLAT          bits           none; exact
-BIN_IVF_FLAT      bits           ``nlist`` 1–65536 (128)
-SPARSE_INVERTED_  sparse         ``drop_ratio_build`` 0–1 (0), ``inverted_index_algo``; exact unless
-INDEX                            values are dropped
-SPARSE_WAND       sparse         the same index
-================  =============  ===============================================================
+Kinds, their parameters and the ranges and defaults of these are on the page ``docs/index-types.md``.
 
 ``mmap.enabled`` (all types, default false) maps the index file instead of reading it into memory.
 ``dim`` may be repeated and must then match the field. The default metric is COSINE for floats, HAMMING for
@@ -32,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.index_properties import MMAP_KEY
 from elanus.core.metrics import Metric
 from elanus.core.nullable import NullableVectors
 from elanus.core.types import KINDS as DATA_TYPES
@@ -45,13 +33,13 @@ from elanus.index.spec import (
     DIM_KEY,
     INDEX_TYPE_KEY,
     METRIC_TYPE_KEY,
-    MMAP_KEY,
     PARAMS_KEY,
+    IndexKind,
     IndexSpec,
 )
 from elanus.index.values import INT32_MAX, boolean, integer
 
-_KNOWN_ELSEWHERE = ("IVF_", "HNSW_", "GPU_", "SCANN", "DISKANN", "MINHASH", "EMB_LIST")
+_KNOWN_ELSEWHERE = ("MINHASH", "EMB_LIST", "AISAQ", "DISKANN_", "IVF_FLAT_CC", "IVF_SQ_CC")
 """Name prefixes of the reference's other vector index types: known, but not supported here."""
 
 
@@ -67,20 +55,49 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     assert kind is not None  # otherwise AUTOINDEX is not offered for the type
     form = DATA_TYPES[data_type].vector
     metric = None if form is None else _metric(sent.get(METRIC_TYPE_KEY), form, declared)
+    _check_metric(kind, metric)
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
     _check_unknown(sent, declared, form)
+    given = {name: value for name, value in sent.items() if value is not None}
+    resolved = {name: param.resolve(name, given, 0) for name, param in kind.build_params.items()}
+    if kind.check is not None:
+        kind.check(resolved, dim)
     return IndexSpec(
         kind=kind,
         data_type=data_type,
         metric=metric,
         dim=dim,
-        params={
-            name: p.resolve(name, sent, 0) if sent.get(name) is not None else p.default
-            for name, p in kind.build_params.items()
-        },
+        params=resolved,
         declared_type=declared,
-        memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False,
+        memory_mapped=_mapped(sent),
+    )
+
+
+def _mapped(sent: Mapping[str, object]) -> bool:
+    try:
+        return boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False
+    except InvalidParameter as error:
+        raise InvalidParameter(
+            f"invalid {MMAP_KEY} value: {sent[MMAP_KEY]}, expected: true, false: {error}"
+        ) from None
+
+
+def check_choice(spec: IndexSpec) -> None:
+    """Raise `InvalidParameter` if clients cannot choose this kind for fields of this type."""
+    if spec.data_type in spec.kind.withheld_from:
+        raise _not_on(spec.data_type, spec.declared_type, _offered(spec.data_type))
+
+
+def _offered(data_type: DataType) -> Sequence[str]:
+    names = [kind.name for kind in kinds_on(data_type) if data_type not in kind.withheld_from]
+    return names + ([AUTOINDEX] if automatic_kind(data_type) else [])
+
+
+def _not_on(data_type: DataType, name: str, offered: Sequence[str]) -> InvalidParameter:
+    return InvalidParameter(
+        f"data type {DATA_TYPES[data_type].name} can't build with this index {name}: invalid parameter"
+        f"[expected=valid index params][actual=invalid index params]: use one of {', '.join(offered)}"
     )
 
 
@@ -128,16 +145,17 @@ def _declared(name: object, data_type: DataType) -> str:
         return AUTOINDEX
     if name in names:
         return str(name)
-    supported = ", ".join(names)
+    offered = _offered(data_type)
     if name == AUTOINDEX or name in KINDS:
-        raise InvalidParameter(
-            f"data type {data_type.name} can't build with this index {name}: use one of {supported}"
+        raise _not_on(data_type, str(name), offered)
+    unknown = f"invalid parameter[expected=valid index][actual=invalid index type: {name}]"
+    if str(name).startswith("GPU_"):
+        raise NotSupported(
+            f"{unknown}: it needs a GPU, which is not supported: use one of {', '.join(offered)}"
         )
     if str(name).startswith(_KNOWN_ELSEWHERE):
-        raise NotSupported(
-            f"invalid index type: {name} is not supported for {data_type.name}: use one of {supported}"
-        )
-    raise InvalidParameter(f"invalid index type: {name}: {data_type.name} fields take one of {supported}")
+        raise NotSupported(f"{unknown}: {name} is not supported: use one of {', '.join(offered)}")
+    raise InvalidParameter(f"{unknown}: {data_type.name} fields take one of {', '.join(offered)}")
 
 
 def _indexed_types() -> str:
@@ -164,6 +182,14 @@ def _metric(name: object, form: VectorForm, declared: str) -> Metric:
         f"[expected=valid index params][actual=invalid index params]: "
         f"{declared} takes one of {', '.join(form.metrics)}"
     )
+
+
+def _check_metric(kind: IndexKind, metric: Metric | None) -> None:
+    if metric is not None and kind.metrics is not None and metric not in kind.metrics:
+        raise InvalidParameter(
+            f"metric type {metric} not found or not supported, supported: [{' '.join(kind.metrics)}]: "
+            f"{kind.name} does not support it"
+        )
 
 
 def _no_sparse_metric(name: object) -> InvalidParameter:

@@ -2,8 +2,8 @@
 
 An `IndexKind` is one entry of `elanus.index.kinds`: everything that the rest of the code needs to know about
 a kind of index. It is declared next to the class that implements it. An `IndexSpec` is an index of such a
-kind on one field: `elanus.index.resolve.resolve_index` makes it from a client's parameters. The documentation
-of `elanus.index.resolve` lists the kinds and their parameters.
+kind on one field: `elanus.index.resolve.resolve_index` makes it from a client's parameters. The page
+``docs/index-types.md`` lists the kinds and their parameters.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from elanus.core.errors import Internal
+from elanus.core.errors import Internal, InvalidParameter
+from elanus.core.index_properties import MMAP_KEY
 from elanus.core.metrics import Metric
 from elanus.core.types import KINDS, DataType, VectorForm
-from elanus.index.values import choice, integer, ratio
+from elanus.index.values import bounded, choice, flag, integer, ratio
 
 if TYPE_CHECKING:
     from elanus.index.base import SegmentIndex, VectorIndex
@@ -28,7 +29,6 @@ INDEX_TYPE_KEY = "index_type"
 METRIC_TYPE_KEY = "metric_type"
 PARAMS_KEY = "params"
 DIM_KEY = "dim"
-MMAP_KEY = "mmap.enabled"
 COMMON_KEYS = frozenset({INDEX_TYPE_KEY, METRIC_TYPE_KEY, DIM_KEY, MMAP_KEY})
 
 Progress = Callable[[float], None]
@@ -62,6 +62,40 @@ class IntParam:
 
 
 @dataclass(frozen=True, slots=True)
+class RequiredInt(IntParam):
+    """A whole number in [low, high] that has no default."""
+
+    default: int = 0
+
+    def resolve(self, name: str, sent: Sent, k: int) -> int:
+        if name not in sent:
+            raise InvalidParameter(f"param '{name}' not exist in json: send {name} with the other parameters")
+        return IntParam.resolve(self, name, sent, k)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberParam:
+    """A number in [low, high]."""
+
+    low: float
+    high: float
+    default: float
+
+    def resolve(self, name: str, sent: Sent, k: int) -> float:
+        return bounded(name, sent[name], self.low, self.high) if name in sent else self.default
+
+
+@dataclass(frozen=True, slots=True)
+class BoolParam:
+    """True or false, in JSON or as text."""
+
+    default: bool
+
+    def resolve(self, name: str, sent: Sent, k: int) -> bool:
+        return flag(name, sent[name]) if name in sent else self.default
+
+
+@dataclass(frozen=True, slots=True)
 class RatioParam:
     """A share: a number in [0, 1)."""
 
@@ -91,7 +125,10 @@ class IndexKind:
     ``build``: from the field's rows, which are a matrix (n, width) in the stored form for vectors
     (`elanus.core.sparse.SparseRows` for sparse ones), else an Arrow array; ``load``: from a file.
     ``over_rows``: serves rows that have no index, exactly; None if the kind needs to be built.
-    ``is_automatic``: AUTOINDEX selects it.
+    ``is_automatic``: AUTOINDEX selects it. ``metrics``: those it supports, if not all of the type's.
+    ``check``: checks the build parameters together, and with the dimension; raises `InvalidParameter`.
+    ``withheld_from``: types of ``on`` for which clients cannot choose it, as in the reference; its files are
+    read all the same. ``filed_arrays``: those of its file that are not read when it is loaded.
     """
 
     name: str
@@ -102,6 +139,10 @@ class IndexKind:
     search_params: Mapping[str, Param] = field(default_factory=dict)
     over_rows: Callable[[IndexSpec, Any], VectorIndex] | None = None
     is_automatic: bool = False
+    metrics: tuple[Metric, ...] | None = None
+    check: Callable[[Mapping[str, Any], int], None] | None = None
+    withheld_from: frozenset[DataType] = frozenset()
+    filed_arrays: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidParameter(
             f"invalid integer value, key: '{name}', value: '{value}': wrong data type in json: "
-            f"param '{name}' ({_json(value)}) should be integer in range [{low}, {high}]"
+            f"Type conflict in json: param '{name}' ({_json(value)}) should be integer "
+            f"in range [{low}, {high}]"
         )
     if not low <= value <= high:
         raise InvalidParameter(
@@ -40,6 +41,26 @@ def number(name: str, value: object) -> float:
     if parsed is None or not math.isfinite(parsed):
         raise InvalidParameter(f"Type conflict in json: param '{name}' ({_json(value)}) should be a number")
     return parsed
+
+
+def bounded(name: str, value: object, low: float, high: float) -> float:
+    """``value`` as a number in [low, high]. Raises `InvalidParameter`."""
+    if isinstance(value, str) and _float(value) is None:
+        raise InvalidParameter(f"invalid float value, key: '{name}', value: '{value}'")
+    parsed = number(name, value)
+    if not low <= parsed <= high:
+        raise InvalidParameter(
+            f"Out of range in json: param '{name}' ({_json(value)}) should be in range [{low:f}, {high:f}]"
+        )
+    return parsed
+
+
+def flag(name: str, value: object) -> bool:
+    """``value`` as true or false, in JSON or as text in either case. Raises `InvalidParameter`."""
+    text = str(value).strip().lower()
+    if isinstance(value, bool | str) and text in ("true", "false"):
+        return text == "true"
+    raise InvalidParameter(f"Type conflict in json: param '{name}' ({_json(value)}) should be a boolean")
 
 
 def ratio(name: str, value: object) -> float:

@@ -26,10 +26,9 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
-from elanus.core.errors import (
-    IndexConflict,
-)
+from elanus.core.errors import IndexConflict, IndexNotFound
 from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.index_properties import altered, without_properties
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentState
@@ -90,8 +89,10 @@ class IndexCoord:
     ) -> None:
         resolve_index(params, field.data_type, field.dim)
         async with self._defining:
+            name = name or self._default_name(collection_id, field)
+            asked = (name, field.field_id, without_properties(params))
             for known in self._state.indexes(collection_id):
-                if (known.name, known.field_id, dict(known.params)) == (name, field.field_id, dict(params)):
+                if (known.name, known.field_id, without_properties(known.params)) == asked:
                     await self._invalidations.all_confirmed()
                     return
                 if known.name == name or known.field_id == field.field_id:
@@ -100,6 +101,27 @@ class IndexCoord:
             created = await self._rootcoord.alloc_timestamp(1)
             index = Index(index_id, collection_id, field.field_id, name, dict(params), created)
             notifications = await self._begin_change(collection_id, self._state.put_index(index))
+        await self._invalidations.confirmed(notifications)
+
+    def _default_name(self, collection_id: CollectionID, field: FieldSchema) -> str:
+        """The name of an index that is created without one: that of the field's index, else the field's."""
+        indexes = self._state.indexes(collection_id)
+        return next((index.name for index in indexes if index.field_id == field.field_id), field.name)
+
+    async def alter_index(
+        self,
+        collection_id: CollectionID,
+        name: str,
+        properties: Mapping[str, str],
+        delete_keys: tuple[str, ...],
+    ) -> None:
+        async with self._defining:
+            index = next((i for i in self._state.indexes(collection_id) if i.name == name), None)
+            if index is None:
+                raise IndexNotFound(f"index not found[index={name}]")
+            params = altered(index.params, properties, delete_keys)
+            change = self._state.put_index(replace(index, params=params))
+            notifications = await self._begin_change(collection_id, change)
         await self._invalidations.confirmed(notifications)
 
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:

@@ -107,6 +107,7 @@ def build_index_file(
         rows=index.rows,
         size_bytes=size_bytes,
         has_raw_vectors=index.has_raw_vectors,
+        disk_bytes=index.disk_bytes,
     )
 
 

@@ -147,6 +147,14 @@ class Front(Protocol):
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
     ) -> None: ...
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None: ...
     def describe_index(
         self, database: str, collection: str, index_name: str, field_name: str
     ) -> Sequence[IndexView]:

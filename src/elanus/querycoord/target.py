@@ -52,11 +52,17 @@ class Target:
         return built <= set(serving.index_ids)
 
     def piece(self, segment_id: SegmentID) -> Piece:
-        """The segment with the memory it will take: its vectors once, and its files."""
+        """The segment with the memory it will take: its vectors once, and its files.
+
+        Vectors that an index leaves on disk take none.
+        """
         manifest = self.segments[segment_id]
         width = sum(field.row_bytes_estimate for field in self.collection.schema.vector_fields)
-        indexes = sum(file.size_bytes for file in self.files.get(segment_id, ()))
-        size_bytes = max(indexes, manifest.rows * width) + manifest.size_bytes
+        files = self.files.get(segment_id, ())
+        on_disk = sum(file.disk_bytes for file in files)
+        indexes = sum(file.size_bytes for file in files) - on_disk
+        vectors = max(indexes, manifest.rows * width - on_disk)
+        size_bytes = vectors + max(0, manifest.size_bytes - on_disk)
         return Piece(segment_id, self.collection.collection_id, size_bytes)
 
 

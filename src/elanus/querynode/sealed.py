@@ -190,7 +190,8 @@ class _Loader:
 
     def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> SegmentIndex | None:
         """Return the index in a file; None, and a note in ``damaged``, if the file is damaged or missing."""
-        spec = resolve_index(file.params, field.data_type, field.dim)
+        built = resolve_index(file.params, field.data_type, field.dim)
+        spec = dataclasses.replace(built, memory_mapped=declared.memory_mapped)
         if spec.metric is not declared.metric:
             raise IndexConflict(
                 f"the index of field {field.name} has metric {spec.metric}, the collection was loaded "

@@ -145,15 +145,15 @@ def _() -> None:
     store("llama_sparse", enable_sparse=True)
 
 
-@lacks("the index DISKANN", "DISKANN")
+@lacks("the index GPU_CAGRA", "GPU_CAGRA")
 def _() -> None:
-    store("llama_diskann", index_config={"index_type": "DISKANN"})
+    store("llama_gpu", index_config={"index_type": "GPU_CAGRA"})
 
 
 @check("`clear`")
 def _() -> None:
     made.clear()
     client = MilvusClient(uri())
-    for name in ("llama_index", "llama_diskann", "llama_sparse"):
+    for name in ("llama_index", "llama_gpu", "llama_sparse"):
         client.drop_collection(name)
     assert [name for name in client.list_collections() if name.startswith("llama")] == []

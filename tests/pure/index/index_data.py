@@ -13,7 +13,20 @@ from elanus.index import IndexSpec, VectorIndex, build, resolve_index
 DIM = 16
 BITS = 64
 ROWS = 2500
-FLOAT_INDEXES = ("FLAT", "IVF_FLAT", "IVF_SQ8", "HNSW", "AUTOINDEX")
+FLOAT_INDEXES = (
+    "FLAT",
+    "IVF_FLAT",
+    "IVF_SQ8",
+    "IVF_PQ",
+    "IVF_RABITQ",
+    "SCANN",
+    "HNSW",
+    "HNSW_SQ",
+    "HNSW_PQ",
+    "HNSW_PRQ",
+    "DISKANN",
+    "AUTOINDEX",
+)
 BINARY_INDEXES = ("BIN_FLAT", "BIN_IVF_FLAT", "AUTOINDEX")
 FLOAT_CASES = [(t, m) for t in FLOAT_INDEXES for m in ("L2", "IP", "COSINE")]
 BINARY_CASES = [(t, m) for t in BINARY_INDEXES for m in ("HAMMING", "JACCARD")]
@@ -46,11 +59,29 @@ def spec_for(index_type: str, metric: str, **params: object) -> IndexSpec:
     return resolve_index(sent, data_type, BITS if binary else DIM)
 
 
+BUILD_PARAMS: dict[str, dict[str, object]] = {
+    "HNSW": {"M": 8, "efConstruction": 60},
+    "IVF_FLAT": {"nlist": 16},
+    "IVF_SQ8": {"nlist": 16},
+    "IVF_PQ": {"nlist": 16, "m": 8, "nbits": 6, "refine": True},
+    "IVF_RABITQ": {"nlist": 16, "refine": True},
+    "SCANN": {"nlist": 16},
+    "HNSW_SQ": {"M": 8, "efConstruction": 60, "refine": True},
+    "HNSW_PQ": {"M": 8, "efConstruction": 60, "m": 8, "nbits": 6, "refine": True},
+    "HNSW_PRQ": {"M": 8, "efConstruction": 60, "m": 4, "nbits": 4, "refine": True},
+    "DISKANN": {},
+    "BIN_IVF_FLAT": {"nlist": 16},
+}
+"""Few lists and a light graph. Kinds of codes are refined, so their scores are exact."""
+
+CODED = ("IVF_SQ8", "IVF_PQ", "IVF_RABITQ", "SCANN", "HNSW_SQ", "HNSW_PQ", "HNSW_PRQ", "DISKANN")
+"""Kinds that choose candidates by codes, so that they may miss a neighbour."""
+
+
 @lru_cache
 def built(index_type: str, metric: str) -> VectorIndex:
-    """One index per kind and metric, with few lists and a light graph."""
-    params = {"HNSW": {"M": 8, "efConstruction": 60}, "AUTOINDEX": {}, "FLAT": {}, "BIN_FLAT": {}}
-    spec = spec_for(index_type, metric, **params.get(index_type, {"nlist": 16}))
+    """One index per kind and metric."""
+    spec = spec_for(index_type, metric, **BUILD_PARAMS.get(index_type, {}))
     return build(spec, vectors_for(metric)[0], threads=1)
 
 

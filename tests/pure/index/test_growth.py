@@ -274,9 +274,9 @@ def test_without_the_toys_scalars_have_no_indexes() -> None:
 @pytest.mark.usefixtures("toys")
 def test_parameters_of_a_scalar_index() -> None:
     for sent in ({}, {"index_type": "AUTOINDEX"}):
-        with pytest.raises(InvalidParameter, match="VARCHAR"):
+        with pytest.raises(InvalidParameter, match=r"(?i)varchar"):
             resolve_index(sent, DataType.VARCHAR, 0)
     with_metric = INVERTED | {"metric_type": "L2"}
     assert ignored_params(with_metric, resolve_index(with_metric, DataType.VARCHAR, 0)) == ("metric_type",)
-    with pytest.raises(InvalidParameter, match="FLOAT_VECTOR can't build with this index TOY_INVERTED"):
+    with pytest.raises(InvalidParameter, match="FloatVector can't build with this index TOY_INVERTED"):
         resolve_index(INVERTED, DataType.FLOAT_VECTOR, DIM)

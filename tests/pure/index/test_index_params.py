@@ -6,7 +6,7 @@ import json
 
 import pytest
 import structlog
-from index_data import CASES, DIM, spec_for
+from index_data import BUILD_PARAMS, CASES, DIM, spec_for
 
 from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter, InvalidTopK, NotSupported
 from elanus.core.metrics import Metric
@@ -14,6 +14,7 @@ from elanus.core.schema import DataType
 from elanus.index import (
     SearchParams,
     brute_force,
+    check_choice,
     ignored_params,
     note_ignored,
     resolve_index,
@@ -43,7 +44,7 @@ FLOAT, BINARY = DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR
 )
 def test_build_parameters(sent: dict[str, str], expected: dict[str, int]) -> None:
     spec = resolve_index(sent, FLOAT, DIM)
-    assert spec.params == expected
+    assert {name: spec.params[name] for name in expected} == expected
     assert spec.index_type == spec.declared_type == sent["index_type"]
 
 
@@ -71,8 +72,8 @@ def test_build_parameters(sent: dict[str, str], expected: dict[str, int]) -> Non
         ({"M": "16"}, FLOAT, "only metric type can be passed when use AutoIndex"),
         ({"index_type": "HNSV"}, FLOAT, "invalid index type: HNSV"),
         ({"index_type": "hnsw"}, FLOAT, "invalid index type: hnsw"),
-        ({"index_type": "BIN_FLAT"}, FLOAT, "data type FLOAT_VECTOR can't build with this index BIN_FLAT"),
-        ({"index_type": "HNSW"}, BINARY, "data type BINARY_VECTOR can't build with this index HNSW"),
+        ({"index_type": "BIN_FLAT"}, FLOAT, "data type FloatVector can't build with this index BIN_FLAT"),
+        ({"index_type": "HNSW"}, BINARY, "data type BinaryVector can't build with this index HNSW"),
         (
             {"index_type": "HNSW", "metric_type": "HAMMING"},
             FLOAT,
@@ -94,10 +95,84 @@ def test_build_parameters_that_are_refused(sent: dict[str, str], data_type: Data
         resolve_index(sent, data_type, DIM)
 
 
-@pytest.mark.parametrize("name", ["IVF_PQ", "SCANN", "DISKANN", "HNSW_SQ", "GPU_CAGRA", "MINHASH_LSH"])
+@pytest.mark.parametrize("name", ["GPU_CAGRA", "GPU_IVF_PQ", "MINHASH_LSH", "AISAQ"])
 def test_index_types_of_the_reference_that_are_not_built_here(name: str) -> None:
-    with pytest.raises(NotSupported, match=f"invalid index type: {name} is not supported.*FLAT, IVF_FLAT"):
+    with pytest.raises(NotSupported, match=f"invalid index type: {name}.*not supported.*FLAT, IVF_FLAT"):
         resolve_index({"index_type": name}, FLOAT, DIM)
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"index_type": "IVF_PQ", "m": "4"}, {"nlist": 128, "m": 4, "nbits": 8}),
+        ({"index_type": "IVF_PQ", "m": "16", "nbits": "24"}, {"nlist": 128, "m": 16, "nbits": 24}),
+        ({"index_type": "SCANN"}, {"nlist": 128, "with_raw_data": True, "sub_dim": 2}),
+        ({"index_type": "SCANN", "with_raw_data": "False"}, {"with_raw_data": False}),
+        ({"index_type": "IVF_RABITQ", "params": '{"refine": true}'}, {"refine": True, "refine_type": "FP32"}),
+        ({"index_type": "IVF_RABITQ", "refine": "true", "refine_type": "sq8"}, {"refine_type": "SQ8"}),
+        ({"index_type": "HNSW_SQ"}, {"sq_type": "SQ8", "M": 16, "efConstruction": 200, "refine": False}),
+        ({"index_type": "HNSW_SQ", "sq_type": "sq4u"}, {"sq_type": "SQ4U"}),
+        ({"index_type": "HNSW_PQ", "m": "8"}, {"m": 8, "nbits": 8}),
+        ({"index_type": "HNSW_PRQ"}, {"m": 2, "nrq": 2, "nbits": 8}),
+        ({"index_type": "DISKANN"}, {"max_degree": 48, "search_list_size": 128}),
+    ],
+)
+def test_build_parameters_of_the_kinds_of_codes(sent: dict[str, str], expected: dict[str, object]) -> None:
+    params = resolve_index(sent, FLOAT, DIM).params
+    assert {name: params[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ({"index_type": "IVF_PQ"}, "param 'm' not exist in json"),
+        (
+            {"index_type": "IVF_PQ", "m": "5"},
+            r"multiple of the number of subquantizers \(m\)\. Dimension: 16, m: 5",
+        ),
+        ({"index_type": "IVF_PQ", "m": "0"}, r"param 'm' \(0\) should be in range \[1, 65536\]"),
+        ({"index_type": "IVF_PQ", "m": "4", "nbits": "25"}, r"'nbits' \(25\) should be in range \[1, 24\]"),
+        ({"index_type": "SCANN", "sub_dim": "3"}, "multiple of sub_dim. Dimension:16, sub_dim:3"),
+        ({"index_type": "SCANN", "with_raw_data": "maybe"}, "'with_raw_data' .* should be a boolean"),
+        (
+            {"index_type": "SCANN", "params": '{"with_raw_data": 1}'},
+            r"'with_raw_data' \(1\) should be a boolean",
+        ),
+        ({"index_type": "HNSW_SQ", "sq_type": "SQ7"}, "invalid scalar quantizer type"),
+        ({"index_type": "HNSW_SQ", "params": '{"sq_type": 8}'}, r"'sq_type' \(8\) should be a string"),
+        ({"index_type": "HNSW_SQ", "refine_type": "INT8"}, "invalid refine type : INT8, optional types are"),
+        ({"index_type": "HNSW_PQ"}, "Dimension: 16, m: 32"),
+        ({"index_type": "HNSW_PRQ", "nrq": "17"}, r"'nrq' \(17\) should be in range \[1, 16\]"),
+        ({"index_type": "IVF_RABITQ", "nlist": "x"}, "invalid integer value, key: 'nlist', value: 'x'"),
+        ({"index_type": "DISKANN", "max_degree": "0"}, r"should be in range \[1, 2048\]"),
+    ],
+)
+def test_build_parameters_of_the_kinds_of_codes_that_are_refused(sent: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidParameter, match=text):
+        resolve_index(sent, FLOAT, DIM)
+
+
+@pytest.mark.parametrize("kind", ["FLAT", "IVF_FLAT", "IVF_SQ8"])
+def test_clients_build_signed_bytes_by_hnsw_only(kind: str) -> None:
+    spec = resolve_index({"index_type": kind}, DataType.INT8_VECTOR, DIM)
+    with pytest.raises(
+        InvalidParameter, match=f"data type Int8Vector can't build with this index {kind}: invalid"
+    ):
+        check_choice(spec)
+    for name in ("HNSW", "AUTOINDEX"):
+        check_choice(resolve_index({"index_type": name}, DataType.INT8_VECTOR, DIM))
+    for name in ("HNSW_SQ", "IVF_PQ", "DISKANN", "SCANN"):
+        with pytest.raises(
+            InvalidParameter, match=f"Int8Vector can't build with this index {name}.*use one of HNSW, A"
+        ):
+            resolve_index({"index_type": name}, DataType.INT8_VECTOR, DIM)
+
+
+@pytest.mark.parametrize("metric", ["SUBSTRUCTURE", "SUPERSTRUCTURE"])
+def test_lists_of_bits_have_no_matching_metrics(metric: str) -> None:
+    assert resolve_index({"index_type": "BIN_FLAT", "metric_type": metric}, BINARY, 64).metric_type == metric
+    with pytest.raises(InvalidParameter, match=rf"metric type {metric} not found.*\[HAMMING JACCARD\]"):
+        resolve_index({"index_type": "BIN_IVF_FLAT", "metric_type": metric}, BINARY, 64)
 
 
 @pytest.mark.parametrize("data_type", [DataType.INT64, DataType.VARCHAR, DataType.JSON])
@@ -123,7 +198,7 @@ def test_autoindex(sent: dict[str, str]) -> None:
 @pytest.mark.parametrize(("kind", "metric"), CASES)
 @pytest.mark.parametrize("memory_mapped", [False, True])
 def test_resolved_parameters_read_back(kind: str, metric: str, memory_mapped: bool) -> None:
-    spec = spec_for(kind, metric, **{"mmap.enabled": memory_mapped})
+    spec = spec_for(kind, metric, **BUILD_PARAMS.get(kind, {}), **{"mmap.enabled": memory_mapped})
     again = resolve_index(json.loads(json.dumps(spec.flattened())), spec.data_type, spec.dim)
     assert again.flattened() == spec.flattened()
     assert (again.index_type, again.metric_type, again.params) == (
@@ -153,6 +228,13 @@ def test_brute_force_is_a_spec_of_its_own() -> None:
         ("IVF_FLAT", {}, SearchParams(nprobe=8)),
         ("IVF_FLAT", {"nprobe": 65536, "ef": 1}, SearchParams(nprobe=65536)),
         ("FLAT", {"ef": -3, "nprobe": "many"}, SearchParams()),
+        ("DISKANN", {}, SearchParams(search_list=64)),
+        ("DISKANN", {"search_list": "20"}, SearchParams(search_list=20)),
+        (
+            "IVF_RABITQ",
+            {"rbq_query_bits": 4, "refine_k": "2.5"},
+            SearchParams(nprobe=8, rbq_query_bits=4, refine_k=2.5),
+        ),
     ],
 )
 def test_search_parameters(kind: str, sent: dict[str, object], expected: SearchParams) -> None:
@@ -174,6 +256,14 @@ def test_the_default_ef_grows_with_k() -> None:
         ("HNSW", {"ef": [32]}, r"param 'ef' \(\[32\]\) should be integer"),
         ("AUTOINDEX", {"level": 6}, r"param 'level' \(6\) should be in range \[1, 5\]"),
         ("IVF_FLAT", {"nprobe": 0}, r"param 'nprobe' \(0\) should be in range \[1, 65536\]"),
+        ("SCANN", {"reorder_k": 9}, r"reorder_k\(9\) should be larger than k\(10\)"),
+        ("SCANN", {"reorder_k": 0}, r"param 'reorder_k' \(0\) should be in range \[1, 2147483647\]"),
+        ("DISKANN", {"search_list": 9}, r"search_list_size\(9\) should be larger than k\(10\)"),
+        ("DISKANN", {"search_list": 0}, r"'search_list_size' \(0\) should be in range \[1, 2147483647\]"),
+        ("IVF_RABITQ", {"rbq_query_bits": 9}, r"param 'rbq_query_bits' \(9\) should be in range \[0, 8\]"),
+        ("HNSW_SQ", {"refine_k": 0}, r"param 'refine_k' \(0\) should be in range \[1.000000"),
+        ("HNSW_SQ", {"refine_k": "x"}, "invalid float value, key: 'refine_k', value: 'x'"),
+        ("HNSW_SQ", {"ef": 9}, r"ef\(9\) should be larger than k\(10\)"),
         ("FLAT", {"metric_type": "IP"}, r"metric type not match: .*\[expected=L2\]\[actual=IP\]"),
         ("FLAT", {"page_retain_order": 7}, "invalid boolean value"),
         ("FLAT", {"radius": "wide"}, r"param 'radius' \(\"wide\"\) should be a number"),

@@ -40,7 +40,10 @@ def test_the_best_rows_between_range_filter_and_radius(
     window = Window(radius, range_filter if inner else None, Metric(metric).bigger_is_better)
     visible = np.random.default_rng(4).random(ROWS) < (0.5 if masked else 2)
     hits = built(kind, metric).search(
-        queries, 20, SearchParams(ef=2500, nprobe=16, window=window), RowMask.from_bool(visible)
+        queries,
+        20,
+        SearchParams(ef=2500, nprobe=16, search_list=2500, refine_k=10, window=window),
+        RowMask.from_bool(visible),
     )
     for got, scored, wanted in zip(
         hits.rows, hits.distances, expected_rows(all_scores, window, visible, 20), strict=True

@@ -208,7 +208,7 @@ def test_parameters() -> None:
             spec_of(metric_type=metric)
     with pytest.raises(InvalidParameter, match="only BM25 Function output field support BM25"):
         spec_of(metric_type="BM25")
-    with pytest.raises(InvalidParameter, match="SPARSE_FLOAT_VECTOR can't build with this index HNSW"):
+    with pytest.raises(InvalidParameter, match="SparseFloatVector can't build with this index HNSW"):
         spec_of("HNSW")
-    with pytest.raises(InvalidParameter, match="FLOAT_VECTOR can't build with this index SPARSE_WAND"):
+    with pytest.raises(InvalidParameter, match="FloatVector can't build with this index SPARSE_WAND"):
         resolve_index({"index_type": "SPARSE_WAND"}, DataType.FLOAT_VECTOR, 4)

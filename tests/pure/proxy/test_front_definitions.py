@@ -15,6 +15,7 @@ from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSeg
 from elanus.api.querynode import SegmentServing
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
+    CollectionLoaded,
     CollectionNotFound,
     CollectionNotLoaded,
     DatabaseNotFound,
@@ -23,6 +24,7 @@ from elanus.core.errors import (
     IndexNotFound,
     InvalidDimension,
     InvalidParameter,
+    InvalidProperty,
     PartitionNotFound,
     PartitionNotLoaded,
 )
@@ -156,10 +158,52 @@ def test_an_index_is_checked_before_it_is_announced() -> None:
     refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), FieldNotFound, "nope")
 
 
-def test_an_index_without_a_name_has_its_fields() -> None:
+def test_an_index_without_a_name_is_named_by_indexcoord() -> None:
     params = {"index_type": "FLAT", "metric_type": "L2"}
     bench = asked(lambda b: b.front.create_index("default", "c", "v0", "", params))
-    assert bench.index.calls.of("create_index") == [(CID, "v0", "v0", params)]
+    assert bench.index.calls.of("create_index") == [(CID, "v0", "", params)]
+
+
+def test_properties_of_an_index_are_altered() -> None:
+    bench = asked(lambda b: b.front.alter_index("default", "c", "v0", {"mmap.enabled": "True"}, []))
+    assert bench.index.calls.of("alter_index") == [(CID, "v0", {"mmap.enabled": "True"}, ())]
+    bench = asked(lambda b: b.front.alter_index("default", "c", "v0", {}, ["mmap.enabled"]))
+    assert bench.index.calls.of("alter_index") == [(CID, "v0", {}, ("mmap.enabled",))]
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "dropped", "error", "text"),
+    [
+        ("v0", {"nlist": "3"}, [], InvalidParameter, "nlist is not configable index param"),
+        ("v0", {}, ["M"], InvalidParameter, "M is not configable index param"),
+        ("v0", {"mmap.enabled": "x"}, [], InvalidProperty, "invalid mmap.enabled value: x, expected: true"),
+        (
+            "v0",
+            {"mmap.enabled": "true"},
+            ["mmap.enabled"],
+            InvalidParameter,
+            "cannot provide both DeleteKeys",
+        ),
+        ("v0", {}, [], InvalidParameter, "no properties to set or drop"),
+        ("", {"mmap.enabled": "true"}, [], InvalidParameter, "index name is empty"),
+        ("1v", {"mmap.enabled": "true"}, [], InvalidParameter, "Invalid index name: 1v"),
+    ],
+)
+def test_properties_that_are_refused(
+    name: str, properties: dict[str, str], dropped: list[str], error: type[ElanusError], text: str
+) -> None:
+    bench = refused(lambda b: b.front.alter_index("default", "c", name, properties, dropped), error, text)
+    assert bench.index.calls.of("alter_index") == []
+
+
+def test_an_index_of_a_loaded_collection_is_not_altered() -> None:
+    def alter(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.query.statuses = [loaded(50, 50)]
+        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
+
+    bench = refused(alter, CollectionLoaded, "can't alter index on loaded collection, please release")
+    assert bench.index.calls.of("alter_index") == []
 
 
 def test_an_index_of_a_loaded_collection_is_not_dropped() -> None:

@@ -18,6 +18,7 @@ from fake_compaction import FakeCompaction
 from fake_flushing import FakeFlushing
 from fake_hybrid import FakeHybrid
 from fake_imports import FakeImports
+from fake_indexes import FakeIndexes
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
@@ -74,7 +75,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
+class FakeFront(FakeIndexes, FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -329,12 +330,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         if not found:
             raise IndexNotFound(f"index not found[collection={collection}]")
         return found
-
-    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
-        held = self._held(database, collection)
-        for name, index in list(held.indexes.items()):
-            if index_name in ("", name) and field_name in ("", index.field_name):
-                del held.indexes[name]
 
     # writes
 

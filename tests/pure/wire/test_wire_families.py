@@ -361,6 +361,9 @@ def test_indexes_are_described_in_every_way(call: Call) -> None:
     assert again == index
     assert call("GetIndexState", collection_name="books").state == common_pb2.Finished
     assert call("GetIndexBuildProgress", collection_name="books").total_rows == 2
+    mapped = [common_pb2.KeyValuePair(key="mmap.enabled", value="true")]
+    altered = call("AlterIndex", collection_name="books", index_name="vector", extra_params=mapped)
+    assert altered.code == 0
     assert call("DropIndex", collection_name="books", index_name="vector").code == 0
     missing = call("DescribeIndex", collection_name="books").status
     assert (missing.code, missing.error_code) == (700, common_pb2.IndexNotExist)

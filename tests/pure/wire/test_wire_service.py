@@ -42,6 +42,7 @@ BUILT = {
     "DropAlias",
     "DropCollection",
     "DropDatabase",
+    "AlterIndex",
     "DropIndex",
     "DropPartition",
     "DropResourceGroup",

@@ -107,6 +107,7 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "ListImportTasks": BOOKS,
     "ReleasePartitions": PARTS,
     "ReleaseCollection": BOOKS,
+    "AlterIndex": {**BOOKS, "index_name": "vector", "delete_keys": ["mmap.enabled"]},
     "DropIndex": {**BOOKS, "index_name": "vector"},
     "DropPartition": PART,
     "RenameCollection": {"oldName": "books", "newName": "tomes"},

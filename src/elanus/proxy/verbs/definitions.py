@@ -9,6 +9,7 @@ from elanus.api.rootcoord import NewCollection, RootCoordApi
 from elanus.core.catalog import Collection, Database, Partition
 from elanus.core.errors import (
     AliasNotFound,
+    CollectionLoaded,
     CollectionNotFound,
     DatabaseNotFound,
     FieldNotFound,
@@ -17,6 +18,7 @@ from elanus.core.errors import (
     PartitionNotFound,
 )
 from elanus.core.ids import CollectionID
+from elanus.core.index_properties import check_properties
 from elanus.core.moments import check_timezone
 from elanus.core.names import (
     check_alias,
@@ -30,7 +32,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import time_to_live_s
-from elanus.index import ignored_params, note_ignored, resolve_index
+from elanus.index import check_choice, ignored_params, note_ignored, resolve_index
 from elanus.proxy.api import CollectionView, CreateCollection, IndexView
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.verbs.family import Verbs
@@ -240,12 +242,40 @@ class Definitions(Verbs):
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
         spec = resolve_index(params, field.data_type, field.dim)
+        check_choice(spec)
         note_ignored(spec.declared_type, ignored_params(params, spec))
         index = self._proxy.coordinators.index
         self._proxy.define(
             "create index",
-            lambda: index.create_index(cached.collection_id, field, index_name or field.name, params),
+            lambda: index.create_index(cached.collection_id, field, index_name, params),
         )
+
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        check_properties(properties, delete_keys)
+        if not index_name:
+            raise InvalidParameter("index name is empty: name the index to alter")
+        check_index_name(index_name)
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+
+        async def alter() -> None:
+            if await coordinators.query.loads(cached.collection_id):
+                raise CollectionLoaded(
+                    "can't alter index on loaded collection, please release the collection first: "
+                    f"collection already loaded[collection={collection}]"
+                )
+            await coordinators.index.alter_index(
+                cached.collection_id, index_name, properties, tuple(delete_keys)
+            )
+
+        self._proxy.define("alter index", alter)
 
     def describe_index(
         self, database: str, collection: str, index_name: str, field_name: str

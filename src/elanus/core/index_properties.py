@@ -1,0 +1,46 @@
+"""Properties of an index: settings that can be changed without building it again.
+
+``mmap.enabled`` maps the index file instead of reading it into memory. ``indexoffsetcache.enabled`` has no
+effect: it concerns a cache of the reference that does not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from elanus.core.errors import InvalidParameter, InvalidProperty
+
+MMAP_KEY = "mmap.enabled"
+_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled")
+
+
+def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) -> None:
+    """Check a change of properties. Raises `InvalidParameter`."""
+    delete_keys = tuple(delete_keys)
+    if properties and delete_keys:
+        raise InvalidParameter(
+            "cannot provide both DeleteKeys and ExtraParams: set or drop properties, not both"
+        )
+    if not properties and not delete_keys:
+        raise InvalidParameter(f"no properties to set or drop: name one of {', '.join(_PROPERTIES)}")
+    for name in (*properties, *delete_keys):
+        if name not in _PROPERTIES:
+            raise InvalidParameter(
+                f"{name} is not configable index param: use one of {', '.join(_PROPERTIES)}"
+            )
+    for name, value in properties.items():
+        if value.lower() not in ("true", "false"):
+            raise InvalidProperty(f"invalid {name} value: {value}, expected: true, false")
+
+
+def without_properties(params: Mapping[str, str]) -> dict[str, str]:
+    """The parameters that decide how an index is built."""
+    return {name: value for name, value in params.items() if name not in _PROPERTIES}
+
+
+def altered(
+    params: Mapping[str, str], properties: Mapping[str, str], delete_keys: Iterable[str]
+) -> dict[str, str]:
+    """An index's parameters after a change of properties."""
+    dropped = frozenset(delete_keys)
+    return {name: value for name, value in params.items() if name not in dropped} | dict(properties)

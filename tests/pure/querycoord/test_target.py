@@ -1,0 +1,51 @@
+"""The memory that a segment is expected to take."""
+
+from __future__ import annotations
+
+from fakes import CID, collection
+
+from elanus.api.datacoord import RecoveryInfo
+from elanus.core.ids import BuildID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.segments import BinlogFile, IndexFile, SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.querycoord.target import Target
+
+SEGMENT, ROWS = SegmentID(7), 1000
+FILE_BYTES, INDEX_BYTES = 60_000, 55_000
+
+
+def expected_bytes(disk_bytes: int) -> tuple[int, int]:
+    """The segment's memory, and a vector's bytes."""
+    known = collection()
+    width = sum(field.row_bytes_estimate for field in known.schema.vector_fields)
+    field = next(field for field in known.schema.vector_fields)
+    log = BinlogFile("insert_log/a", ROWS, FILE_BYTES, NO_TIMESTAMP, NO_TIMESTAMP)
+    manifest = SegmentManifest(SEGMENT, CID, PartitionID(1), "c_1v0", (log,), (), NO_TIMESTAMP)
+    file = IndexFile(
+        BuildID(1),
+        IndexID(1),
+        FieldID(field.field_id),
+        SEGMENT,
+        "X",
+        "L2",
+        {},
+        "index_files/a",
+        ROWS,
+        INDEX_BYTES,
+        True,
+        disk_bytes,
+    )
+    recovery = RecoveryInfo(CID, (), ())
+    target = Target(known, (PartitionID(1),), recovery, {SEGMENT: manifest}, (), {SEGMENT: (file,)}, ())
+    return target.piece(SEGMENT).size_bytes, width
+
+
+def test_vectors_in_memory_count_once_and_the_files_too() -> None:
+    taken, width = expected_bytes(0)
+    assert taken == max(INDEX_BYTES, ROWS * width) + FILE_BYTES
+
+
+def test_vectors_that_an_index_leaves_on_disk_take_no_memory() -> None:
+    _, width = expected_bytes(0)
+    on_disk = ROWS * width
+    assert expected_bytes(on_disk)[0] == INDEX_BYTES - on_disk + FILE_BYTES - on_disk
