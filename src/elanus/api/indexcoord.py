@@ -48,6 +48,16 @@ class IndexCoordApi(Protocol):
         ...
 
     @repeatable
+    async def alter_index(
+        self, collection_id: CollectionID, index_id: IndexID, params: Mapping[str, str]
+    ) -> None:
+        """Replace the parameters of an index by others that build the same index.
+
+        They take effect where segments are loaded from then on. Raises `IndexNotFound`.
+        """
+        ...
+
+    @repeatable
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None: ...
     @repeatable
     async def drop_collection(self, collection_id: CollectionID) -> None: ...

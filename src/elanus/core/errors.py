@@ -28,6 +28,7 @@
     ├── PartlyWritten                1302   1   some pchannels stored their part of a write, others did not
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
+    ├── CollectionLoaded              104   1   it must be released first
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
@@ -195,6 +196,10 @@ class CollectionNotFound(ElanusError):
 
 class CollectionNotLoaded(ElanusError):
     code = 101
+
+
+class CollectionLoaded(ElanusError):
+    code = 104
 
 
 class CollectionAlreadyExists(ElanusError):

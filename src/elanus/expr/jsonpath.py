@@ -48,6 +48,10 @@ class JsonColumn:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def has(self, path: Path) -> bool:
+        """Whether the values at a path are cached."""
+        return path in self._kept
+
     def values(self, path: Path) -> JsonValues:
         """The rows' values at a path. Raises `Internal` if a row is not JSON."""
         with self._lock:

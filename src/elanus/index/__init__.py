@@ -11,7 +11,15 @@ from elanus.index.files import DamagedIndexFile
 from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.raw import RawVectors
-from elanus.index.resolve import brute_force, ignored_params, over_rows, resolve_index
+from elanus.index.resolve import (
+    altered_params,
+    brute_force,
+    ignored_params,
+    mapped_params,
+    over_rows,
+    resolve_index,
+)
+from elanus.index.scalar import JsonPath, check_field, json_path_of
 from elanus.index.search_params import SearchParams, Window, resolve_search
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
@@ -20,6 +28,7 @@ __all__ = [
     "DamagedIndexFile",
     "Hits",
     "IndexSpec",
+    "JsonPath",
     "RawVectors",
     "RowMask",
     "ScalarIndex",
@@ -27,10 +36,14 @@ __all__ = [
     "SegmentIndex",
     "VectorIndex",
     "Window",
+    "altered_params",
     "brute_force",
     "build",
+    "check_field",
     "ignored_params",
+    "json_path_of",
     "load",
+    "mapped_params",
     "no_hits",
     "note_ignored",
     "over_rows",

@@ -16,6 +16,7 @@ from elanus.index.binary_ivf import BIN_IVF_FLAT
 from elanus.index.hnsw import HNSW
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
 from elanus.index.raw import BIN_FLAT, FLAT
+from elanus.index.scalar.kinds import SCALAR_KINDS
 from elanus.index.search_params import SHARED_PARAMS
 from elanus.index.sparse import SPARSE_INVERTED_INDEX, SPARSE_WAND
 from elanus.index.spec import IndexKind
@@ -23,7 +24,17 @@ from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS
 
 KINDS: Mapping[str, IndexKind] = {
     kind.name: kind
-    for kind in (FLAT, IVF_FLAT, IVF_SQ8, HNSW, BIN_FLAT, BIN_IVF_FLAT, SPARSE_INVERTED_INDEX, SPARSE_WAND)
+    for kind in (
+        FLAT,
+        IVF_FLAT,
+        IVF_SQ8,
+        HNSW,
+        BIN_FLAT,
+        BIN_IVF_FLAT,
+        SPARSE_INVERTED_INDEX,
+        SPARSE_WAND,
+        *SCALAR_KINDS,
+    )
 }
 
 

@@ -20,15 +20,17 @@ INDEX                            values are dropped
 SPARSE_WAND       sparse         the same index
 ================  =============  ===============================================================
 
-``mmap.enabled`` (all types, default false) maps the index file instead of reading it into memory.
-``dim`` may be repeated and must then match the field. The default metric is COSINE for floats, HAMMING for
-bits and IP for sparse vectors; the default type is AUTOINDEX.
+`elanus.index.scalar` lists the kinds for scalar fields.
+
+``mmap.enabled`` (all types, default false, for scalars true) maps the index file instead of reading it into
+memory. ``dim`` may be repeated and must then match the field. The default metric is COSINE for floats,
+HAMMING for bits and IP for sparse vectors; the default type is AUTOINDEX.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
@@ -37,6 +39,7 @@ from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Space, VectorForm
 from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
+from elanus.index.scalar.resolve import JSON_PARAMS, resolve_scalar
 from elanus.index.spec import (
     AUTOINDEX,
     COMMON_KEYS,
@@ -60,11 +63,13 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     and field types of the reference that are not supported here.
     """
     sent = _flatten(params)
+    form = DATA_TYPES[data_type].vector
+    if form is None:
+        return resolve_scalar(sent, data_type, kinds_on(data_type), KINDS)
     declared = _declared(sent.get(INDEX_TYPE_KEY), data_type)
     kind = automatic_kind(data_type) if declared == AUTOINDEX else KINDS[declared]
     assert kind is not None  # otherwise AUTOINDEX is not offered for the type
-    form = DATA_TYPES[data_type].vector
-    metric = None if form is None else _metric(sent.get(METRIC_TYPE_KEY), form, declared)
+    metric = _metric(sent.get(METRIC_TYPE_KEY), form, declared)
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
     _check_unknown(sent, declared, form)
@@ -80,6 +85,43 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
         declared_type=declared,
         memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False,
     )
+
+
+def mapped_params(built: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a built index with ``mmap.enabled`` as the index is declared now."""
+    is_vector = METRIC_TYPE_KEY in built
+    mapped = str(_flatten(declared).get(MMAP_KEY, not is_vector)).lower()
+    params = {name: value for name, value in built.items() if name != MMAP_KEY}
+    return params if is_vector and mapped == "false" else params | {MMAP_KEY: mapped}
+
+
+def altered_params(
+    params: Mapping[str, str], changes: Mapping[str, str], removed: Iterable[str]
+) -> dict[str, str]:
+    """Return a client's index parameters after some have been set and others removed.
+
+    Only those can be changed that need no new build: ``mmap.enabled``. Raises `InvalidParameter`.
+    """
+    removed = set(removed)
+    for name in (*changes, *removed):
+        if name != MMAP_KEY:
+            raise InvalidParameter(
+                f"{name} is not a configable index proptery: only {MMAP_KEY} can be changed; "
+                "drop the index and create it with other parameters"
+            )
+    text = str(changes.get(MMAP_KEY, "true"))
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidParameter(
+            f"invalid mmap index params: invalid {MMAP_KEY} value: {text}, expected: true, false"
+        )
+    altered = dict(params)
+    if PARAMS_KEY in altered:
+        inner = json.loads(altered[PARAMS_KEY] or "{}")
+        if inner.pop(MMAP_KEY, None) is not None:
+            altered[PARAMS_KEY] = json.dumps(inner)
+    for name in removed:
+        altered.pop(name, None)
+    return altered | {name: str(value).strip().lower() for name, value in changes.items()}
 
 
 def over_rows(data_type: DataType, dim: int, metric: Metric, vectors: Any) -> VectorIndex:
@@ -115,8 +157,6 @@ def _flatten(params: Mapping[str, str]) -> dict[str, object]:
 def _declared(name: object, data_type: DataType) -> str:
     """The name of the kind, or AUTOINDEX."""
     kinds = kinds_on(data_type)
-    if not kinds:
-        raise NotSupported(f"create index on {data_type.name} field is not supported: {_indexed_types()}")
     names = [kind.name for kind in kinds] + ([AUTOINDEX] if automatic_kind(data_type) else [])
     if (name is None or name == "") and AUTOINDEX in names:
         return AUTOINDEX
@@ -132,18 +172,6 @@ def _declared(name: object, data_type: DataType) -> str:
             f"invalid index type: {name} is not supported for {data_type.name}: use one of {supported}"
         )
     raise InvalidParameter(f"invalid index type: {name}: {data_type.name} fields take one of {supported}")
-
-
-def _indexed_types() -> str:
-    """The field types that some kind supports, in words."""
-    indexed = [kind for kind in DATA_TYPES.values() if kinds_on(kind.data_type)]
-    vectors = _listed([kind.data_type.name for kind in indexed if kind.vector is not None])
-    scalars = _listed([kind.data_type.name for kind in indexed if kind.vector is None])
-    return f"{vectors} fields have vector indexes" + (f", {scalars} fields scalar ones" if scalars else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _metric(name: object, form: VectorForm, declared: str) -> Metric:
@@ -178,7 +206,7 @@ def ignored_params(params: Mapping[str, str], spec: IndexSpec) -> tuple[str, ...
 
 def _unknown(sent: Mapping[str, object], declared: str, form: VectorForm | None) -> tuple[str, ...]:
     known = KINDS[declared].build_params if declared != AUTOINDEX else {}
-    common = COMMON_KEYS if form is not None else COMMON_KEYS - {METRIC_TYPE_KEY, DIM_KEY}
+    common = COMMON_KEYS if form is not None else {INDEX_TYPE_KEY, MMAP_KEY, *JSON_PARAMS}
     return tuple(name for name in sent if name not in known and name not in common)
 
 

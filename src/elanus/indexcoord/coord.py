@@ -26,14 +26,12 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
-from elanus.core.errors import (
-    IndexConflict,
-)
+from elanus.core.errors import IndexConflict, IndexNotFound
 from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentState
-from elanus.index import resolve_index
+from elanus.index import IndexSpec, check_field, json_path_of, mapped_params, resolve_index
 from elanus.indexcoord.builds import Builder, IndexPolicy
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
@@ -88,18 +86,33 @@ class IndexCoord:
     async def create_index(
         self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
     ) -> None:
-        resolve_index(params, field.data_type, field.dim)
+        spec = resolve_index(params, field.data_type, field.dim)
+        check_field(spec, field)
         async with self._defining:
             for known in self._state.indexes(collection_id):
                 if (known.name, known.field_id, dict(known.params)) == (name, field.field_id, dict(params)):
                     await self._invalidations.all_confirmed()
                     return
-                if known.name == name or known.field_id == field.field_id:
+                if known.name == name or _indexes_the_same(known, spec, field):
                     raise _conflict(known, name)
             index_id = IndexID(await self._rootcoord.alloc_ids(1))
             created = await self._rootcoord.alloc_timestamp(1)
             index = Index(index_id, collection_id, field.field_id, name, dict(params), created)
             notifications = await self._begin_change(collection_id, self._state.put_index(index))
+        await self._invalidations.confirmed(notifications)
+
+    async def alter_index(
+        self, collection_id: CollectionID, index_id: IndexID, params: Mapping[str, str]
+    ) -> None:
+        async with self._defining:
+            index = self._state.index(index_id)
+            if index is None or index.collection_id != collection_id:
+                raise IndexNotFound(f"index not found[index={index_id}]: it was dropped meanwhile")
+            if dict(index.params) == dict(params):
+                await self._invalidations.all_confirmed()
+                return
+            change = self._state.put_index(replace(index, params=dict(params)))
+            notifications = await self._begin_change(collection_id, change)
         await self._invalidations.confirmed(notifications)
 
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
@@ -149,7 +162,7 @@ class IndexCoord:
 
     async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
         return tuple(
-            build.file
+            replace(build.file, params=mapped_params(build.file.params, index.params))
             for index in self._state.indexes(collection_id)
             for build in self._state.builds_of(index.index_id)
             if build.file is not None
@@ -205,6 +218,14 @@ class IndexCoord:
         self._changes.happened(collection_id)
         self._builder.examine_soon((collection_id,))
         return self._invalidations.begin(collection_id)
+
+
+def _indexes_the_same(known: Index, spec: IndexSpec, field: FieldSchema) -> bool:
+    """Whether an index has the values that another is to have: those of the field, or of one JSON path."""
+    if known.field_id != field.field_id:
+        return False
+    other = resolve_index(known.params, field.data_type, field.dim)
+    return json_path_of(other, field) == json_path_of(spec, field)
 
 
 def _conflict(existing: Index, name: str) -> IndexConflict:

@@ -153,6 +153,17 @@ class Front(Protocol):
         """Return all indexes when neither name is given. Raises `IndexNotFound` when none matches."""
         ...
 
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        changes: Mapping[str, str],
+        removed: Sequence[str],
+    ) -> None:
+        """Set and remove parameters of an index. Raises `IndexNotFound` and `CollectionLoaded`."""
+        ...
+
     def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None: ...
 
     # writes

@@ -38,6 +38,7 @@ from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
+from elanus.index import altered_params
 from elanus.proxy.api import (
     DEFAULT_DATABASE,
     DEFAULT_PARTITION,
@@ -329,6 +330,21 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         if not found:
             raise IndexNotFound(f"index not found[collection={collection}]")
         return found
+
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        changes: Mapping[str, str],
+        removed: Sequence[str],
+    ) -> None:
+        held = self._held(database, collection)
+        if index_name not in held.indexes:
+            raise IndexNotFound(f"index not found[index={index_name}][collection={collection}]")
+        index = held.indexes[index_name]
+        params = altered_params(index.params, changes, removed)
+        held.indexes[index_name] = replace(index, params=params)
 
     def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
         held = self._held(database, collection)

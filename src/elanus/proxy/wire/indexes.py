@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name, check_index_name
 from elanus.proxy.api import IndexView
 from elanus.proxy.calls import Caller
@@ -41,6 +42,28 @@ class Indexes:
             request.field_name,
             check_index_name(request.index_name),
             to_dict(request.extra_params),
+        )
+        return success()
+
+    @rpc(
+        "collection_name",
+        "index_name",
+        "extra_params",
+        "delete_keys",
+        privilege="PrivilegeCreateIndex",
+        on="collection_name",
+    )
+    def AlterIndex(self, request: milvus_pb2.AlterIndexRequest, caller: Caller) -> common_pb2.Status:
+        if not request.index_name:
+            raise InvalidParameter("index name is empty: name the index to alter")
+        if not request.extra_params and not request.delete_keys:
+            raise InvalidParameter("properties cannot be empty: name those to set or to delete")
+        self._front.alter_index(
+            database_of(request, caller),
+            check_collection_name(request.collection_name),
+            check_index_name(request.index_name),
+            to_dict(request.extra_params),
+            tuple(request.delete_keys),
         )
         return success()
 

@@ -26,7 +26,6 @@ INSTEAD: dict[str, str] = {
     "AlterCollectionFunction": _FIXED_SCHEMA,
     "AlterCollectionSchema": _FIXED_SCHEMA,
     "DropCollectionFunction": _FIXED_SCHEMA,
-    "AlterIndex": "drop the index and create it with the new parameters",
     "TruncateCollection": "drop the collection and create it again",
     "BatchDescribeCollection": "use DescribeCollection for each",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
