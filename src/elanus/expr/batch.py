@@ -53,7 +53,7 @@ class Batch:
         self._columns = columns
         self._indexes = indexes
         self.answers: dict[int, object] = {}
-        """What `elanus.expr.indexed` knows about each condition, by its identity."""
+        """For `elanus.expr.indexed`: the index of each condition, by the identity of the condition."""
         self._json: dict[tuple[str, Path], JsonValues] = {}
         self._elements: dict[tuple[str, int], pa.Array] = {}
 

@@ -16,7 +16,7 @@ from elanus.expr.batch import NO_INDEXES, Batch, ColumnData, Indexes
 from elanus.expr.bind import bind
 from elanus.expr.evaluate import evaluated
 from elanus.expr.explain import Explainer
-from elanus.expr.indexed import explain_indexed, indexed_rows
+from elanus.expr.indexed import explain_indexed, indexed_rows, indexed_rows_max
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.parse import parse
@@ -86,6 +86,10 @@ class BoundFilter:
         if found is not None:
             return found
         return kernels.as_mask(evaluated(self.predicate, batch))
+
+    def indexed_rows_max(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes) -> int | None:
+        """How many rows match at most, if indexes find them quickly; None if columns would be read."""
+        return indexed_rows_max(self.predicate, Batch(columns, rows, indexes)) if indexes else None
 
     def may_match(self, stats: Mapping[str, tuple[object, object]]) -> bool:
         """False if no row within these bounds can match.

@@ -88,6 +88,12 @@ def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Mask | No
     return _mask(RowNumbers(rows), batch.rows)
 
 
+def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
+    """How many rows `indexed_rows` would find at most; None if a scan is quicker."""
+    access = _access(node, batch) if _is_indexed(batch) else None
+    return None if access is None else access.rows_max
+
+
 def indexed_leaf(node: Predicate, batch: Batch) -> pa.Array | None:
     """The answer to a leaf for all rows, from bits or as the complement of few rows; None: scan."""
     if not _is_indexed(batch):

@@ -36,7 +36,7 @@ _WILDCARD = re.compile(r"(?:\\.|[^\\%_])+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafLookup:
-    """What to ask the index of a leaf's column.
+    """A lookup in the index of a leaf's column.
 
     ``name`` and ``path``: the field, and the place in its JSON documents (empty for other fields).
     ``is_exact``: whether the rows found are those of the leaf; otherwise the leaf holds for some of them.
@@ -82,7 +82,7 @@ def _compared(column: Column, comparator: Comparator, value: Any) -> LeafLookup 
     negated = comparator is Comparator.NE
     if column.is_json:
         if negated:
-            return None  # it is unknown for rows of another type, which the index does not tell apart
+            return None  # it is unknown for rows of another type, which the index does not distinguish
         lookup = _compared_in_json(comparator, value)
         return None if lookup is None else _in_json(column, lookup)
     if column.path:

@@ -177,6 +177,10 @@ class Block:
         """False if the known bounds of the fields show that no row matches."""
         return chosen.may_match(self._bounds)
 
+    def indexed_rows_max(self, chosen: BoundFilter) -> int | None:
+        """How many rows the filter matches at most, if scalar indexes find them quickly; otherwise None."""
+        return chosen.indexed_rows_max(self._filtered_columns, self.rows, self._indexes)
+
     @property
     def key_order(self) -> KeyOrder:
         """The rows by ascending primary key. Made when first wanted."""

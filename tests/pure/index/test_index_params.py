@@ -100,12 +100,6 @@ def test_index_types_of_the_reference_that_are_not_built_here(name: str) -> None
         resolve_index({"index_type": name}, FLOAT, DIM)
 
 
-@pytest.mark.parametrize("data_type", [DataType.INT64, DataType.VARCHAR, DataType.JSON])
-def test_fields_without_vector_indexes(data_type: DataType) -> None:
-    with pytest.raises(NotSupported, match=f"create index on {data_type.name} field is not supported"):
-        resolve_index({}, data_type, DIM)
-
-
 def test_another_dimension_is_refused() -> None:
     with pytest.raises(InvalidDimension, match="dimension in schema: 16, dimension: 8"):
         resolve_index({"index_type": "FLAT", "dim": "8"}, FLOAT, DIM)

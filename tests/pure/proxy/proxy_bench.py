@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from fakes import FakeData, FakeIndexCoord, FakeLease, FakeQueryCoord, FakeRoot,
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.catalog import Collection
-from elanus.core.ids import NodeID
+from elanus.core.ids import CollectionID, IndexID, NodeID
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.log.codec import decode
 from elanus.log.memory import MemoryLog
@@ -64,13 +65,20 @@ class ServesAll:
         return self.rows
 
 
+class AlterableIndexes(FakeIndexCoord):
+    async def alter_index(
+        self, collection_id: CollectionID, index_id: IndexID, params: Mapping[str, str]
+    ) -> None:
+        self.calls.note("alter_index", (collection_id, index_id, dict(params)))
+
+
 class Bench:
     """Made on the event loop that the proxy is to live on. ``front`` is for other threads."""
 
     def __init__(self, *collections: Collection, log: MemoryLog | None = None) -> None:
         self.root = FakeRoot(*collections)
         self.data = FakeData()
-        self.index = FakeIndexCoord()
+        self.index = AlterableIndexes()
         self.query = FakeQueryCoord()
         self.nodes = ServesAll()
         self.log = log or MemoryLog()

@@ -13,8 +13,10 @@ from proxy_bench import NODE, Bench
 
 from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSegment
 from elanus.api.querynode import SegmentServing
+from elanus.core.catalog import Collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
+    CollectionLoaded,
     CollectionNotFound,
     CollectionNotLoaded,
     DatabaseNotFound,
@@ -26,19 +28,24 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
+from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
 
 TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
+DYNAMIC = schema(dynamic=True)
+DOCUMENTS = collection(
+    replace(DYNAMIC, fields=(*DYNAMIC.fields, FieldSchema(FieldID(200), "doc", DataType.JSON)))
+)
 
 
-def asked(work: Callable[[Bench], Any]) -> Bench:
+def asked(work: Callable[[Bench], Any], known: Collection = TWO_PARTITIONS) -> Bench:
     """Run ``work`` in a thread next to the event loop of a proxy that knows one collection, ``c``."""
 
     async def run() -> Bench:
-        bench = Bench(TWO_PARTITIONS)
+        bench = Bench(known)
         await asyncio.to_thread(work, bench)
         return bench
 
@@ -181,6 +188,51 @@ def test_an_index_is_dropped_by_its_field_or_its_name(field: str, name: str, dro
         bench.front.drop_index("default", "c", field, name)
 
     assert asked(drop).index.calls.of("drop_index") == ([(CID, IndexID(90))] if dropped else [])
+
+
+def test_an_index_on_a_json_path_without_a_name_has_its_fields_and_its_path() -> None:
+    params = {"index_type": "INVERTED", "json_path": "doc['a'][0]", "json_cast_type": "double"}
+    bench = asked(lambda b: b.front.create_index("default", "c", "doc", "", params), DOCUMENTS)
+    assert bench.index.calls.of("create_index") == [(CID, "doc", "doc/a/0", params)]
+    bench = asked(
+        lambda b: b.front.create_index("default", "c", "year", "", params | {"json_path": "year"}), DOCUMENTS
+    )
+    assert bench.index.calls.of("create_index") == [
+        (CID, "$meta", "$meta/year", params | {"json_path": "year"})
+    ]
+
+
+def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
+    def drop(bench: Bench) -> None:
+        bench.index.defined += [index(90), replace(index(91), field_id=FieldID(101), name="price")]
+        bench.query.statuses = [loaded(50, 50)]
+        bench.front.drop_index("default", "c", "", "price")
+
+    assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(91))]
+
+
+def test_an_index_is_altered_while_its_collection_is_released() -> None:
+    def alter(bench: Bench) -> None:
+        bench.index.defined.append(index(90))
+        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "True"}, ())
+
+    def alter_loaded(bench: Bench) -> None:
+        bench.query.statuses = [loaded(50, 50)]
+        alter(bench)
+
+    ((_, index_id, params),) = asked(alter).index.calls.of("alter_index")
+    assert (index_id, params["mmap.enabled"]) == (IndexID(90), "true")
+    refused(alter_loaded, CollectionLoaded, "can't alter index on loaded collection")
+    refused(
+        lambda b: b.front.alter_index("default", "c", "no", {"mmap.enabled": "true"}, ()),
+        IndexNotFound,
+        "index=no",
+    )
+    refused(
+        lambda b: b.front.alter_index("default", "c", "v0", {"M": "8"}, ()),
+        InvalidParameter,
+        "M is not a configable index proptery",
+    )
 
 
 # loading

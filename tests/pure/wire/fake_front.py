@@ -18,6 +18,7 @@ from fake_compaction import FakeCompaction
 from fake_flushing import FakeFlushing
 from fake_hybrid import FakeHybrid
 from fake_imports import FakeImports
+from fake_indexes import FakeIndexes
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
@@ -32,13 +33,12 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
-from elanus.index import altered_params
 from elanus.proxy.api import (
     DEFAULT_DATABASE,
     DEFAULT_PARTITION,
@@ -75,7 +75,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
+class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid, FakeIndexes):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -296,61 +296,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
     ) -> None:
         self._check_loaded(self._held(database, collection))
         self.balances.append((source, tuple(targets), tuple(segment_ids)))
-
-    # indexes
-
-    def create_index(
-        self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
-    ) -> None:
-        held = self._held(database, collection)
-        target = held.view.schema.field(field_name)
-        rows = self.collection_rows(database, collection)
-        name = index_name or field_name
-        held.indexes[name] = IndexView(
-            index_id=IndexID(next(self._ids)),
-            name=name,
-            field_id=target.field_id,
-            field_name=field_name,
-            params=dict(params),
-            state="Finished",
-            fail_reason="",
-            total_rows=rows,
-            indexed_rows=rows,
-            pending_rows=0,
-        )
-
-    def describe_index(
-        self, database: str, collection: str, index_name: str, field_name: str
-    ) -> Sequence[IndexView]:
-        found = [
-            index
-            for index in self._held(database, collection).indexes.values()
-            if index_name in ("", index.name) and field_name in ("", index.field_name)
-        ]
-        if not found:
-            raise IndexNotFound(f"index not found[collection={collection}]")
-        return found
-
-    def alter_index(
-        self,
-        database: str,
-        collection: str,
-        index_name: str,
-        changes: Mapping[str, str],
-        removed: Sequence[str],
-    ) -> None:
-        held = self._held(database, collection)
-        if index_name not in held.indexes:
-            raise IndexNotFound(f"index not found[index={index_name}][collection={collection}]")
-        index = held.indexes[index_name]
-        params = altered_params(index.params, changes, removed)
-        held.indexes[index_name] = replace(index, params=params)
-
-    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
-        held = self._held(database, collection)
-        for name, index in list(held.indexes.items()):
-            if index_name in ("", name) and field_name in ("", index.field_name):
-                del held.indexes[name]
 
     # writes
 

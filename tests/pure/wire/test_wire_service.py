@@ -25,6 +25,7 @@ BUILT = {
     "AlterAlias",
     "AlterCollection",
     "AlterDatabase",
+    "AlterIndex",
     "CheckHealth",
     "Connect",
     "CreateAlias",

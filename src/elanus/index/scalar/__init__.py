@@ -23,7 +23,6 @@ has another type are not in the index.
 
 from __future__ import annotations
 
-from elanus.index.scalar.kinds import SCALAR_KINDS
-from elanus.index.scalar.resolve import JsonPath, check_field, json_path_of, resolve_scalar
+from elanus.index.scalar.resolve import JsonPath, check_field, json_path_of
 
-__all__ = ["SCALAR_KINDS", "JsonPath", "check_field", "json_path_of", "resolve_scalar"]
+__all__ = ["JsonPath", "check_field", "json_path_of"]

@@ -1,7 +1,7 @@
 """The distinct values of a field in ascending order: where a lookup begins.
 
-A lookup becomes *spans*, ranges of key numbers. What belongs to a key (rows or bits) is kept next to the
-keys, in the same order, so a range of values is one span. Texts are ordered by their UTF-8 bytes, as the
+A lookup becomes *spans*, ranges of key numbers. The rows or bits of the keys are kept next to them, in
+the same order, so a range of values is one span. Texts are ordered by their UTF-8 bytes, as the
 filter language compares them. NaN is no key: no lookup finds it. -0.0 and 0.0 are one key.
 """
 

@@ -119,7 +119,7 @@ class Ngrams(Postings):
             return np.empty(0, np.uint32)  # no text has this gram
         starts, ends = self._gram_starts[places], self._gram_starts[places + 1]
         rarest = np.argsort(ends - starts)[:_INTERSECTED_MAX]
-        if (ends - starts)[rarest[0]] > self.rows_share_max * len(self._texts) + 1:
+        if (ends - starts)[rarest[0]] > self._worth_trying(len(self._texts)):
             return None  # testing so many texts costs more than a scan
         first, *others = [self._gram_keys[starts[n] : ends[n]] for n in rarest]
         for keys in others:

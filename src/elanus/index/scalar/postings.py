@@ -7,7 +7,7 @@
     rows     4  8   1      0  2  5    the row numbers
 
 Where most numbers occur once, the sorted values themselves are the keys and there are no starts: 12 bytes per
-row of Int64. Rows without a value are not in it. Of an array, each distinct element is a key of its row.
+row of Int64. Rows without a value are not in it. Each distinct element of an array is a key of its row.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from elanus.index.scalar.keys import Keys, NumberKeys, Spans, TextKeys, keys_of_
 from elanus.index.spec import IndexSpec
 
 RowNumberArray = npt.NDArray[np.uint32]
+_TRIED_ALWAYS = 64
 _REPETITIVE = 2
 """Numbers that occur at least so often on average are stored once each, with the rows of each."""
 
@@ -169,10 +170,14 @@ class Postings(ScalarIndex):
         rows = self._groups.rows_of(spans)
         return RowNumbers(np.unique(rows) if self._groups.of_elements and len(spans) else rows)
 
+    def _worth_trying(self, total: int) -> float:
+        """How many of so many values, rows or texts are worth a closer look."""
+        return max(_TRIED_ALWAYS, self.rows_share_max * total)
+
     def _spans(self, lookup: Lookup) -> Spans | None:
         if isinstance(lookup, Holds) is not self._groups.of_elements:
             return None
-        if isinstance(lookup, OneOf | Holds) and len(lookup.values) > self.rows_share_max * self.rows + 1:
+        if isinstance(lookup, OneOf | Holds) and len(lookup.values) > self._worth_trying(self.rows):
             return None  # looking up so many values costs more than a scan
         return self._groups.keys.spans(lookup)
 

@@ -1,4 +1,4 @@
-"""What a client's parameters of a scalar index mean, and which fields a kind indexes.
+"""The meaning of a client's parameters of a scalar index, and the fields that a kind indexes.
 
 Checks are in the reference's order, with its texts: first whether the kind suits the field, then the
 parameters. An index on a JSON field names the path of the values (``json_path``) and their type
