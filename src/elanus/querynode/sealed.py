@@ -52,6 +52,7 @@ _ROWS_PER_DISTINCT_MIN = 4
 class SealedSegment:
     """A loaded sealed segment.
 
+    ``index_ids``: those of vector fields, then those of scalar fields.
     ``files``: the paths it was loaded from; two loads from the same files give the same segment.
     ``damaged``: index files that could not be used; their fields are served as if they had no index yet.
     ``complete_from``: rows deleted up to this timestamp have been removed; it cannot answer earlier reads.
@@ -104,16 +105,16 @@ def load_sealed(
         blocks = (loader.block(),)
         blocks[0].make_key_filter()
     damaged = {file.path for file in loader.damaged}
+    usable = [file for file in request.indexes if file.path not in damaged]
     scalars = {field.field_id for field in schema.scalar_fields}
     segment = SealedSegment(
         segment_id=manifest.segment_id,
         partition_id=manifest.partition_id,
         vchannel=manifest.vchannel,
         parents=manifest.parents,
-        index_ids=tuple(
-            file.index_id
-            for file in request.indexes
-            if (file.field_id in specs or file.field_id in scalars) and file.path not in damaged
+        index_ids=(
+            *(file.index_id for file in usable if file.field_id in specs),
+            *(file.index_id for file in usable if file.field_id in scalars),
         ),
         files=files_of(request) - damaged,
         blocks=blocks,
