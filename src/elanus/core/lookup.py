@@ -64,7 +64,15 @@ class Holds:
     need_all: bool
 
 
-Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds
+@dataclass(frozen=True, slots=True, eq=False)
+class Inside:
+    """Rows whose JSON document has, at a path below the indexed one, a value that matches ``lookup``."""
+
+    path: Path
+    lookup: OneOf | Holds
+
+
+Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds | Inside
 
 
 @dataclass(frozen=True, slots=True, eq=False)

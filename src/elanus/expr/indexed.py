@@ -25,7 +25,7 @@ from elanus.core.lookup import Found, PackedRows, RowNumbers
 from elanus.expr import kernels
 from elanus.expr.batch import Batch, RowIndex
 from elanus.expr.explain import Explainer
-from elanus.expr.lookups import LeafLookup, lookup_of
+from elanus.expr.lookups import LeafLookup, inside_of, lookup_of
 from elanus.expr.tree import And, Or, Predicate
 
 SPARSE_SHARE_MAX = 0.05
@@ -215,10 +215,26 @@ def _known(node: Predicate, batch: Batch) -> _Leaf | None:
 
 def _examined(node: Predicate, batch: Batch) -> _Leaf | None:
     asked = lookup_of(node)
-    index = None if asked is None else batch.index(asked.name, asked.path)
-    if asked is None or index is None:
+    if asked is None:
         return None
-    return _Leaf(asked, index, index.estimate(asked.lookup))
+    index = batch.index(asked.name, asked.path)
+    leaf = None if index is None else _Leaf(asked, index, index.estimate(asked.lookup))
+    if leaf is not None and leaf.estimate is not None:
+        return leaf
+    return _of_documents(asked, batch) or leaf
+
+
+def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:
+    """The leaf with an index of whole documents, at its path or above."""
+    for length in range(len(asked.path), -1, -1):
+        index = batch.index(asked.name, asked.path[:length])
+        inside = None if index is None else inside_of(asked, asked.path[length:])
+        if index is not None and inside is not None:
+            estimate = index.estimate(inside)
+            if estimate is not None:
+                found = LeafLookup(asked.name, asked.path[:length], inside, is_exact=False)
+                return _Leaf(found, index, estimate)
+    return None
 
 
 def _rows(found: Found, rows: int) -> RowIds:

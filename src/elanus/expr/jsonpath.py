@@ -80,6 +80,12 @@ def json_values(texts: pa.Array | pa.ChunkedArray, path: Path) -> JsonValues:
     return JsonValues.of(values)
 
 
+def decoded_values(texts: pa.Array, path: Path) -> Iterator[Any]:
+    """The rows' values at a path, decoded with all they hold; `msgspec.UNSET` where there is none."""
+    for text in texts.to_pylist():
+        yield msgspec.UNSET if text is None else _read_row(text, path)
+
+
 def _read_block(texts: pa.Array, path: Path) -> list[Any]:
     rows = pc.fill_null(texts, "null")
     array = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)

@@ -9,17 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.documents import entries_of
 from elanus.core.errors import Internal
-from elanus.expr.jsonpath import json_values
+from elanus.expr.jsonpath import decoded_values, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
 
 
 def typed_column(texts: pa.Array, path: Path, cast_type: str) -> pa.Array:
     """Return the rows' values at a path, null where the value has another type. shape (rows,)
 
-    ``cast_type``: BOOL, DOUBLE, VARCHAR, or ARRAY_ and one of these, for the elements of that type in arrays.
+    ``cast_type``: BOOL, DOUBLE, VARCHAR, or ARRAY_ and one of these, for the elements of that type in arrays;
+    JSON for the entries of everything below the path (`elanus.core.documents`).
     Numbers become float64, rounded. Raises `Internal` if a row is not JSON.
     """
+    if cast_type == "JSON":
+        return pa.array([entries_of(value) for value in decoded_values(texts, path)], pa.list_(pa.string()))
     values = json_values(texts, path)
     if cast_type.startswith("ARRAY_"):
         return _elements(values, _COLUMNS[cast_type.removeprefix("ARRAY_")])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.lookup import Between, Holds, Lookup, Matching, OneOf, StartsWith
+from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, OneOf, StartsWith
 from elanus.core.types import DataType, Family
 from elanus.expr.jsonvalues import Path
 from elanus.expr.like import LikePattern
@@ -71,6 +71,16 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
             values = _of_one_type(leaf.values.items)
             return None if values is None else _in_json(leaf.column, Holds(values, leaf.need_all))
     return None
+
+
+def inside_of(asked: LeafLookup, rest: Path) -> Inside | None:
+    """The lookup in an index of whole documents; ``rest``: the leaf's path below it. None: no equivalent."""
+    lookup = asked.lookup
+    if asked.negated or asked.is_exact:
+        return None  # it is not about JSON
+    if isinstance(lookup, Between) and lookup.low is not None and lookup.low == lookup.high:
+        lookup = OneOf(pa.array([lookup.low]))
+    return Inside(rest, lookup) if isinstance(lookup, OneOf | Holds) else None
 
 
 def _in_json(column: Column, lookup: Lookup) -> LeafLookup:

@@ -36,7 +36,7 @@ JSON_PATHS = {
     '$meta["b"]': "$meta",
     "l": "$meta",
 }
-CASTS = ("DOUBLE", "VARCHAR", "BOOL", "ARRAY_DOUBLE", "ARRAY_VARCHAR", "ARRAY_BOOL")
+CASTS = ("DOUBLE", "VARCHAR", "BOOL", "ARRAY_DOUBLE", "ARRAY_VARCHAR", "ARRAY_BOOL", "JSON")
 
 
 def params_of(kind: str) -> dict[str, str]:

@@ -154,6 +154,19 @@ def test_paths_of_json_documents() -> None:
     assert explained('json_contains(meta["t"], 7)', arrays).startswith("index meta['t']")
 
 
+def test_whole_documents() -> None:
+    over = path("meta", "JSON")
+    assert explained('meta["a"] == 7', over) == (
+        'index meta (INVERTED): at most 10 of 10,000 rows, then meta["a"] == 7 on these'
+    )
+    assert explained('meta["a"] in ["8", "10"]', over).startswith("index meta (INVERTED): at most 2 of")
+    assert explained('json_contains(meta["t"], 7)', over).startswith("index meta (INVERTED): at most 25 of")
+    assert explained('json_contains_all(meta["t"], [7, 8])', over).startswith("index meta (INVERTED)")
+    assert explained('meta["t"][0] == 7', over).startswith("index meta (INVERTED): at most 25 of")
+    assert explained('meta["t"]["00"] == 7', over).startswith("scan")
+    assert explained('meta["a"] < 7', over).startswith("scan")
+
+
 def test_a_path_is_decoded_only_for_the_rows_found(monkeypatch: pytest.MonkeyPatch) -> None:
     over = path('meta["a"]', "DOUBLE")
     column = JsonColumn(COLUMNS["meta"])

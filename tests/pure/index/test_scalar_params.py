@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.index import altered_params, check_field, json_path_of, mapped_params, resolve_index
@@ -101,11 +101,6 @@ def test_parameters_of_a_json_path_that_are_refused(sent: dict[str, str], text: 
         resolve_index({"index_type": "INVERTED", **sent}, T.JSON, 0)
 
 
-def test_whole_documents_are_not_indexed() -> None:
-    with pytest.raises(NotSupported, match="name the paths"):
-        resolve_index({"json_path": "doc", "json_cast_type": "JSON"}, T.JSON, 0)
-
-
 @pytest.mark.parametrize(
     ("sent", "cast"),
     [
@@ -114,6 +109,7 @@ def test_whole_documents_are_not_indexed() -> None:
         ("21", "VARCHAR"),
         ("5", "DOUBLE"),
         ("array_bool", "ARRAY_BOOL"),
+        ("json", "JSON"),
     ],
 )
 def test_cast_types(sent: str, cast: str) -> None:

@@ -1,4 +1,4 @@
-"""What the structures of scalar indexes find, how much they estimate, and when they decline."""
+"""The structures of scalar indexes: their answers, their estimates, and when they decline."""
 
 from __future__ import annotations
 

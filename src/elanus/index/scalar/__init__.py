@@ -18,7 +18,8 @@ when one is used. A further structure, such as a tree of rectangles, is a module
 in `kinds`, and a lookup of its own in `elanus.core.lookup`.
 
 A JSON path's values are read by the job that builds the index and given as a typed column; rows whose value
-has another type are not in the index.
+has another type are not in the index. With the cast type JSON all values below the path are, as `documents`
+describes.
 """
 
 from __future__ import annotations

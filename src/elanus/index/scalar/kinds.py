@@ -11,8 +11,9 @@ from elanus.core.types import DataType, Family
 from elanus.index.base import ScalarIndex
 from elanus.index.files import IndexFileContent
 from elanus.index.scalar.bitmap import KEYS_MAX, Bitmap
+from elanus.index.scalar.documents import Documents
 from elanus.index.scalar.ngram import Ngrams
-from elanus.index.scalar.params import CardinalityParam, GramParam
+from elanus.index.scalar.params import JSON_CAST_TYPE, WHOLE_DOCUMENT, CardinalityParam, GramParam
 from elanus.index.scalar.postings import Postings, grouped
 from elanus.index.spec import IndexKind, IndexSpec, Progress
 
@@ -26,17 +27,19 @@ _FEW_VALUES = _of(Family.BOOL, Family.INTEGER, Family.TEXT, Family.LIST, Family.
 
 
 def _postings(spec: IndexSpec, column: pa.Array, progress: Progress) -> ScalarIndex:
-    return Postings(spec, len(column), grouped(column))
+    structure = Documents if _is_of_documents(spec) else Postings
+    return structure(spec, len(column), grouped(column))
 
 
 def _bitmap(spec: IndexSpec, column: pa.Array, progress: Progress) -> ScalarIndex:
     """Build a bitmap, or postings if there are too many distinct values."""
     keys_max = min(KEYS_MAX, int(spec.params.get(CARDINALITY, KEYS_MAX)))
-    groups = grouped(column, once_each=True)
-    if len(groups.keys) <= keys_max:
-        return Bitmap.of(spec, len(column), groups)
-    del groups
-    return Postings(spec, len(column), grouped(column))
+    if not _is_of_documents(spec):
+        groups = grouped(column, once_each=True)
+        if len(groups.keys) <= keys_max:
+            return Bitmap.of(spec, len(column), groups)
+        del groups
+    return _postings(spec, column, progress)
 
 
 def _ngrams(spec: IndexSpec, column: pa.Array, progress: Progress) -> ScalarIndex:
@@ -45,9 +48,15 @@ def _ngrams(spec: IndexSpec, column: pa.Array, progress: Progress) -> ScalarInde
 
 def _load(spec: IndexSpec, content: IndexFileContent) -> ScalarIndex:
     """Load the structure that the file has."""
-    structure: Any = Bitmap if "bits" in content.arrays else Postings
+    structure: Any = Documents if _is_of_documents(spec) else Postings
+    if "bits" in content.arrays:
+        structure = Bitmap
     loaded: ScalarIndex = structure.from_file(spec, content)
     return loaded
+
+
+def _is_of_documents(spec: IndexSpec) -> bool:
+    return spec.params.get(JSON_CAST_TYPE) == WHOLE_DOCUMENT
 
 
 CARDINALITY = "bitmap_cardinality_limit"

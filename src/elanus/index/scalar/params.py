@@ -9,6 +9,9 @@ from elanus.core.errors import InvalidParameter
 from elanus.index.spec import Sent
 
 CARDINALITY_MAX = 1000
+JSON_CAST_TYPE = "json_cast_type"
+WHOLE_DOCUMENT = "JSON"
+"""The cast type of an index over all values below a path."""
 
 
 def invalid(what: str) -> InvalidParameter:

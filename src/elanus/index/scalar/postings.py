@@ -157,18 +157,24 @@ class Postings(ScalarIndex):
             return None
         places = self._groups.places(spans)
         lengths = places[:, 1] - places[:, 0]
-        if isinstance(lookup, Holds) and lookup.need_all:
-            return int(lengths.min()) if len(spans) == len(lookup.values) else 0
+        wanted = self._wanted(lookup)
+        if wanted is not None and wanted.need_all:
+            return int(lengths.min()) if len(spans) == len(wanted.values) else 0
         return int(lengths.sum())
 
     def find(self, lookup: Lookup) -> Found | None:
         spans = self._spans(lookup)
         if spans is None:
             return None
-        if isinstance(lookup, Holds) and lookup.need_all:
-            return RowNumbers(self._with_all(spans, len(lookup.values)))
+        wanted = self._wanted(lookup)
+        if wanted is not None and wanted.need_all:
+            return RowNumbers(self._with_all(spans, len(wanted.values)))
         rows = self._groups.rows_of(spans)
         return RowNumbers(np.unique(rows) if self._groups.of_elements and len(spans) else rows)
+
+    def _wanted(self, lookup: Lookup) -> Holds | None:
+        """The elements that are looked up, if the keys are elements."""
+        return lookup if isinstance(lookup, Holds) else None
 
     def _worth_trying(self, total: int) -> float:
         """How many of so many values, rows or texts are worth a closer look."""

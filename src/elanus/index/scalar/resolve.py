@@ -12,19 +12,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.errors import InvalidParameter
 from elanus.core.schema import FieldSchema
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Family, family_of, type_name
-from elanus.index.scalar.params import invalid, missing
+from elanus.index.scalar.params import JSON_CAST_TYPE, WHOLE_DOCUMENT, invalid, missing
 from elanus.index.spec import AUTOINDEX, INDEX_TYPE_KEY, MMAP_KEY, IndexKind, IndexSpec
 from elanus.index.values import boolean
 
 JSON_PATH = "json_path"
-JSON_CAST_TYPE = "json_cast_type"
 JSON_CAST_FUNCTION = "json_cast_function"
 JSON_PARAMS = (JSON_PATH, JSON_CAST_TYPE, JSON_CAST_FUNCTION)
-CAST_TYPES = ("BOOL", "DOUBLE", "VARCHAR", "ARRAY_BOOL", "ARRAY_DOUBLE", "ARRAY_VARCHAR")
+CAST_TYPES = ("BOOL", "DOUBLE", "VARCHAR", "ARRAY_BOOL", "ARRAY_DOUBLE", "ARRAY_VARCHAR", WHOLE_DOCUMENT)
 _BITMAP_CAST_TYPES = ("BOOL", "VARCHAR")
 _CAST_OF_FAMILY = {
     Family.BOOL: "BOOL",
@@ -109,10 +108,6 @@ def _json_params(sent: Mapping[str, object], kind: IndexKind) -> dict[str, Any]:
     if grams and cast != "VARCHAR":
         raise invalid(
             f"JSON field with ngram index only supports VARCHAR cast type, got: {cast}: invalid parameter"
-        )
-    if cast == "JSON":
-        raise NotSupported(
-            f"json_cast_type JSON is not supported: name the paths to index, each with one of {CAST_TYPES}"
         )
     if cast not in CAST_TYPES:
         raise invalid(f"json_cast_type {sent[JSON_CAST_TYPE]} is not supported: invalid parameter")
