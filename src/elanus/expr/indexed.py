@@ -24,14 +24,15 @@ import pyarrow.compute as pc
 from elanus.core.lookup import Found, PackedRows, RowNumbers
 from elanus.expr import kernels
 from elanus.expr.batch import Batch, RowIndex
+from elanus.expr.cost import cost_of
 from elanus.expr.explain import Explainer
 from elanus.expr.lookups import LeafLookup, inside_of, lookup_of
 from elanus.expr.tree import And, Or, Predicate
 
 SPARSE_SHARE_MAX = 0.05
 """Up to this share of the rows, the other conditions are evaluated on the rows found."""
-INDEXED_ROWS_MIN = 4096
-"""Batches smaller than this are scanned."""
+SCAN_COST_MIN = 600_000
+"""A scan that costs less (`elanus.expr.cost`, for all rows) is not worth asking an index: about 200 µs."""
 
 RowIds = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -76,7 +77,7 @@ def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Mask | No
 
     ``evaluate``: evaluates what is left of the condition on the rows found.
     """
-    access = _access(node, batch) if _is_indexed(batch) else None
+    access = _access(node, batch) if batch.has_indexes else None
     if access is None:
         return None
     found = access.fetch()
@@ -90,14 +91,12 @@ def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Mask | No
 
 def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
     """How many rows `indexed_rows` would find at most; None if a scan is quicker."""
-    access = _access(node, batch) if _is_indexed(batch) else None
+    access = _access(node, batch) if batch.has_indexes else None
     return None if access is None else access.rows_max
 
 
 def indexed_leaf(node: Predicate, batch: Batch) -> pa.Array | None:
     """The answer to a leaf for all rows, from bits or as the complement of few rows; None: scan."""
-    if not _is_indexed(batch):
-        return None
     leaf = _known(node, batch)
     if leaf is None or not leaf.asked.is_exact or leaf.estimate is None:
         return None
@@ -119,8 +118,6 @@ def explain_indexed(node: Predicate, batch: Batch) -> str:
     """Say which indexes answer a condition, or why none does."""
     if not batch.has_indexes:
         return "scan: no index"
-    if batch.rows < INDEXED_ROWS_MIN:
-        return f"scan: {batch.rows:,} rows, an index is used from {INDEXED_ROWS_MIN:,} on"
     access = _access(node, batch)
     if access is not None:
         rest = "" if access.rest is None else f", then {Explainer().visit(access.rest)} on these"
@@ -134,6 +131,8 @@ def _explain_leaf(node: Predicate, batch: Batch) -> str:
     asked = lookup_of(node)
     if asked is None:
         return f"scan {text}: no index answers it"
+    if _scan_cost(node, asked, batch) < SCAN_COST_MIN:
+        return f"scan {text}: as quick as asking an index"
     leaf = _known(node, batch)
     if leaf is None:
         return f"scan {text}: no index on {asked.name}"
@@ -143,10 +142,6 @@ def _explain_leaf(node: Predicate, batch: Batch) -> str:
     if share > leaf.index.rows_share_max or not leaf.asked.is_exact:
         return f"scan {text}: index {leaf.title} finds {share:.1%} of the rows"
     return f"index {leaf.title} for {text}"
-
-
-def _is_indexed(batch: Batch) -> bool:
-    return batch.has_indexes and batch.rows >= INDEXED_ROWS_MIN
 
 
 def _leaves(node: Predicate) -> list[Predicate]:
@@ -214,14 +209,20 @@ def _known(node: Predicate, batch: Batch) -> _Leaf | None:
 
 
 def _examined(node: Predicate, batch: Batch) -> _Leaf | None:
-    asked = lookup_of(node)
-    if asked is None:
+    asked = lookup_of(node) if batch.has_indexes else None
+    if asked is None or _scan_cost(node, asked, batch) < SCAN_COST_MIN:
         return None
     index = batch.index(asked.name, asked.path)
     leaf = None if index is None else _Leaf(asked, index, index.estimate(asked.lookup))
     if leaf is not None and leaf.estimate is not None:
         return leaf
     return _of_documents(asked, batch) or leaf
+
+
+def _scan_cost(node: Predicate, asked: LeafLookup, batch: Batch) -> int:
+    """The cost of a scan. A path that nobody has decoded yet costs more than one that is kept."""
+    is_kept = not asked.is_json or batch.is_json_read(asked.name, asked.path)
+    return batch.rows * cost_of(node, batch.prepared if is_kept else frozenset())
 
 
 def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:

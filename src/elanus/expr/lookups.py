@@ -48,6 +48,7 @@ class LeafLookup:
     lookup: Lookup
     is_exact: bool = True
     negated: bool = False
+    is_json: bool = False
 
 
 def lookup_of(leaf: Predicate) -> LeafLookup | None:
@@ -76,8 +77,8 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
 def inside_of(asked: LeafLookup, rest: Path) -> Inside | None:
     """The lookup in an index of whole documents; ``rest``: the leaf's path below it. None: no equivalent."""
     lookup = asked.lookup
-    if asked.negated or asked.is_exact:
-        return None  # it is not about JSON
+    if not asked.is_json:
+        return None
     if isinstance(lookup, Between) and lookup.low is not None and lookup.low == lookup.high:
         lookup = OneOf(pa.array([lookup.low]))
     return Inside(rest, lookup) if isinstance(lookup, OneOf | Holds) else None
@@ -85,7 +86,7 @@ def inside_of(asked: LeafLookup, rest: Path) -> Inside | None:
 
 def _in_json(column: Column, lookup: Lookup) -> LeafLookup:
     """Rows of a JSON path. Numbers in its index are rounded, so the leaf decides about those found."""
-    return LeafLookup(column.field.name, column.path, lookup, is_exact=False)
+    return LeafLookup(column.field.name, column.path, lookup, is_exact=False, is_json=True)
 
 
 def _compared(column: Column, comparator: Comparator, value: Any) -> LeafLookup | None:

@@ -55,8 +55,10 @@ class Target:
         """The segment with the memory it will take: its vectors once, and its files."""
         manifest = self.segments[segment_id]
         width = sum(field.row_bytes_estimate for field in self.collection.schema.vector_fields)
-        indexes = sum(file.size_bytes for file in self.files.get(segment_id, ()))
-        size_bytes = max(indexes, manifest.rows * width) + manifest.size_bytes
+        files = self.files.get(segment_id, ())
+        indexes = sum(file.size_bytes for file in files if file.metric_type)
+        scalars = sum(file.size_bytes for file in files if not file.metric_type)
+        size_bytes = max(indexes, manifest.rows * width) + scalars + manifest.size_bytes
         return Piece(segment_id, self.collection.collection_id, size_bytes)
 
 

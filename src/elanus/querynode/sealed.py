@@ -113,7 +113,7 @@ def load_sealed(
         vchannel=manifest.vchannel,
         parents=manifest.parents,
         index_ids=(
-            *(file.index_id for file in usable if file.field_id in specs),
+            *(file.index_id for file in usable if file.field_id in specs.keys() - scalars),
             *(file.index_id for file in usable if file.field_id in scalars),
         ),
         files=files_of(request) - damaged,

@@ -29,7 +29,7 @@ _CASTS = st.dictionaries(st.sampled_from(sorted(JSON_PATHS)), st.sampled_from(CA
 def always_indexed() -> Iterator[None]:
     """Uses an index whenever it has an answer, for any number of rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexed, "INDEXED_ROWS_MIN", 0)
+        patch.setattr(indexed, "SCAN_COST_MIN", -1)
         patch.setattr(indexed, "SPARSE_SHARE_MAX", 10.0)
         patch.setattr(ScalarIndex, "rows_share_max", 10.0)
         yield

@@ -12,7 +12,7 @@ from filter_schemas import DYNAMIC
 from indexed_columns import built, params_of
 
 from elanus.core.lookup import Found, Lookup
-from elanus.expr import JsonColumn, compile_filter
+from elanus.expr import JsonColumn, compile_filter, indexed
 from elanus.index import ScalarIndex
 
 ROWS = 10_000
@@ -25,6 +25,12 @@ COLUMNS: Mapping[str, pa.Array] = {
     "labels": pa.array([[f"l{n % 50}", "all"] for n in range(ROWS)]),
     "meta": pa.array([json.dumps({"a": n % 1000 if n % 2 else str(n), "t": [n % 400]}) for n in range(ROWS)]),
 }
+
+
+@pytest.fixture(autouse=True)
+def compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compares any scan with an index, however cheap it is."""
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 0)
 
 
 class Asked:
@@ -178,11 +184,20 @@ def test_a_path_is_decoded_only_for_the_rows_found(monkeypatch: pytest.MonkeyPat
     assert column.cached_bytes > 0
 
 
-def test_few_rows_and_no_indexes() -> None:
+def test_a_scan_that_is_cheap_is_not_compared_with_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 600_000)
+    over = indexes(tiny="BITMAP", labels="INVERTED") | path('meta["a"]', "DOUBLE")
+    assert explained("tiny == 5", over) == "scan tiny == 5: as quick as asking an index"
+    assert explained('array_contains(labels, "l7")', over).startswith("index labels")
+    text = 'meta["a"] == 7'
+    column = JsonColumn(COLUMNS["meta"])
+    chosen = compile_filter(text, DYNAMIC)
+    assert chosen.explain_indexes({"meta": column}, ROWS, over).startswith("index meta")
+    column.values(("a",))
+    assert chosen.explain_indexes({"meta": column}, ROWS, over).endswith("as quick as asking an index")
+
+
+def test_no_indexes() -> None:
     chosen = compile_filter("tiny == 5", DYNAMIC)
     assert chosen.explain_indexes(COLUMNS, ROWS, {}) == "scan: no index"
-    few = {"tiny": COLUMNS["tiny"][:100]}
-    _, index = built("tiny", few["tiny"], params_of("BITMAP"))
-    text = chosen.explain_indexes(few, 100, {("tiny", ()): index})
-    assert text == "scan: 100 rows, an index is used from 4,096 on"
     assert explained("tiny + 1 == 5", indexes(tiny="BITMAP")) == "scan (tiny + 1) == 5: no index answers it"

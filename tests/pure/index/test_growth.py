@@ -202,7 +202,7 @@ def test_a_toy_kind_of_scalars_is_built_loaded_and_asked_by_filters(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[ToyInverted] = []
-    monkeypatch.setattr(indexed, "INDEXED_ROWS_MIN", 0)
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 0)
     monkeypatch.setattr(ToyInverted, "rows_share_max", 1.0)
     init = ToyInverted.__init__
     monkeypatch.setattr(ToyInverted, "__init__", lambda self, *a: (made.append(self), init(self, *a))[1])

@@ -19,7 +19,7 @@ from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
-from elanus.expr import compile_filter
+from elanus.expr import compile_filter, indexed
 from elanus.index import altered_params, mapped_params
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.querynode.block import Block
@@ -100,6 +100,12 @@ def files(store: LocalStore, tmp_path: Path, manifest: SegmentManifest) -> list[
         )
         built.append(build_index_file(plan, store, tmp_path, uuid.uuid4().hex))
     return built
+
+
+@pytest.fixture(autouse=True)
+def compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compares any scan with an index, however cheap it is."""
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 0)
 
 
 def loaded(

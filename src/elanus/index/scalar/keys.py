@@ -23,6 +23,7 @@ from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, OneOf, 
 Spans = npt.NDArray[np.int64]
 """Shape (m, 2): half-open ranges of key numbers, none empty, none overlapping."""
 
+_NO_SPANS = np.empty((0, 2), np.int64)
 _SINGLY_MAX = 64
 """So many texts are looked up one by one; more are hashed, and all keys are compared with them."""
 
@@ -67,6 +68,8 @@ class NumberKeys(Keys):
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         self._values = values
+        self._is_bool = values.dtype == np.bool_
+        self._limits = np.iinfo(values.dtype) if values.dtype.kind == "i" else None
 
     def __len__(self) -> int:
         return len(self._values)
@@ -74,10 +77,6 @@ class NumberKeys(Keys):
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {"keys": self._values}
-
-    @property
-    def _is_bool(self) -> bool:
-        return self._values.dtype == np.bool_
 
     def _among(self, values: pa.Array) -> Spans | None:
         if not (pa.types.is_boolean(values.type) if self._is_bool else _is_number(values.type)):
@@ -110,20 +109,19 @@ class NumberKeys(Keys):
 
         Whole numbers are compared exactly with any bound; floating values with the bound in their precision.
         """
-        dtype = self._values.dtype
-        if dtype.kind == "f":
+        limits, number = self._limits, self._values.dtype.type
+        if limits is None:
             with np.errstate(over="ignore"):
-                return self._searched(dtype.type(bound), after_equal)
-        limits = np.iinfo(dtype)
+                return self._searched(number(bound), after_equal)
         if bound > limits.max:
             return len(self._values)
         if bound < limits.min:
             return 0
         below = math.floor(bound)  # between `below` and the bound there is no whole number
-        return self._searched(dtype.type(below), after_equal or below != bound)
+        return self._searched(number(below), after_equal or below != bound)
 
     def _searched(self, value: Any, after_equal: bool) -> int:
-        return int(np.searchsorted(self._values, value, "right" if after_equal else "left"))
+        return int(self._values.searchsorted(value, "right" if after_equal else "left"))
 
 
 class TextKeys(Keys):
@@ -233,7 +231,7 @@ def _is_bound(value: Value | None) -> bool:
 
 
 def _span(first: int, last: int) -> Spans:
-    return np.array([[first, last]] if first < last else np.empty((0, 2)), np.int64)
+    return np.array([[first, last]], np.int64) if first < last else _NO_SPANS
 
 
 def _spans(first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Spans:
