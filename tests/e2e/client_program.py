@@ -14,6 +14,7 @@ import sys
 import warnings
 
 import client_checks_data
+import client_checks_indexes
 import client_checks_search
 import client_checks_types
 import client_checks_use
@@ -21,7 +22,13 @@ import pymilvus
 from client_base import program
 from pymilvus import connections, utility
 
-CHECKS = (client_checks_use, client_checks_search, client_checks_data, client_checks_types)
+CHECKS = (
+    client_checks_use,
+    client_checks_search,
+    client_checks_data,
+    client_checks_types,
+    client_checks_indexes,
+)
 """Importing a module of checks adds them to the program."""
 
 

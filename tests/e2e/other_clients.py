@@ -83,8 +83,6 @@ CLIENTS: Mapping[str, Client] = {
             "2.0.0",
             "program_vectordbbench.py",
             PYMILVUS_2,
-            "It always creates a scalar index and has no option to leave it out. The program removes that "
-            "one index from its list; all else is the benchmark's own.",
         ),
     )
 }

@@ -46,8 +46,8 @@ class IndexCoordApi(Protocol):
     ) -> None:
         """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise.
 
-        ``name`` "": the name of the field's index if it has one, else the field's. Properties
-        (`elanus.core.index_properties`) are no parameters: they may differ.
+        ``name`` "": that of the index on the same values if there is one, else the field's and the JSON path.
+        Properties (`elanus.core.index_properties`) are no parameters: they may differ.
         """
         ...
 

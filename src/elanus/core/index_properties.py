@@ -6,11 +6,13 @@ effect: it concerns a cache of the reference that does not exist here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
 from elanus.core.errors import InvalidParameter, InvalidProperty
 
 MMAP_KEY = "mmap.enabled"
+PARAMS_KEY = "params"
 _PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled")
 
 
@@ -35,12 +37,21 @@ def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) 
 
 def without_properties(params: Mapping[str, str]) -> dict[str, str]:
     """The parameters that decide how an index is built."""
-    return {name: value for name, value in params.items() if name not in _PROPERTIES}
+    return _without(params, _PROPERTIES)
 
 
 def altered(
     params: Mapping[str, str], properties: Mapping[str, str], delete_keys: Iterable[str]
 ) -> dict[str, str]:
     """An index's parameters after a change of properties."""
-    dropped = frozenset(delete_keys)
-    return {name: value for name, value in params.items() if name not in dropped} | dict(properties)
+    changed = _without(params, (*properties, *delete_keys))
+    return changed | {name: value.lower() for name, value in properties.items()}
+
+
+def _without(params: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The parameters without some, which may also stand in the JSON text of ``params``."""
+    left = {name: value for name, value in params.items() if name not in names}
+    inner = json.loads(left.get(PARAMS_KEY) or "{}")
+    if isinstance(inner, dict) and any(name in inner for name in names):
+        left[PARAMS_KEY] = json.dumps({name: value for name, value in inner.items() if name not in names})
+    return left

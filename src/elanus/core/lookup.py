@@ -5,17 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 Value: TypeAlias = bool | int | float | str
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a value is in a JSON document: object keys and array indexes, outermost first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneOf:
-    """Rows whose value is among ``values``, which have the column's Arrow type."""
+    """Rows whose value is among ``values``.
+
+    These have the column's Arrow type; for JSON they are float64, strings or booleans.
+    """
 
     values: pa.Array
 
@@ -40,4 +48,45 @@ class StartsWith:
     prefix: str
 
 
-Lookup: TypeAlias = OneOf | Between | StartsWith
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """Rows whose text passes ``test``: strings (n,) → booleans (n,). It contains each of ``fragments``."""
+
+    fragments: tuple[str, ...]
+    test: Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holds:
+    """Rows whose array has any of ``values`` as an element, or all of them; ``values`` are not empty."""
+
+    values: pa.Array
+    need_all: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inside:
+    """Rows whose JSON document has, at a path below the indexed one, a value that matches ``lookup``."""
+
+    path: Path
+    lookup: OneOf | Holds
+
+
+Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds | Inside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowNumbers:
+    """An answer for few rows: each once, in any order. Unsigned or signed integers, shape (m,)."""
+
+    rows: npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedRows:
+    """An answer for any number of rows: row i is bit ``i % 8`` of byte ``i // 8``."""
+
+    bits: npt.NDArray[np.uint8]
+
+
+Found: TypeAlias = RowNumbers | PackedRows

@@ -4,18 +4,20 @@
 for everything that the supported field types can express; functions on text are refused.
 """
 
-from elanus.expr.batch import ColumnData, IndexedColumn
+from elanus.expr.batch import ColumnData, Indexes
 from elanus.expr.filter import BoundFilter, compile_filter
 from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn
+from elanus.expr.jsontyped import typed_column
 from elanus.expr.key_range import KeyBound
 
 __all__ = [
     "BoundFilter",
     "ColumnData",
     "GeometryColumn",
-    "IndexedColumn",
+    "Indexes",
     "JsonColumn",
     "KeyBound",
     "compile_filter",
+    "typed_column",
 ]

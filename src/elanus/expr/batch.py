@@ -3,67 +3,67 @@
 When few rows satisfy ``a`` in ``a and b``, ``b`` is evaluated only on those. A selection takes its rows of a
 column only when the column is requested.
 
-A column may have an index (`IndexedColumn`), which is tried first.
+Fields and JSON paths may have indexes, which `elanus.expr.indexed` tries first. A selection has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import Internal
 from elanus.core.geometry import Boxes
-from elanus.core.lookup import Lookup
+from elanus.core.lookup import Found, Lookup
 from elanus.expr import arrayvalues
 from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
 
+_FEW_OF_ROWS = 16
+"""A selection of fewer than one row in so many decodes JSON for its own rows, unless all are decoded."""
+
 
 class RowIndex(Protocol):
-    """The part of an index that a filter needs (`elanus.index.ScalarIndex`)."""
+    """The part of an index that a filter needs (`elanus.index.ScalarIndex`, which describes it)."""
 
-    def rows_where(self, lookup: Lookup) -> npt.NDArray[np.bool_] | None:
-        """The matching rows, bool (rows,), False for rows without a value; None: the index cannot answer."""
+    rows_share_max: float
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IndexedColumn:
-    """A column with an index over its rows."""
-
-    values: pa.Array | pa.ChunkedArray
-    index: RowIndex
-
-    def __len__(self) -> int:
-        return len(self.values)
+    @property
+    def title(self) -> str: ...
+    def estimate(self, lookup: Lookup) -> int | None: ...
+    def find(self, lookup: Lookup) -> Found | None: ...
 
 
-ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | JsonColumn | IndexedColumn | GeometryColumn
+ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | JsonColumn | GeometryColumn
+Indexes: TypeAlias = Mapping[tuple[str, Path], RowIndex]
+"""The indexes by field, and by path for those of JSON fields (empty for other fields)."""
+
+NO_INDEXES: Indexes = {}
 
 
 class Batch:
     """``rows`` rows. Columns and JSON paths are cached, so each is read at most once."""
 
-    def __init__(self, columns: Mapping[str, ColumnData], rows: int) -> None:
+    def __init__(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES) -> None:
         for name, column in columns.items():
             if len(column) != rows:
                 raise Internal(f"column {name} has {len(column)} rows where the filter expects {rows}")
         self.rows = rows
         self._columns = columns
+        self._indexes = indexes
+        self.answers: dict[int, object] = {}
+        """For `elanus.expr.indexed`: the index of each condition, by the identity of the condition."""
         self._json: dict[tuple[str, Path], JsonValues] = {}
         self._elements: dict[tuple[str, int], pa.Array] = {}
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """The values of a field, in the column's own encoding; for a JSON field, the texts."""
         column = self._data(name)
-        if isinstance(column, IndexedColumn | GeometryColumn):
+        if isinstance(column, GeometryColumn):
             return column.values
         return column.texts if isinstance(column, JsonColumn) else column
 
@@ -84,20 +84,13 @@ class Batch:
         column = self._columns.get(name)
         return column.boxes if isinstance(column, GeometryColumn) else None
 
-    def has_index(self, name: str) -> bool:
-        return isinstance(self._columns.get(name), IndexedColumn)
+    @property
+    def has_indexes(self) -> bool:
+        return bool(self._indexes)
 
-    def looked_up(self, name: str, lookup: Lookup) -> pa.Array | None:
-        """Which rows satisfy the lookup, null where there is no value; None if no index answers it."""
-        column = self._columns.get(name)
-        if not isinstance(column, IndexedColumn):
-            return None
-        rows = column.index.rows_where(lookup)
-        if rows is None:
-            return None
-        if not column.values.null_count:
-            return pa.array(rows)
-        return pa.array(rows, mask=column.values.is_null().to_numpy(zero_copy_only=False))
+    def index(self, name: str, path: Path) -> RowIndex | None:
+        """The index of a field, or of a path of a JSON field."""
+        return self._indexes.get((name, path))
 
     def json(self, name: str, path: Path) -> JsonValues:
         """The values at a path of a JSON field."""
@@ -112,14 +105,19 @@ class Batch:
 
     @cached_property
     def prepared(self) -> frozenset[str]:
-        """The fields whose columns are dictionary-encoded, have an index, or are a `JsonColumn`: reading them
-        is cheap."""
+        """The fields whose columns are dictionary-encoded, or are a `JsonColumn`: reading them is cheap."""
         return frozenset(
             name
             for name, column in self._columns.items()
-            if isinstance(column, JsonColumn | IndexedColumn | GeometryColumn)
-            or pa.types.is_dictionary(column.type)
+            if isinstance(column, JsonColumn | GeometryColumn) or pa.types.is_dictionary(column.type)
         )
+
+    def is_json_read(self, name: str, path: Path) -> bool:
+        """Whether the values at a path of a JSON field are decoded already."""
+        if (name, path) in self._json:
+            return True
+        column = self._columns.get(name)
+        return isinstance(column, JsonColumn) and column.has(path)
 
     def _data(self, name: str) -> ColumnData:
         try:
@@ -156,7 +154,11 @@ class _Selection(Batch):
     def prepared(self) -> frozenset[str]:
         return self._parent.prepared
 
+    def is_json_read(self, name: str, path: Path) -> bool:
+        return (name, path) in self._json or self._parent.is_json_read(name, path)
+
     def _read_json(self, name: str, path: Path) -> JsonValues:
-        if name in self.prepared:  # values that are decoded already only need to be picked
-            return self._parent.json(name, path).take(self._indices)
+        is_cached_for_others = name in self.prepared and self.rows * _FEW_OF_ROWS > self._parent.rows
+        if is_cached_for_others or self._parent.is_json_read(name, path):
+            return self._parent.json(name, path).take(self._indices)  # decoded values only need to be picked
         return json_values(self.column(name), path)

@@ -20,8 +20,8 @@ from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
 from elanus.expr.cost import cost_of
+from elanus.expr.indexed import indexed_leaf, indexed_rows
 from elanus.expr.jsonvalues import UNKNOWN
-from elanus.expr.lookups import lookup_of
 from elanus.expr.sampling import sampled
 from elanus.expr.tree import (
     Always,
@@ -67,6 +67,18 @@ class Evaluator(Visitor[pa.Array]):
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
 
+    def visit(self, node: Predicate) -> pa.Array:
+        """Answer a condition with indexes where they help (`elanus.expr.indexed`), otherwise by a scan."""
+        if self._batch.has_indexes:
+            rows = indexed_rows(node, self._batch, evaluated)
+            if rows is not None:
+                return kernels.from_mask(rows)
+            if not isinstance(node, And | Or):
+                answer = indexed_leaf(node, self._batch)
+                if answer is not None:
+                    return answer
+        return super().visit(node)
+
     def always(self, node: Always) -> pa.Array:
         return pa.array(np.full(self._batch.rows, node.value))
 
@@ -104,9 +116,6 @@ class Evaluator(Visitor[pa.Array]):
 
     def compare(self, node: Compare) -> pa.Array:
         left, right, comparator = node.left, node.right, node.comparator
-        indexed = self._looked_up(node, left, negated=comparator is Comparator.NE)
-        if indexed is not None:
-            return indexed
         if isinstance(right, Constant):
             if isinstance(right.value, str | bool):
                 return self._compare_to_word(left, comparator, right.value)
@@ -166,9 +175,6 @@ class Evaluator(Visitor[pa.Array]):
         return arrayvalues.lengths(self._batch.column(column.field.name))
 
     def member(self, node: Member) -> pa.Array:
-        indexed = self._looked_up(node, node.column, negated=node.negated)
-        if indexed is not None:
-            return indexed
         found = kernels.is_member(self._column(node.column), node.values)
         return pc.invert(found) if node.negated else found
 
@@ -197,9 +203,6 @@ class Evaluator(Visitor[pa.Array]):
         return pc.invert(found) if node.negated else found
 
     def like(self, node: Like) -> pa.Array:
-        indexed = self._looked_up(node, node.column, negated=node.negated)
-        if indexed is not None:
-            return indexed
         column = self._of_type(node.column, str) if node.column.is_json else self._column(node.column)
         if column is None:
             return kernels.unknown(self._batch.rows)
@@ -222,16 +225,6 @@ class Evaluator(Visitor[pa.Array]):
         keys = kernels.one_array(kernels.decoded(self._batch.column(node.column.field.name)))
         return pa.array(sampled(keys, node.factor, node.seed))
 
-    def _looked_up(
-        self, leaf: Compare | Member | Like, operand: Operand, *, negated: bool
-    ) -> pa.Array | None:
-        """Answer a leaf from the index of its column; None if there is no index or it does not help."""
-        if not isinstance(operand, Column) or operand.path or not self._batch.has_index(operand.field.name):
-            return None
-        lookup = lookup_of(leaf)
-        found = None if lookup is None else self._batch.looked_up(operand.field.name, lookup)
-        return pc.invert(found) if found is not None and negated else found
-
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path
         present = self._batch.json(name, path).present if path else self._batch.has_value(name)
@@ -242,6 +235,11 @@ class Evaluator(Visitor[pa.Array]):
         column = kernels.one_array(kernels.decoded(self._batch.column(name)))
         found = node.test.matches(column, self._batch.boxes(name))
         return pc.invert(found) if node.negated else found
+
+
+def evaluated(predicate: Predicate, batch: Batch) -> pa.Array:
+    """The rows of a batch that a condition is true of; null may stand for false."""
+    return Evaluator(batch).visit(predicate)
 
 
 def _scatter(answers: pa.Array, indices: pa.Array, rows: int, elsewhere: bool) -> pa.Array:

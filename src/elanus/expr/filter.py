@@ -9,13 +9,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from elanus.core.schema import CollectionSchema
-from elanus.expr.batch import Batch, ColumnData
+from elanus.expr import kernels
+from elanus.expr.batch import NO_INDEXES, Batch, ColumnData, Indexes
 from elanus.expr.bind import bind
-from elanus.expr.evaluate import Evaluator
+from elanus.expr.evaluate import evaluated
 from elanus.expr.explain import Explainer
+from elanus.expr.indexed import explain_indexed, indexed_rows, indexed_rows_max
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.logic import has_sample
@@ -75,18 +76,26 @@ class BoundFilter:
         """The stored columns that `evaluate` needs; dynamic keys are read from ``$meta``."""
         return frozenset(column.field.name for column in _columns(self.predicate))
 
-    def evaluate(self, columns: Mapping[str, ColumnData], rows: int) -> npt.NDArray[np.bool_]:
+    def evaluate(
+        self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES
+    ) -> npt.NDArray[np.bool_]:
         """Which rows match. shape (rows,)
 
         ``columns`` hold at least `field_names`, each of ``rows`` rows, in the schema's Arrow types or
         dictionary-encoded. A JSON field may be passed as a `JsonColumn`, which caches the values read from
-        it, any other field as an `IndexedColumn`.
+        it. ``indexes``: over the same rows; they are used where that is quicker.
         A row for which the filter is unknown, because of a null, does not match. Raises `Internal` if a
         column is missing, or if a JSON column holds something else.
         """
-        outcome = Evaluator(Batch(columns, rows)).visit(self.predicate)
-        matches: npt.NDArray[np.bool_] = pc.fill_null(outcome, False).to_numpy(zero_copy_only=False)
-        return matches
+        batch = Batch(columns, rows, indexes)
+        found = indexed_rows(self.predicate, batch, evaluated) if indexes else None
+        if found is not None:
+            return found
+        return kernels.as_mask(evaluated(self.predicate, batch))
+
+    def indexed_rows_max(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes) -> int | None:
+        """How many rows match at most, if indexes find them quickly; None if columns would be read."""
+        return indexed_rows_max(self.predicate, Batch(columns, rows, indexes)) if indexes else None
 
     def may_match(self, stats: Mapping[str, tuple[object, object]]) -> bool:
         """False if no row within these bounds can match.
@@ -133,6 +142,10 @@ class BoundFilter:
     def explain(self) -> str:
         """The bound tree on one line, in the order of evaluation."""
         return Explainer().visit(self.predicate)
+
+    def explain_indexes(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes) -> str:
+        """Which indexes `evaluate` uses for these rows, or why it uses none."""
+        return explain_indexed(self.predicate, Batch(columns, rows, indexes))
 
 
 _rests: WeakValueDictionary[Hashable, BoundFilter] = WeakValueDictionary()

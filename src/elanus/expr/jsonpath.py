@@ -48,6 +48,10 @@ class JsonColumn:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def has(self, path: Path) -> bool:
+        """Whether the values at a path are cached."""
+        return path in self._kept
+
     def values(self, path: Path) -> JsonValues:
         """The rows' values at a path. Raises `Internal` if a row is not JSON."""
         with self._lock:
@@ -74,6 +78,12 @@ def json_values(texts: pa.Array | pa.ChunkedArray, path: Path) -> JsonValues:
     for first in range(0, len(texts), _BLOCK_ROWS):
         values += _read_block(texts.slice(first, _BLOCK_ROWS), path)
     return JsonValues.of(values)
+
+
+def decoded_values(texts: pa.Array, path: Path) -> Iterator[Any]:
+    """The rows' values at a path, decoded with all they hold; `msgspec.UNSET` where there is none."""
+    for text in texts.to_pylist():
+        yield msgspec.UNSET if text is None else _read_row(text, path)
 
 
 def _read_block(texts: pa.Array, path: Path) -> list[Any]:

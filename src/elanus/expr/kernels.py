@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,6 +38,24 @@ def known(column: pa.Array | pa.ChunkedArray, outcome: bool) -> pa.Array:
 
 def one_array(result: pa.Array | pa.ChunkedArray) -> pa.Array:
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
+
+
+def as_mask(answer: pa.Array) -> npt.NDArray[np.bool_]:
+    """Booleans as a numpy mask, null as false. numpy unpacks them in a tenth of Arrow's time."""
+    answer = pc.fill_null(answer, False)
+    bits = np.frombuffer(answer.buffers()[1], np.uint8) if len(answer) else np.empty(0, np.uint8)
+    first = answer.offset
+    return np.unpackbits(bits, count=first + len(answer), bitorder="little")[first:].view(np.bool_)
+
+
+def from_mask(mask: npt.NDArray[np.bool_]) -> pa.Array:
+    """A numpy mask as Arrow booleans."""
+    return from_bits(np.packbits(mask, bitorder="little"), len(mask))
+
+
+def from_bits(bits: npt.NDArray[np.uint8], rows: int) -> pa.Array:
+    """Packed bits as Arrow booleans, without a copy: row i is bit ``i % 8`` of byte ``i // 8``."""
+    return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
 
 
 def on_values(column: pa.Array | pa.ChunkedArray, test: Callable[[pa.Array], pa.Array]) -> pa.Array:

@@ -2,50 +2,194 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from elanus.core.lookup import Between, Lookup, OneOf, StartsWith
-from elanus.core.types import Family
-from elanus.expr.tree import Column, Comparator, Compare, Constant, Like, Member
+from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, OneOf, StartsWith
+from elanus.core.types import DataType, Family
+from elanus.expr.jsonvalues import Path
+from elanus.expr.like import LikePattern
+from elanus.expr.tree import (
+    ArrayContains,
+    ArrayEqual,
+    Column,
+    Comparator,
+    Compare,
+    Constant,
+    JsonContains,
+    JsonMember,
+    Like,
+    Member,
+    Predicate,
+)
 
 _BOUNDED_BELOW = (Comparator.GT, Comparator.GE)
 _STRICT = (Comparator.LT, Comparator.GT)
+_WILDCARD = re.compile(r"(?:\\.|[^\\%_])+")
 
 
-def lookup_of(leaf: Compare | Member | Like) -> Lookup | None:
-    """The lookup for a leaf; for a negated leaf, the one to invert (``!=`` gives the lookup of ``==``).
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafLookup:
+    """A lookup in the index of a leaf's column.
 
-    None if no lookup is equivalent.
+    ``name`` and ``path``: the field, and the place in its JSON documents (empty for other fields).
+    ``is_exact``: whether the rows found are those of the leaf; otherwise the leaf holds for some of them.
+    ``negated``: the leaf holds for the other rows with a value.
     """
+
+    name: str
+    path: Path
+    lookup: Lookup
+    is_exact: bool = True
+    negated: bool = False
+    is_json: bool = False
+
+
+def lookup_of(leaf: Predicate) -> LeafLookup | None:
+    """The lookup for a leaf; None if an index cannot help."""
     match leaf:
-        case Compare():
-            return _compared(leaf)
-        case Member():
-            return OneOf(leaf.values)
+        case Compare(left=Column() as column, right=Constant(value=value)):
+            return _compared(column, leaf.comparator, value)
+        case Member() if not leaf.column.path and not _has_special(leaf.values):
+            return LeafLookup(leaf.column.field.name, (), OneOf(leaf.values), negated=leaf.negated)
+        case JsonMember() if not leaf.negated:
+            values = _of_one_type(leaf.values.items)
+            return None if values is None else _in_json(leaf.column, OneOf(values))
         case Like():
-            return None if leaf.pattern.prefix is None else StartsWith(leaf.pattern.prefix)
-        case _:
-            assert_never(leaf)
+            return _like(leaf)
+        case ArrayContains() if not (leaf.need_all and leaf.has_impossible):
+            return _holding(leaf.column, leaf.values, leaf.need_all, leaf.negated)
+        case ArrayEqual() if leaf.values is not None and not leaf.negated:
+            found = _holding(leaf.column, leaf.values.unique(), True, False)
+            return None if found is None else LeafLookup(found.name, (), found.lookup, is_exact=False)
+        case JsonContains() if not leaf.negated:
+            values = _of_one_type(leaf.values.items)
+            return None if values is None else _in_json(leaf.column, Holds(values, leaf.need_all))
+    return None
 
 
-def _compared(node: Compare) -> Lookup | None:
-    if not isinstance(node.left, Column) or not isinstance(node.right, Constant):
+def inside_of(asked: LeafLookup, rest: Path) -> Inside | None:
+    """The lookup in an index of whole documents; ``rest``: the leaf's path below it. None: no equivalent."""
+    lookup = asked.lookup
+    if not asked.is_json:
         return None
-    value = node.right.value
-    if node.comparator in (Comparator.EQ, Comparator.NE):
-        return _equal(node.left, value)
-    included = node.comparator not in _STRICT
-    if node.comparator in _BOUNDED_BELOW:
+    if isinstance(lookup, Between) and lookup.low is not None and lookup.low == lookup.high:
+        lookup = OneOf(pa.array([lookup.low]))
+    return Inside(rest, lookup) if isinstance(lookup, OneOf | Holds) else None
+
+
+def _in_json(column: Column, lookup: Lookup) -> LeafLookup:
+    """Rows of a JSON path. Numbers in its index are rounded, so the leaf decides about those found."""
+    return LeafLookup(column.field.name, column.path, lookup, is_exact=False, is_json=True)
+
+
+def _compared(column: Column, comparator: Comparator, value: Any) -> LeafLookup | None:
+    negated = comparator is Comparator.NE
+    if column.is_json:
+        if negated:
+            return None  # it is unknown for rows of another type, which the index does not distinguish
+        lookup = _compared_in_json(comparator, value)
+        return None if lookup is None else _in_json(column, lookup)
+    if column.path:
+        return None
+    one = _equal(column, value) if comparator in (Comparator.EQ, Comparator.NE) else _range(comparator, value)
+    return None if one is None else LeafLookup(column.field.name, (), one, negated=negated)
+
+
+def _range(comparator: Comparator, value: Any) -> Between:
+    included = comparator not in _STRICT
+    if comparator in _BOUNDED_BELOW:
         return Between(value, None, low_included=included)
     return Between(None, value, high_included=included)
 
 
-def _equal(column: Column, value: bool | int | float | str) -> OneOf | None:
-    """None for a number that the column's type cannot hold: the comparison itself handles that."""
-    if column.kind.family is Family.INTEGER:
-        low, high = column.kind.integer_range or (0, -1)
-        if not isinstance(value, int) or not low <= value <= high:
-            return None
+def _equal(column: Column, value: bool | int | float | str) -> OneOf | Between:
+    """Numbers by their place in the order: whole ones equal fractions, and 0.0 equals -0.0."""
+    if column.kind.family in (Family.INTEGER, Family.FLOATING):
+        return Between(value, value)
     return OneOf(pa.array([value], column.field.arrow_type))
+
+
+def _compared_in_json(comparator: Comparator, value: Any) -> Lookup | None:
+    if isinstance(value, bool | str):
+        if comparator is Comparator.EQ:
+            return OneOf(pa.array([value]))
+        return None if isinstance(value, bool) else _range(comparator, value)
+    number = _rounded(value)
+    if number is None:
+        return None
+    if comparator is Comparator.EQ:
+        return Between(number, number)
+    if comparator in _BOUNDED_BELOW:
+        return Between(number, None)
+    return Between(None, number)
+
+
+def _rounded(number: float) -> float | None:
+    """A number as float64. Rounding keeps the order, so rows beyond a bound are never lost."""
+    try:
+        rounded = float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    return None if math.isnan(rounded) else rounded
+
+
+def _of_one_type(items: Sequence[Any]) -> pa.Array | None:
+    """The items without duplicates, if an index of one type has them all: numbers, texts or booleans."""
+    kinds = set(map(type, items))
+    if kinds == {str}:
+        return pa.array(dict.fromkeys(items), pa.string())
+    if kinds == {bool}:
+        return pa.array(dict.fromkeys(items), pa.bool_())
+    if kinds and kinds <= {int, float}:
+        numbers = [_rounded(item) for item in items]
+        return None if None in numbers else pa.array(np.unique(np.array(numbers, np.float64)))
+    return None
+
+
+def _has_special(values: pa.Array) -> bool:
+    """Whether an index would not agree with Arrow's sets: there 0.0 is not -0.0, and NaN equals NaN."""
+    if not pa.types.is_floating(values.type):
+        return False
+    numbers = values.to_numpy(zero_copy_only=False)
+    return bool((np.isnan(numbers) | (numbers == 0)).any())
+
+
+def _holding(column: Column, values: pa.Array, need_all: bool, negated: bool) -> LeafLookup | None:
+    if not len(values) or _has_special(values):
+        return None
+    return LeafLookup(column.field.name, (), Holds(values, need_all), negated=negated)
+
+
+def _like(leaf: Like) -> LeafLookup | None:
+    column, pattern = leaf.column, leaf.pattern
+    if (column.is_json and leaf.negated) or (column.path and not column.is_json):
+        return None
+    lookup = _matching(pattern)
+    if lookup is None:
+        return None
+    if column.is_json:
+        return _in_json(column, lookup)
+    if column.field.data_type is not DataType.VARCHAR:
+        return None
+    return LeafLookup(column.field.name, (), lookup, negated=leaf.negated)
+
+
+def _matching(pattern: LikePattern) -> Lookup | None:
+    if pattern.is_equality:
+        return OneOf(pa.array([pattern.plain], pa.string()))
+    if pattern.prefix is not None:
+        return StartsWith(pattern.prefix)
+    fragments = (pattern.plain,) if pattern.plain is not None else _fragments(pattern)
+    return Matching(fragments, pattern.matches)
+
+
+def _fragments(pattern: LikePattern) -> tuple[str, ...]:
+    """The texts between the wildcards, without escapes."""
+    return tuple(re.sub(r"\\(.)", r"\1", part) for part in _WILDCARD.findall(pattern.arrow_text))

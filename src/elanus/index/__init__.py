@@ -12,7 +12,15 @@ from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
-from elanus.index.resolve import brute_force, check_choice, ignored_params, over_rows, resolve_index
+from elanus.index.resolve import (
+    brute_force,
+    check_choice,
+    ignored_params,
+    mapped_params,
+    over_rows,
+    resolve_index,
+)
+from elanus.index.scalar import JsonPath, check_field, json_path_of
 from elanus.index.search_params import SearchParams, Window, resolve_search
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
@@ -21,6 +29,7 @@ __all__ = [
     "DamagedIndexFile",
     "Hits",
     "IndexSpec",
+    "JsonPath",
     "NullableIndex",
     "RawVectors",
     "RowMask",
@@ -32,8 +41,11 @@ __all__ = [
     "brute_force",
     "build",
     "check_choice",
+    "check_field",
     "ignored_params",
+    "json_path_of",
     "load",
+    "mapped_params",
     "no_hits",
     "note_ignored",
     "over_rows",

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import Internal, InvalidDimension
-from elanus.core.lookup import Lookup
+from elanus.core.lookup import Found, Lookup
 from elanus.core.metrics import Metric
 from elanus.core.types import Matrix
 from elanus.index.hits import NO_ROW, Hits, RowIds, no_hits
@@ -30,7 +30,6 @@ from elanus.index.unit import unit
 
 Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 Vectors = Matrix
-Mask = npt.NDArray[np.bool_]
 
 
 class SegmentIndex(ABC):
@@ -61,18 +60,32 @@ class SegmentIndex(ABC):
 
 
 class ScalarIndex(SegmentIndex):
-    """An index of one segment's values that finds rows without reading the column."""
+    """An index of one segment's values that finds rows without reading the column.
+
+    ``rows_share_max``: up to which share of the rows it is quicker than reading the column.
+    """
+
+    rows_share_max = 0.05
 
     @property
     def has_raw_vectors(self) -> bool:
         return False
 
-    @abstractmethod
-    def rows_where(self, lookup: Lookup) -> Mask | None:
-        """Return the rows that match the lookup, bool (rows,); rows without a value never match.
+    @property
+    def title(self) -> str:
+        """The kind, as filters are explained."""
+        return self.spec.declared_type or self.spec.index_type
 
-        None if the index cannot answer: the filter then reads the column.
+    @abstractmethod
+    def estimate(self, lookup: Lookup) -> int | None:
+        """Return how many rows match the lookup at most; None if the index cannot answer it.
+
+        Costs far less than `find`: which index is used, or none, is decided by it.
         """
+
+    @abstractmethod
+    def find(self, lookup: Lookup) -> Found | None:
+        """Return exactly the rows that match; rows without a value never do. None: it cannot answer."""
 
 
 class VectorIndex(SegmentIndex):

@@ -19,6 +19,7 @@ from elanus.index.hnsw_codes import HNSW_PQ, HNSW_PRQ, HNSW_SQ
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
 from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, SCANN
 from elanus.index.raw import BIN_FLAT, FLAT
+from elanus.index.scalar.kinds import SCALAR_KINDS
 from elanus.index.search_params import SHARED_PARAMS
 from elanus.index.sparse import SPARSE_INVERTED_INDEX, SPARSE_WAND
 from elanus.index.spec import IndexKind
@@ -42,6 +43,7 @@ KINDS: Mapping[str, IndexKind] = {
         BIN_IVF_FLAT,
         SPARSE_INVERTED_INDEX,
         SPARSE_WAND,
+        *SCALAR_KINDS,
     )
 }
 

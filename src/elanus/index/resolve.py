@@ -7,9 +7,11 @@ takes none.
 
 Kinds, their parameters and the ranges and defaults of these are on the page ``docs/index-types.md``.
 
-``mmap.enabled`` (all types, default false) maps the index file instead of reading it into memory.
-``dim`` may be repeated and must then match the field. The default metric is COSINE for floats, HAMMING for
-bits and IP for sparse vectors; the default type is AUTOINDEX.
+`elanus.index.scalar` lists the kinds for scalar fields.
+
+``mmap.enabled`` (all types, default false, for scalars true) maps the index file instead of reading it into
+memory. ``dim`` may be repeated and must then match the field. The default metric is COSINE for floats,
+HAMMING for bits and IP for sparse vectors; the default type is AUTOINDEX.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from elanus.core.types import DataType, Space, VectorForm
 from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
 from elanus.index.nullable import NullableIndex
+from elanus.index.scalar.resolve import JSON_PARAMS, resolve_scalar
 from elanus.index.spec import (
     AUTOINDEX,
     COMMON_KEYS,
@@ -50,11 +53,13 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     and field types of the reference that are not supported here.
     """
     sent = _flatten(params)
+    form = DATA_TYPES[data_type].vector
+    if form is None:
+        return resolve_scalar(sent, data_type, kinds_on(data_type), KINDS)
     declared = _declared(sent.get(INDEX_TYPE_KEY), data_type)
     kind = automatic_kind(data_type) if declared == AUTOINDEX else KINDS[declared]
     assert kind is not None  # otherwise AUTOINDEX is not offered for the type
-    form = DATA_TYPES[data_type].vector
-    metric = None if form is None else _metric(sent.get(METRIC_TYPE_KEY), form, declared)
+    metric = _metric(sent.get(METRIC_TYPE_KEY), form, declared)
     _check_metric(kind, metric)
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
@@ -101,6 +106,14 @@ def _not_on(data_type: DataType, name: str, offered: Sequence[str]) -> InvalidPa
     )
 
 
+def mapped_params(built: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a built index with ``mmap.enabled`` as the index is declared now."""
+    is_vector = METRIC_TYPE_KEY in built
+    mapped = str(_flatten(declared).get(MMAP_KEY, not is_vector)).lower()
+    params = {name: value for name, value in built.items() if name != MMAP_KEY}
+    return params if is_vector and mapped == "false" else params | {MMAP_KEY: mapped}
+
+
 def over_rows(data_type: DataType, dim: int, metric: Metric, vectors: Any) -> VectorIndex:
     """Serve rows without an index, exactly; ``vectors`` (`NullableVectors`, too) are held in place."""
     spec = brute_force(data_type, dim, metric)
@@ -138,8 +151,6 @@ def _flatten(params: Mapping[str, str]) -> dict[str, object]:
 def _declared(name: object, data_type: DataType) -> str:
     """The name of the kind, or AUTOINDEX."""
     kinds = kinds_on(data_type)
-    if not kinds:
-        raise NotSupported(f"create index on {data_type.name} field is not supported: {_indexed_types()}")
     names = [kind.name for kind in kinds] + ([AUTOINDEX] if automatic_kind(data_type) else [])
     if (name is None or name == "") and AUTOINDEX in names:
         return AUTOINDEX
@@ -156,18 +167,6 @@ def _declared(name: object, data_type: DataType) -> str:
     if str(name).startswith(_KNOWN_ELSEWHERE):
         raise NotSupported(f"{unknown}: {name} is not supported: use one of {', '.join(offered)}")
     raise InvalidParameter(f"{unknown}: {data_type.name} fields take one of {', '.join(offered)}")
-
-
-def _indexed_types() -> str:
-    """The field types that some kind supports, in words."""
-    indexed = [kind for kind in DATA_TYPES.values() if kinds_on(kind.data_type)]
-    vectors = _listed([kind.data_type.name for kind in indexed if kind.vector is not None])
-    scalars = _listed([kind.data_type.name for kind in indexed if kind.vector is None])
-    return f"{vectors} fields have vector indexes" + (f", {scalars} fields scalar ones" if scalars else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _metric(name: object, form: VectorForm, declared: str) -> Metric:
@@ -210,7 +209,7 @@ def ignored_params(params: Mapping[str, str], spec: IndexSpec) -> tuple[str, ...
 
 def _unknown(sent: Mapping[str, object], declared: str, form: VectorForm | None) -> tuple[str, ...]:
     known = KINDS[declared].build_params if declared != AUTOINDEX else {}
-    common = COMMON_KEYS if form is not None else COMMON_KEYS - {METRIC_TYPE_KEY, DIM_KEY}
+    common = COMMON_KEYS if form is not None else {INDEX_TYPE_KEY, MMAP_KEY, *JSON_PARAMS}
     return tuple(name for name in sent if name not in known and name not in common)
 
 

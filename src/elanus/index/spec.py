@@ -185,4 +185,6 @@ class IndexSpec:
         if self.metric is not None:
             flat[METRIC_TYPE_KEY] = str(self.metric)
         flat |= {name: str(value) for name, value in self.params.items()}
+        if self.metric is None:
+            return flat | {MMAP_KEY: str(self.memory_mapped).lower()}
         return flat | ({MMAP_KEY: "true"} if self.memory_mapped else {})

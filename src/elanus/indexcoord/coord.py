@@ -32,7 +32,7 @@ from elanus.core.index_properties import altered, without_properties
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentState
-from elanus.index import resolve_index
+from elanus.index import IndexSpec, check_field, json_path_of, mapped_params, resolve_index
 from elanus.indexcoord.builds import Builder, IndexPolicy
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
@@ -87,15 +87,16 @@ class IndexCoord:
     async def create_index(
         self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
     ) -> None:
-        resolve_index(params, field.data_type, field.dim)
+        spec = resolve_index(params, field.data_type, field.dim)
+        check_field(spec, field)
         async with self._defining:
-            name = name or self._default_name(collection_id, field)
+            name = name or self._default_name(collection_id, spec, field)
             asked = (name, field.field_id, without_properties(params))
             for known in self._state.indexes(collection_id):
                 if (known.name, known.field_id, without_properties(known.params)) == asked:
                     await self._invalidations.all_confirmed()
                     return
-                if known.name == name or known.field_id == field.field_id:
+                if known.name == name or _indexes_the_same(known, spec, field):
                     raise _conflict(known, name)
             index_id = IndexID(await self._rootcoord.alloc_ids(1))
             created = await self._rootcoord.alloc_timestamp(1)
@@ -103,10 +104,14 @@ class IndexCoord:
             notifications = await self._begin_change(collection_id, self._state.put_index(index))
         await self._invalidations.confirmed(notifications)
 
-    def _default_name(self, collection_id: CollectionID, field: FieldSchema) -> str:
-        """The name of an index that is created without one: that of the field's index, else the field's."""
-        indexes = self._state.indexes(collection_id)
-        return next((index.name for index in indexes if index.field_id == field.field_id), field.name)
+    def _default_name(self, collection_id: CollectionID, spec: IndexSpec, field: FieldSchema) -> str:
+        """The name of an index that is created without one: that of the index in its place, else the field's
+        with the path of a JSON field."""
+        for known in self._state.indexes(collection_id):
+            if _indexes_the_same(known, spec, field):
+                return known.name
+        path = json_path_of(spec, field)
+        return field.name if path is None else "/".join([field.name, *map(str, path)])
 
     async def alter_index(
         self,
@@ -120,6 +125,9 @@ class IndexCoord:
             if index is None:
                 raise IndexNotFound(f"index not found[index={name}]")
             params = altered(index.params, properties, delete_keys)
+            if params == dict(index.params):
+                await self._invalidations.all_confirmed()
+                return
             change = self._state.put_index(replace(index, params=params))
             notifications = await self._begin_change(collection_id, change)
         await self._invalidations.confirmed(notifications)
@@ -171,7 +179,7 @@ class IndexCoord:
 
     async def index_files(self, collection_id: CollectionID) -> tuple[IndexFile, ...]:
         return tuple(
-            build.file
+            replace(build.file, params=mapped_params(build.file.params, index.params))
             for index in self._state.indexes(collection_id)
             for build in self._state.builds_of(index.index_id)
             if build.file is not None
@@ -227,6 +235,14 @@ class IndexCoord:
         self._changes.happened(collection_id)
         self._builder.examine_soon((collection_id,))
         return self._invalidations.begin(collection_id)
+
+
+def _indexes_the_same(known: Index, spec: IndexSpec, field: FieldSchema) -> bool:
+    """Whether an index has the values that another is to have: those of the field, or of one JSON path."""
+    if known.field_id != field.field_id:
+        return False
+    other = resolve_index(known.params, field.data_type, field.dim)
+    return json_path_of(other, field) == json_path_of(spec, field)
 
 
 def _conflict(existing: Index, name: str) -> IndexConflict:

@@ -1,4 +1,4 @@
-"""The index job: the values of one field of one segment become one index file.
+"""The index job: the values of one field (or of one JSON path) of one segment become one index file.
 
 One Spark task per segment. It reads the column from the segment's insert logs itself, vectors into one
 matrix, builds with as many threads as the plan allows, and puts the file into the object store. The
@@ -18,7 +18,8 @@ from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
-from elanus.index import build, resolve_index
+from elanus.expr import typed_column
+from elanus.index import IndexSpec, build, json_path_of, resolve_index
 from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
@@ -89,7 +90,7 @@ def build_index_file(
     """
     manifest = plan.manifest
     spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
-    index = build(spec, _values(plan, store), plan.threads, progress)
+    index = build(spec, _values(plan, spec, store), plan.threads, progress)
     file = scratch / "index"
     index.save(file)
     size_bytes = file.stat().st_size
@@ -111,7 +112,9 @@ def build_index_file(
     )
 
 
-def _values(plan: IndexBuildPlan, store: ObjectStore) -> Any:
+def _values(plan: IndexBuildPlan, spec: IndexSpec, store: ObjectStore) -> Any:
     if plan.field.kind.vector is not None:
         return read_vectors(store, plan.manifest, plan.field.name)
-    return read_columns(store, plan.manifest, [plan.field.name]).column(0).combine_chunks()
+    column = read_columns(store, plan.manifest, [plan.field.name]).column(0).combine_chunks()
+    path = json_path_of(spec, plan.field)
+    return column if path is None else typed_column(column, path, spec.params["json_cast_type"])

@@ -147,6 +147,12 @@ class Front(Protocol):
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
     ) -> None: ...
+    def describe_index(
+        self, database: str, collection: str, index_name: str, field_name: str
+    ) -> Sequence[IndexView]:
+        """Return all indexes when neither name is given. Raises `IndexNotFound` when none matches."""
+        ...
+
     def alter_index(
         self,
         database: str,
@@ -154,11 +160,8 @@ class Front(Protocol):
         index_name: str,
         properties: Mapping[str, str],
         delete_keys: Sequence[str],
-    ) -> None: ...
-    def describe_index(
-        self, database: str, collection: str, index_name: str, field_name: str
-    ) -> Sequence[IndexView]:
-        """Return all indexes when neither name is given. Raises `IndexNotFound` when none matches."""
+    ) -> None:
+        """Set and delete properties of an index. Raises `IndexNotFound` and `CollectionLoaded`."""
         ...
 
     def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None: ...

@@ -60,9 +60,10 @@ class Target:
         width = sum(field.row_bytes_estimate for field in self.collection.schema.vector_fields)
         files = self.files.get(segment_id, ())
         on_disk = sum(file.disk_bytes for file in files)
-        indexes = sum(file.size_bytes for file in files) - on_disk
+        scalars = sum(file.size_bytes for file in files if not file.metric_type)
+        indexes = sum(file.size_bytes for file in files if file.metric_type) - on_disk
         vectors = max(indexes, manifest.rows * width - on_disk)
-        size_bytes = vectors + max(0, manifest.size_bytes - on_disk)
+        size_bytes = vectors + scalars + max(0, manifest.size_bytes - on_disk)
         return Piece(segment_id, self.collection.collection_id, size_bytes)
 
 

@@ -18,8 +18,8 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
-from elanus.expr import BoundFilter, ColumnData, GeometryColumn, IndexedColumn, JsonColumn
-from elanus.index import ScalarIndex
+from elanus.expr import BoundFilter, ColumnData, GeometryColumn, JsonColumn
+from elanus.index import JsonPath, ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_filters import Words, filter_of
@@ -30,6 +30,7 @@ from elanus.querynode.visibility import FILTERS_KEPT, Mask, Selection, Visibilit
 
 Rows = npt.NDArray[np.int64]
 Bounds = Mapping[str, tuple[object, object]]
+ScalarIndexes = Mapping[tuple[str, JsonPath], ScalarIndex]
 
 
 class Block:
@@ -37,7 +38,7 @@ class Block:
 
     ``columns``: the columns held as Arrow arrays, by field name, strings possibly dictionary-encoded.
     ``vectors``: the vector fields that can be searched, or whose values are not among the columns.
-    ``indexes``: those of scalar fields, by field name; filters use them before the columns. ``bounds``:
+    ``indexes``: those of scalar fields, by field name and JSON path (empty for other fields). ``bounds``:
     minimum and maximum values of fields, where they are known; they let a filter skip the block.
     """
 
@@ -49,7 +50,7 @@ class Block:
         row_ts: Timestamps,
         deleted_ts: Timestamps | None = None,
         bounds: Bounds | None = None,
-        indexes: Mapping[str, ScalarIndex] | None = None,
+        indexes: ScalarIndexes | None = None,
     ) -> None:
         self.rows = len(row_ts)
         self.vectors = vectors
@@ -60,10 +61,10 @@ class Block:
         self._fixed_bytes += sum(
             v.memory_bytes for v in vectors.values() if v.is_copy or v.field.name not in columns
         )
-        indexes = indexes or {}
-        self._fixed_bytes += sum(index.memory_bytes for index in indexes.values())
+        self._indexes = indexes or {}
+        self._fixed_bytes += sum(index.memory_bytes for index in self._indexes.values())
         self._filtered_columns: Mapping[str, ColumnData] = {
-            f.name: _filtered(f, columns[f.name], indexes.get(f.name)) for f in schema.scalar_fields
+            f.name: _filtered(f, columns[f.name]) for f in schema.scalar_fields
         }
         self._tested_for_null = frozenset(f.name for f in schema.vector_fields if f.nullable)
         self._caching_columns = [
@@ -191,6 +192,10 @@ class Block:
         """False if the known bounds of the fields show that no row matches."""
         return chosen.may_match(self._bounds)
 
+    def indexed_rows_max(self, chosen: BoundFilter) -> int | None:
+        """How many rows the filter matches at most, if scalar indexes find them quickly; otherwise None."""
+        return chosen.indexed_rows_max(self._filtered_columns, self.rows, self._indexes)
+
     @property
     def key_order(self) -> KeyOrder:
         """The rows by ascending primary key. Made when first wanted."""
@@ -216,17 +221,17 @@ class Block:
         if matching is None:
             if self.may_match(chosen):
                 tested = {name: self._presence(name) for name in self._tested_for_null & chosen.field_names}
-                matching = chosen.evaluate({**self._filtered_columns, **tested}, self.rows)
+                matching = chosen.evaluate({**self._filtered_columns, **tested}, self.rows, self._indexes)
             else:
                 matching = np.zeros(self.rows, dtype=np.bool_)
             self._matching.put(chosen, matching)
         return matching
 
 
-def _filtered(field: FieldSchema, column: pa.Array, index: ScalarIndex | None) -> ColumnData:
+def _filtered(field: FieldSchema, column: pa.Array) -> ColumnData:
     """Return a column in the form that filters read."""
     if field.kind.family is Family.JSON:
         return JsonColumn(column)
     if field.kind.family is Family.GEOMETRY:
         return GeometryColumn(column)
-    return column if index is None else IndexedColumn(column, index)
+    return column

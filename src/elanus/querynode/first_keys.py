@@ -3,7 +3,8 @@
 The cost follows the number of rows returned, not the number that exist. Each block is read in the order of
 its keys, in chunks. The block whose next key is the smallest is read next, until it is beyond the last key
 wanted; a block that begins behind that key is never read. The filter is evaluated for the rows of a chunk
-only, and chunks of a block grow: where few rows match, there are few of them. Once so many rows of a block
+only, and chunks of a block grow: where few rows match, there are few of them. If scalar indexes find few
+rows, those are all found at once. Once so many rows of a block
 have been examined that evaluating the filter for all of them costs little in comparison, that is done, and
 the result serves later reads.
 """
@@ -107,12 +108,21 @@ class _Run:
         self._at = min(start + self._chunk_rows, self._stop)
         examined = self._at - self._began
         much = 0 if self.block.rows <= SMALL_BLOCK_ROWS else EVALUATE_ALL_SHARE * self.block.rows
-        if start > self._began and examined > much and not rest.matches_all:
+        if (start > self._began and examined > much and not rest.matches_all) or (
+            start == self._began and self._finds_few(rest, wanted.few_rows)
+        ):
             self.block.evaluate(rest)
         few = self._all_matching(start, rest, wanted.few_rows)
         rows = self.order.rows(start, self._at) if few is None else few
         self._look()
         return self.block.narrow(read_ts, rows, rest, wanted.after)
+
+    def _finds_few(self, rest: BoundFilter, few_rows: int) -> bool:
+        """Whether indexes find all matching rows of the block, and few of them."""
+        if rest.matches_all or self.block.matching(rest) is not None:
+            return False
+        rows_max = self.block.indexed_rows_max(rest)
+        return rows_max is not None and rows_max <= few_rows
 
     def _all_matching(self, start: int, rest: BoundFilter, few_rows: int) -> Rows | None:
         """Return all rows from the place ``start`` on that match, if known and few: the last chunk."""

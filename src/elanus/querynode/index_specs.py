@@ -1,4 +1,8 @@
-"""The indexes that a collection is loaded with."""
+"""The vector indexes that a collection is loaded with: searches go by their metrics.
+
+Scalar indexes are not among them. They may come and go while the collection is loaded; each segment has those
+whose files it was loaded with.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,14 @@ from elanus.index import IndexSpec, resolve_index
 
 
 def index_specs(request: LoadCollection) -> Mapping[FieldID, IndexSpec]:
-    """Return the indexes of the collection's fields."""
+    """Return the indexes of the collection's vector fields."""
     fields = request.schema.by_id
     return {
         index.field_id: resolve_index(
             index.params, fields[index.field_id].data_type, fields[index.field_id].dim
         )
         for index in request.indexes
+        if fields[index.field_id].kind.vector is not None
     }
 
 

@@ -29,9 +29,11 @@ from elanus.core.types import Family
 from elanus.index import (
     DamagedIndexFile,
     IndexSpec,
+    JsonPath,
     ScalarIndex,
     SegmentIndex,
     VectorIndex,
+    json_path_of,
     load,
     over_rows,
     resolve_index,
@@ -50,6 +52,7 @@ _ROWS_PER_DISTINCT_MIN = 4
 class SealedSegment:
     """A loaded sealed segment.
 
+    ``index_ids``: those of vector fields, then those of scalar fields.
     ``files``: the paths it was loaded from; two loads from the same files give the same segment.
     ``damaged``: index files that could not be used; their fields are served as if they had no index yet.
     ``complete_from``: rows deleted up to this timestamp have been removed; it cannot answer earlier reads.
@@ -90,7 +93,7 @@ def load_sealed(
 ) -> SealedSegment:
     """Load a segment from its files, with the deletes in its delta logs applied.
 
-    ``specs``: the indexes of the collection's fields. ``scratch``: a local directory for index
+    ``specs``: the indexes of the collection's vector fields. ``scratch``: a local directory for index
     files that the store does not have locally. Index files that are damaged or missing are left out and named
     in the segment. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`,
     `IndexConflict` for an index of another metric, and `Internal` for one that does not fit the rows.
@@ -102,13 +105,16 @@ def load_sealed(
         blocks = (loader.block(),)
         blocks[0].make_key_filter()
     damaged = {file.path for file in loader.damaged}
+    usable = [file for file in request.indexes if file.path not in damaged]
+    scalars = {field.field_id for field in schema.scalar_fields}
     segment = SealedSegment(
         segment_id=manifest.segment_id,
         partition_id=manifest.partition_id,
         vchannel=manifest.vchannel,
         parents=manifest.parents,
-        index_ids=tuple(
-            file.index_id for file in request.indexes if file.field_id in specs and file.path not in damaged
+        index_ids=(
+            *(file.index_id for file in usable if file.field_id in specs.keys() - scalars),
+            *(file.index_id for file in usable if file.field_id in scalars),
         ),
         files=files_of(request) - damaged,
         blocks=blocks,
@@ -173,26 +179,31 @@ class _Loader:
             return VectorColumn.held(field, index)
         return VectorColumn.filed(field, index, self.store, files)
 
-    def _scalar_indexes(self) -> dict[str, ScalarIndex]:
-        """Return the scalar indexes by field name. A field without a built index is read by its column."""
+    def _scalar_indexes(self) -> dict[tuple[str, JsonPath], ScalarIndex]:
+        """Return the scalar indexes by field name and JSON path. Without one, filters read the column."""
         indexes = {}
-        for field in self.schema.scalar_fields:
-            spec, built = self.specs.get(field.field_id), self._built(field)
-            if spec is not None and built is not None:
-                index = self._index(built, field, spec)
-                if index is not None:
-                    assert isinstance(index, ScalarIndex), f"index file {built.path} of a scalar field"
-                    indexes[field.name] = index
+        fields = {field.field_id: field for field in self.schema.scalar_fields}
+        for built in self.request.indexes:
+            field = fields.get(built.field_id)
+            index = None if field is None else self._index(built, field, None)
+            if field is not None and index is not None:
+                assert isinstance(index, ScalarIndex), f"index file {built.path} of a scalar field"
+                indexes[field.name, json_path_of(index.spec, field) or ()] = index
         return indexes
 
     def _built(self, field: FieldSchema) -> IndexFile | None:
         return next((file for file in self.request.indexes if file.field_id == field.field_id), None)
 
-    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec) -> SegmentIndex | None:
-        """Return the index in a file; None, and a note in ``damaged``, if the file is damaged or missing."""
+    def _index(self, file: IndexFile, field: FieldSchema, declared: IndexSpec | None) -> SegmentIndex | None:
+        """Return the index in a file; None, and a note in ``damaged``, if the file is damaged or missing.
+
+        ``declared``: how the collection was loaded, for a field of vectors.
+        """
         built = resolve_index(file.params, field.data_type, field.dim)
-        spec = dataclasses.replace(built, memory_mapped=declared.memory_mapped)
-        if spec.metric is not declared.metric:
+        spec = built
+        if declared is not None:
+            spec = dataclasses.replace(built, memory_mapped=declared.memory_mapped)
+        if declared is not None and spec.metric is not declared.metric:
             raise IndexConflict(
                 f"the index of field {field.name} has metric {spec.metric}, the collection was loaded "
                 f"with {declared.metric}: release and load the collection"

@@ -197,12 +197,13 @@ async def _() -> None:
     assert len(set(kinds)) == len(kinds) > 0
 
 
-@lacks("scalar index", "index")
+@check("scalar index of a loaded collection: create, drop")
 @on_loop
 async def _() -> None:
     index = client.prepare_index_params()
     index.add_index("kind", index_type="INVERTED")
     await client.create_index(NAME, index)
+    await client.drop_index(NAME, "kind")
 
 
 @lacks("partial upsert", "partial_update")

@@ -143,11 +143,6 @@ def _() -> None:
     run("create user -u ann -p password")
 
 
-@lacks("scalar index", "index")
-def _() -> None:
-    run("create index", NAME, "kind", "ignored", "INVERTED", "")
-
-
 @lacks("`truncate`", "TruncateCollection")
 def _() -> None:
     run(f"truncate -c {NAME} --yes")

@@ -1,7 +1,6 @@
 """VectorDBBench with a data set of our own: load, optimize, recall and serial and concurrent searches.
 
-The benchmark runs in processes that it spawns, which import this module again. So what has to be left
-out of it is left out here, when the module is imported.
+It also creates a scalar index, STL_SORT on the key.
 """
 
 from __future__ import annotations
@@ -19,29 +18,12 @@ os.environ["LOG_FILE"] = str(DIRECTORY / "bench.log")
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
-from checks import check, lacks, uri  # noqa: E402
+from checks import check, uri  # noqa: E402
 from pymilvus import MilvusClient  # noqa: E402
-from pymilvus.milvus_client.index import IndexParams  # noqa: E402
-from vectordb_bench.backend.clients.milvus.config import HNSWConfig  # noqa: E402
-from vectordb_bench.backend.clients.milvus.milvus import Milvus  # noqa: E402
 from vectordb_bench.cli.vectordbbench import cli  # noqa: E402
 
 NAME = "bench_rows"
 ROWS, DIMENSION, QUERIES, K = 2000, 32, 50, 10
-
-unchanged = Milvus._build_index_params
-
-
-def without_scalar_index(self: Milvus) -> IndexParams:
-    """The benchmark's index parameters but for STL_SORT on `id`, which no option of it leaves out."""
-    kept = IndexParams()
-    for index in unchanged(self):
-        if index.index_type != "STL_SORT":
-            kept.append(index)
-    return kept
-
-
-Milvus._build_index_params = without_scalar_index
 
 
 def write_data(directory: Path) -> None:
@@ -93,18 +75,7 @@ def run_benchmark() -> dict[str, Any]:
     return metrics
 
 
-def refused_index() -> None:
-    Milvus._build_index_params = unchanged
-    try:
-        Milvus(DIMENSION, {"uri": uri()}, HNSWConfig(M=16, efConstruction=128, ef=128), NAME, drop_old=True)
-    finally:
-        Milvus._build_index_params = without_scalar_index
-
-
 def main() -> None:
-    lacks("its scalar index STL_SORT on `id`; the run below is without it", "create index on INT64")(
-        refused_index
-    )
     metrics: dict[str, Any] = {}
 
     @check(f"a custom data set of {ROWS:,} rows: load, flush, compact, index")

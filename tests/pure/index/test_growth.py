@@ -8,6 +8,7 @@ other code is changed for them. A shipped kind is a module and a line of `kinds.
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from fakes import inline
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, LoadSegment
 from elanus.core.catalog import Checkpoint, Index
 from elanus.core.consistency import ConsistencyLevel
-from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
-from elanus.core.lookup import Lookup, OneOf
+from elanus.core.lookup import Found, Lookup, OneOf, RowNumbers
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.types import Space, vectors_in
-from elanus.expr import compile_filter
+from elanus.expr import compile_filter, indexed
 from elanus.index import (
     Hits,
     IndexSpec,
@@ -97,12 +98,20 @@ class ToyInverted(ScalarIndex):
         assert codes.max() < spec.params["values_max"]
         return cls(spec, codes, encoded.dictionary)
 
-    def rows_where(self, lookup: Lookup) -> np.ndarray | None:
+    def estimate(self, lookup: Lookup) -> int | None:
+        found = self._rows(lookup)
+        return None if found is None else len(found)
+
+    def find(self, lookup: Lookup) -> Found | None:
+        found = self._rows(lookup)
         self.lookups.append(lookup)
+        return None if found is None else RowNumbers(found)
+
+    def _rows(self, lookup: Lookup) -> np.ndarray | None:
         if not isinstance(lookup, OneOf):
             return None
         wanted = [n for n, value in enumerate(self._values.to_pylist()) if value in lookup.values.to_pylist()]
-        return np.isin(self._codes, wanted)
+        return np.flatnonzero(np.isin(self._codes, wanted))
 
 
 class ToyVectors(RawVectors):
@@ -193,6 +202,8 @@ def test_a_toy_kind_of_scalars_is_built_loaded_and_asked_by_filters(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[ToyInverted] = []
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 0)
+    monkeypatch.setattr(ToyInverted, "rows_share_max", 1.0)
     init = ToyInverted.__init__
     monkeypatch.setattr(ToyInverted, "__init__", lambda self, *a: (made.append(self), init(self, *a))[1])
     segment = loaded(store, tmp_path, {"v": FLAT, "color": INVERTED})
@@ -206,8 +217,8 @@ def test_a_toy_kind_of_scalars_is_built_loaded_and_asked_by_filters(
         ('color in ["red", "blue", "none"]', 1),
         ('color != "red"', 1),
         ('color not in ["red", "blue"] and size < 100', 1),
-        ('color like "gr%"', 1),  # which the toy does not answer
-        ('color > "blue"', 1),
+        ('color like "gr%"', 0),  # which the toy does not answer
+        ('color > "blue"', 0),
         ("color is null", 0),
         ("size < 7", 0),
     ):
@@ -262,20 +273,18 @@ def test_a_scalar_index_is_no_obstacle_to_searching_its_collection(
     collection = LoadedCollection(
         load, DeleteApplier(inline, DeleteLimits()), lambda _: None, lambda _: None, lambda _: None
     )
-    assert {spec.index_type for spec in collection.specs.values()} == {"FLAT", "TOY_INVERTED"}
+    assert {spec.index_type for spec in collection.specs.values()} == {"FLAT"}, "those of vectors"
     collection.want(load)
+    collection.want(replace(load, indexes=load.indexes[:1]))
 
 
-def test_without_the_toys_scalars_have_no_indexes() -> None:
-    with pytest.raises(NotSupported, match="create index on VARCHAR field is not supported"):
+def test_without_the_toys_there_is_no_such_index() -> None:
+    with pytest.raises(InvalidParameter, match="invalid index type: TOY_INVERTED"):
         resolve_index(INVERTED, DataType.VARCHAR, 0)
 
 
 @pytest.mark.usefixtures("toys")
 def test_parameters_of_a_scalar_index() -> None:
-    for sent in ({}, {"index_type": "AUTOINDEX"}):
-        with pytest.raises(InvalidParameter, match=r"(?i)varchar"):
-            resolve_index(sent, DataType.VARCHAR, 0)
     with_metric = INVERTED | {"metric_type": "L2"}
     assert ignored_params(with_metric, resolve_index(with_metric, DataType.VARCHAR, 0)) == ("metric_type",)
     with pytest.raises(InvalidParameter, match="FloatVector can't build with this index TOY_INVERTED"):

@@ -175,12 +175,6 @@ def test_lists_of_bits_have_no_matching_metrics(metric: str) -> None:
         resolve_index({"index_type": "BIN_IVF_FLAT", "metric_type": metric}, BINARY, 64)
 
 
-@pytest.mark.parametrize("data_type", [DataType.INT64, DataType.VARCHAR, DataType.JSON])
-def test_fields_without_vector_indexes(data_type: DataType) -> None:
-    with pytest.raises(NotSupported, match=f"create index on {data_type.name} field is not supported"):
-        resolve_index({}, data_type, DIM)
-
-
 def test_another_dimension_is_refused() -> None:
     with pytest.raises(InvalidDimension, match="dimension in schema: 16, dimension: 8"):
         resolve_index({"index_type": "FLAT", "dim": "8"}, FLOAT, DIM)

@@ -13,6 +13,7 @@ from proxy_bench import NODE, Bench
 
 from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSegment
 from elanus.api.querynode import SegmentServing
+from elanus.core.catalog import Collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
     CollectionLoaded,
@@ -28,19 +29,24 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
+from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
 
 TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
+DYNAMIC = schema(dynamic=True)
+DOCUMENTS = collection(
+    replace(DYNAMIC, fields=(*DYNAMIC.fields, FieldSchema(FieldID(200), "doc", DataType.JSON)))
+)
 
 
-def asked(work: Callable[[Bench], Any]) -> Bench:
+def asked(work: Callable[[Bench], Any], known: Collection = TWO_PARTITIONS) -> Bench:
     """Run ``work`` in a thread next to the event loop of a proxy that knows one collection, ``c``."""
 
     async def run() -> Bench:
-        bench = Bench(TWO_PARTITIONS)
+        bench = Bench(known)
         await asyncio.to_thread(work, bench)
         return bench
 
@@ -225,6 +231,25 @@ def test_an_index_is_dropped_by_its_field_or_its_name(field: str, name: str, dro
         bench.front.drop_index("default", "c", field, name)
 
     assert asked(drop).index.calls.of("drop_index") == ([(CID, IndexID(90))] if dropped else [])
+
+
+def test_an_index_on_a_key_of_the_dynamic_field_may_name_the_key() -> None:
+    params = {"index_type": "INVERTED", "json_path": "doc['a'][0]", "json_cast_type": "double"}
+    bench = asked(lambda b: b.front.create_index("default", "c", "doc", "", params), DOCUMENTS)
+    assert bench.index.calls.of("create_index") == [(CID, "doc", "", params)]
+    bench = asked(
+        lambda b: b.front.create_index("default", "c", "year", "", params | {"json_path": "year"}), DOCUMENTS
+    )
+    assert bench.index.calls.of("create_index") == [(CID, "$meta", "", params | {"json_path": "year"})]
+
+
+def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
+    def drop(bench: Bench) -> None:
+        bench.index.defined += [index(90), replace(index(91), field_id=FieldID(101), name="price")]
+        bench.query.statuses = [loaded(50, 50)]
+        bench.front.drop_index("default", "c", "", "price")
+
+    assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(91))]
 
 
 # loading

@@ -153,9 +153,9 @@ def counted() -> Iterator[Work]:
     work = Work()
     evaluate, sees, select = BoundFilter.evaluate, Visibility.sees, Visibility._select
 
-    def evaluating(self: BoundFilter, columns: Any, rows: int) -> Any:
+    def evaluating(self: BoundFilter, columns: Any, rows: int, *indexes: Any) -> Any:
         work.evaluated += rows
-        return evaluate(self, columns, rows)
+        return evaluate(self, columns, rows, *indexes)
 
     def looking(self: Visibility, rows: Any, read_ts: Timestamp) -> Any:
         work.seen += len(rows)

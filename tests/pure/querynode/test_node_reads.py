@@ -144,9 +144,9 @@ async def test_a_repeated_filter_is_not_evaluated_again(world: World) -> None:
     evaluated = []
     evaluate = BoundFilter.evaluate
 
-    def counting(self, columns, rows):
+    def counting(self, columns, rows, *indexes):
         evaluated.append(rows)
-        return evaluate(self, columns, rows)
+        return evaluate(self, columns, rows, *indexes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BoundFilter, "evaluate", counting)

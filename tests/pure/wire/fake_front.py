@@ -33,7 +33,7 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
@@ -296,40 +296,6 @@ class FakeFront(FakeIndexes, FakeResourceGroups, FakeImports, FakeFlushing, Fake
     ) -> None:
         self._check_loaded(self._held(database, collection))
         self.balances.append((source, tuple(targets), tuple(segment_ids)))
-
-    # indexes
-
-    def create_index(
-        self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
-    ) -> None:
-        held = self._held(database, collection)
-        target = held.view.schema.field(field_name)
-        rows = self.collection_rows(database, collection)
-        name = index_name or field_name
-        held.indexes[name] = IndexView(
-            index_id=IndexID(next(self._ids)),
-            name=name,
-            field_id=target.field_id,
-            field_name=field_name,
-            params=dict(params),
-            state="Finished",
-            fail_reason="",
-            total_rows=rows,
-            indexed_rows=rows,
-            pending_rows=0,
-        )
-
-    def describe_index(
-        self, database: str, collection: str, index_name: str, field_name: str
-    ) -> Sequence[IndexView]:
-        found = [
-            index
-            for index in self._held(database, collection).indexes.values()
-            if index_name in ("", index.name) and field_name in ("", index.field_name)
-        ]
-        if not found:
-            raise IndexNotFound(f"index not found[collection={collection}]")
-        return found
 
     # writes
 

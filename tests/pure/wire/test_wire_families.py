@@ -369,6 +369,22 @@ def test_indexes_are_described_in_every_way(call: Call) -> None:
     assert (missing.code, missing.error_code) == (700, common_pb2.IndexNotExist)
 
 
+@pytest.mark.usefixtures("books")
+def test_an_index_is_altered_by_its_name(call: Call) -> None:
+    mapped = [common_pb2.KeyValuePair(key="mmap.enabled", value="true")]
+    one = {"collection_name": "books", "index_name": "vector"}
+    assert call("AlterIndex", **one, extra_params=mapped).code == 0
+    (index,) = call("DescribeIndex", collection_name="books").index_descriptions
+    assert {p.key: p.value for p in index.params}["mmap.enabled"] == "true"
+    assert call("AlterIndex", **one, delete_keys=["mmap.enabled"]).code == 0
+    (index,) = call("DescribeIndex", collection_name="books").index_descriptions
+    assert "mmap.enabled" not in {p.key for p in index.params}
+    assert "properties cannot be empty" in call("AlterIndex", **one).reason
+    assert "index name is empty" in call("AlterIndex", collection_name="books", extra_params=mapped).reason
+    other = [common_pb2.KeyValuePair(key="nlist", value="2")]
+    assert "nlist is not a configable index proptery" in call("AlterIndex", **one, extra_params=other).reason
+
+
 # writes
 
 

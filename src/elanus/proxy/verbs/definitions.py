@@ -1,39 +1,31 @@
-"""Databases, collections, aliases, partitions and indexes: all through the DdQueue."""
+"""Databases, collections, aliases and partitions: all through the DdQueue."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from elanus.api.indexcoord import IndexStatus
 from elanus.api.rootcoord import NewCollection, RootCoordApi
 from elanus.core.catalog import Collection, Database, Partition
 from elanus.core.errors import (
     AliasNotFound,
-    CollectionLoaded,
     CollectionNotFound,
     DatabaseNotFound,
-    FieldNotFound,
-    IndexNotFound,
     InvalidParameter,
     PartitionNotFound,
 )
 from elanus.core.ids import CollectionID
-from elanus.core.index_properties import check_properties
 from elanus.core.moments import check_timezone
 from elanus.core.names import (
     check_alias,
     check_collection_name,
     check_database_name,
-    check_index_name,
     check_partition_name,
 )
 from elanus.core.requests import checked_shards
-from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import time_to_live_s
-from elanus.index import check_choice, ignored_params, note_ignored, resolve_index
-from elanus.proxy.api import CollectionView, CreateCollection, IndexView
+from elanus.proxy.api import CollectionView, CreateCollection
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.verbs.family import Verbs
 
@@ -232,106 +224,3 @@ class Definitions(Verbs):
             for s in segments
             if s.state is not SegmentState.DROPPED and partition_id in (None, s.partition_id)
         )
-
-    # indexes
-
-    def create_index(
-        self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
-    ) -> None:
-        cached = self._collection(database, collection)
-        check_index_name(index_name)
-        field = _index_field(cached.view.schema, field_name)
-        spec = resolve_index(params, field.data_type, field.dim)
-        check_choice(spec)
-        note_ignored(spec.declared_type, ignored_params(params, spec))
-        index = self._proxy.coordinators.index
-        self._proxy.define(
-            "create index",
-            lambda: index.create_index(cached.collection_id, field, index_name, params),
-        )
-
-    def alter_index(
-        self,
-        database: str,
-        collection: str,
-        index_name: str,
-        properties: Mapping[str, str],
-        delete_keys: Sequence[str],
-    ) -> None:
-        check_properties(properties, delete_keys)
-        if not index_name:
-            raise InvalidParameter("index name is empty: name the index to alter")
-        check_index_name(index_name)
-        cached = self._collection(database, collection)
-        coordinators = self._proxy.coordinators
-
-        async def alter() -> None:
-            if await coordinators.query.loads(cached.collection_id):
-                raise CollectionLoaded(
-                    "can't alter index on loaded collection, please release the collection first: "
-                    f"collection already loaded[collection={collection}]"
-                )
-            await coordinators.index.alter_index(
-                cached.collection_id, index_name, properties, tuple(delete_keys)
-            )
-
-        self._proxy.define("alter index", alter)
-
-    def describe_index(
-        self, database: str, collection: str, index_name: str, field_name: str
-    ) -> Sequence[IndexView]:
-        cached = self._collection(database, collection)
-        index = self._proxy.coordinators.index
-        found = self._proxy.define("describe index", lambda: index.describe(cached.collection_id))
-        views = [_index_view(status, cached.view.schema) for status in found]
-        chosen = [
-            v
-            for v in views
-            if (not index_name or v.name == index_name) and (not field_name or v.field_name == field_name)
-        ]
-        if not chosen:
-            wanted = f"[index={index_name}]" if index_name else ""
-            raise IndexNotFound(f"index not found{wanted}[collection={collection}]")
-        return chosen
-
-    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
-        """Drop the matching indexes. If none exists this succeeds, as in the reference."""
-        cached = self._collection(database, collection)
-        coordinators = self._proxy.coordinators
-
-        async def drop() -> None:
-            names = {f.field_id: f.name for f in cached.view.schema.fields}
-            for index in await coordinators.index.indexes(cached.collection_id):
-                if index_name not in ("", index.name) or field_name not in ("", names[index.field_id]):
-                    continue
-                if await coordinators.query.loads(cached.collection_id):
-                    raise InvalidParameter(
-                        f"vector index cannot be dropped on loaded collection: {cached.collection_id}: "
-                        "index cannot be dropped, collection is loaded, please release it first"
-                    )
-                await coordinators.index.drop_index(cached.collection_id, index.index_id)
-
-        self._proxy.define("drop index", drop)
-
-
-def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:
-    field = schema.by_name.get(name)
-    if field is None:
-        raise FieldNotFound(f"cannot create index on non-exist field: {name}")
-    return field
-
-
-def _index_view(status: IndexStatus, schema: CollectionSchema) -> IndexView:
-    index = status.index
-    return IndexView(
-        index_id=index.index_id,
-        name=index.name,
-        field_id=index.field_id,
-        field_name=schema.by_id[index.field_id].name,
-        params=index.params,
-        state=status.state.value,
-        fail_reason=status.fail_reason,
-        total_rows=status.total_rows,
-        indexed_rows=status.indexed_rows,
-        pending_rows=status.pending_rows,
-    )

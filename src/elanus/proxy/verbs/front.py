@@ -10,6 +10,7 @@ from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
 from elanus.proxy.verbs.hybrid import HybridSearching
 from elanus.proxy.verbs.imports import BulkImports
+from elanus.proxy.verbs.indexes import IndexDefinitions
 from elanus.proxy.verbs.introspection import Introspection
 from elanus.proxy.verbs.loading import Loading
 from elanus.proxy.verbs.mutations import Mutations
@@ -20,6 +21,7 @@ from elanus.proxy.verbs.search import Searching
 
 class ProxyFront(
     Definitions,
+    IndexDefinitions,
     Loading,
     ResourceGroups,
     Mutations,

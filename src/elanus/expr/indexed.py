@@ -1,0 +1,252 @@
+"""Decides when scalar indexes answer a condition, and evaluates it with them.
+
+An index that finds few rows saves reading the column; one that finds many is slower than a scan, because the
+rows are scattered. So an index is asked for an estimate first, and is used up to its share of the rows
+(`RowIndex.rows_share_max`; 5 % for sorted values, any share for bitmaps). In a conjunction the most selective
+index is used first, and the other conditions are evaluated on its rows only. A disjunction uses indexes if
+each of its conditions has one, and all of them together find few rows. A condition that none of this helps is
+scanned.
+
+The answers are those of the scan, row by row. A lookup that finds more rows than the condition has
+(`is_exact`) is followed by the condition itself on the rows found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.lookup import Found, PackedRows, RowNumbers
+from elanus.expr import kernels
+from elanus.expr.batch import Batch, RowIndex
+from elanus.expr.cost import cost_of
+from elanus.expr.explain import Explainer
+from elanus.expr.lookups import LeafLookup, inside_of, lookup_of
+from elanus.expr.tree import And, Or, Predicate
+
+SPARSE_SHARE_MAX = 0.05
+"""Up to this share of the rows, the other conditions are evaluated on the rows found."""
+SCAN_COST_MIN = 600_000
+"""A scan that costs less (`elanus.expr.cost`, for all rows) is not worth asking an index: about 200 µs."""
+
+RowIds = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Evaluate = Callable[[Predicate, Batch], pa.Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Access:
+    """A way to find a condition's rows with indexes.
+
+    ``rows_max``: how many are found at most; ``rest``: the condition that decides about those found, None:
+    all match. ``titles``: the indexes, for the explanation.
+    """
+
+    rows_max: int
+    fetch: Callable[[], Found]
+    rest: Predicate | None
+    titles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leaf:
+    """A leaf with its index, and how many rows that finds; None: it does not answer."""
+
+    asked: LeafLookup
+    index: RowIndex
+    estimate: int | None
+
+    @property
+    def title(self) -> str:
+        path = "".join(f"[{step!r}]" for step in self.asked.path)
+        return f"{self.asked.name}{path} ({self.index.title})"
+
+    def find(self) -> Found:
+        found = self.index.find(self.asked.lookup)
+        assert found is not None, "an index that gives an estimate has an answer"
+        return found
+
+
+def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Mask | None:
+    """Which rows the condition is true of, found by indexes; None if a scan is quicker. shape (rows,)
+
+    ``evaluate``: evaluates what is left of the condition on the rows found.
+    """
+    access = _access(node, batch) if batch.has_indexes else None
+    if access is None:
+        return None
+    found = access.fetch()
+    if access.rest is None:
+        return _mask(found, batch.rows)
+    rows = _rows(found, batch.rows)
+    if len(rows):
+        rows = rows[kernels.as_mask(evaluate(access.rest, batch.select(pa.array(rows))))]
+    return _mask(RowNumbers(rows), batch.rows)
+
+
+def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
+    """How many rows `indexed_rows` would find at most; None if a scan is quicker."""
+    access = _access(node, batch) if batch.has_indexes else None
+    return None if access is None else access.rows_max
+
+
+def indexed_leaf(node: Predicate, batch: Batch) -> pa.Array | None:
+    """The answer to a leaf for all rows, from bits or as the complement of few rows; None: scan."""
+    leaf = _known(node, batch)
+    if leaf is None or not leaf.asked.is_exact or leaf.estimate is None:
+        return None
+    if leaf.estimate > leaf.index.rows_share_max * batch.rows:
+        return None
+    found = leaf.find()
+    if isinstance(found, PackedRows):
+        answer = kernels.from_bits(found.bits, batch.rows)
+    else:
+        answer = kernels.from_mask(_mask(found, batch.rows))
+    if not leaf.asked.negated:
+        return answer
+    column = batch.column(leaf.asked.name)
+    others = pc.invert(answer)
+    return pc.and_(others, kernels.one_array(pc.is_valid(column))) if column.null_count else others
+
+
+def explain_indexed(node: Predicate, batch: Batch) -> str:
+    """Say which indexes answer a condition, or why none does."""
+    if not batch.has_indexes:
+        return "scan: no index"
+    access = _access(node, batch)
+    if access is not None:
+        rest = "" if access.rest is None else f", then {Explainer().visit(access.rest)} on these"
+        names = " and ".join(access.titles)
+        return f"index {names}: at most {access.rows_max:,} of {batch.rows:,} rows{rest}"
+    return "; ".join(_explain_leaf(leaf, batch) for leaf in _leaves(node))
+
+
+def _explain_leaf(node: Predicate, batch: Batch) -> str:
+    text = Explainer().visit(node)
+    asked = lookup_of(node)
+    if asked is None:
+        return f"scan {text}: no index answers it"
+    if _scan_cost(node, asked, batch) < SCAN_COST_MIN:
+        return f"scan {text}: as quick as asking an index"
+    leaf = _known(node, batch)
+    if leaf is None:
+        return f"scan {text}: no index on {asked.name}"
+    if leaf.estimate is None:
+        return f"scan {text}: index {leaf.title} does not answer it"
+    share = leaf.estimate / max(1, batch.rows)
+    if share > leaf.index.rows_share_max or not leaf.asked.is_exact:
+        return f"scan {text}: index {leaf.title} finds {share:.1%} of the rows"
+    return f"index {leaf.title} for {text}"
+
+
+def _leaves(node: Predicate) -> list[Predicate]:
+    if isinstance(node, And | Or):
+        return [leaf for child in node.children for leaf in _leaves(child)]
+    return [node]
+
+
+def _access(node: Predicate, batch: Batch) -> _Access | None:
+    match node:
+        case And():
+            return _conjunction(node, batch)
+        case Or():
+            return _disjunction(node, batch)
+    return _leaf(node, batch)
+
+
+def _conjunction(node: And, batch: Batch) -> _Access | None:
+    found = [(access, child) for child in node.children if (access := _access(child, batch)) is not None]
+    if not found:
+        return None
+    best, chosen = min(found, key=lambda one: one[0].rows_max)
+    rest = [child for child in node.children if child is not chosen]
+    if best.rest is not None:
+        rest.insert(0, best.rest)
+    return _Access(best.rows_max, best.fetch, rest[0] if len(rest) == 1 else And(tuple(rest)), best.titles)
+
+
+def _disjunction(node: Or, batch: Batch) -> _Access | None:
+    parts = []
+    for child in node.children:
+        access = _access(child, batch)
+        if access is None:
+            return None
+        parts.append(access)
+    rows_max = sum(part.rows_max for part in parts)
+    if rows_max > SPARSE_SHARE_MAX * batch.rows:
+        return None
+    is_exact = all(part.rest is None for part in parts)
+    titles = tuple(dict.fromkeys(title for part in parts for title in part.titles))
+    return _Access(
+        rows_max,
+        lambda: RowNumbers(np.unique(np.concatenate([_rows(part.fetch(), batch.rows) for part in parts]))),
+        None if is_exact else node,
+        titles,
+    )
+
+
+def _leaf(node: Predicate, batch: Batch) -> _Access | None:
+    leaf = _known(node, batch)
+    if leaf is None or leaf.asked.negated or leaf.estimate is None:
+        return None
+    if leaf.estimate > SPARSE_SHARE_MAX * batch.rows:
+        return None
+    return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf.title,))
+
+
+def _known(node: Predicate, batch: Batch) -> _Leaf | None:
+    """The leaf with its index; None if there is none. Found out once per leaf and batch."""
+    if id(node) not in batch.answers:
+        batch.answers[id(node)] = _examined(node, batch)
+    leaf = batch.answers[id(node)]
+    assert leaf is None or isinstance(leaf, _Leaf)
+    return leaf
+
+
+def _examined(node: Predicate, batch: Batch) -> _Leaf | None:
+    asked = lookup_of(node) if batch.has_indexes else None
+    if asked is None or _scan_cost(node, asked, batch) < SCAN_COST_MIN:
+        return None
+    index = batch.index(asked.name, asked.path)
+    leaf = None if index is None else _Leaf(asked, index, index.estimate(asked.lookup))
+    if leaf is not None and leaf.estimate is not None:
+        return leaf
+    return _of_documents(asked, batch) or leaf
+
+
+def _scan_cost(node: Predicate, asked: LeafLookup, batch: Batch) -> int:
+    """The cost of a scan. A path that nobody has decoded yet costs more than one that is kept."""
+    is_kept = not asked.is_json or batch.is_json_read(asked.name, asked.path)
+    return batch.rows * cost_of(node, batch.prepared if is_kept else frozenset())
+
+
+def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:
+    """The leaf with an index of whole documents, at its path or above."""
+    for length in range(len(asked.path), -1, -1):
+        index = batch.index(asked.name, asked.path[:length])
+        inside = None if index is None else inside_of(asked, asked.path[length:])
+        if index is not None and inside is not None:
+            estimate = index.estimate(inside)
+            if estimate is not None:
+                found = LeafLookup(asked.name, asked.path[:length], inside, is_exact=False)
+                return _Leaf(found, index, estimate)
+    return None
+
+
+def _rows(found: Found, rows: int) -> RowIds:
+    if isinstance(found, PackedRows):
+        return np.flatnonzero(_mask(found, rows))
+    return found.rows.astype(np.int64)
+
+
+def _mask(found: Found, rows: int) -> Mask:
+    if isinstance(found, PackedRows):
+        return np.unpackbits(found.bits, count=rows, bitorder="little").view(np.bool_)
+    mask = np.zeros(rows, np.bool_)
+    mask[found.rows] = True
+    return mask

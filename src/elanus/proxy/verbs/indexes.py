@@ -1,0 +1,138 @@
+"""Definitions of indexes: all through the DdQueue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elanus.api.indexcoord import IndexStatus
+from elanus.core.catalog import Index
+from elanus.core.errors import CollectionLoaded, FieldNotFound, IndexNotFound, InvalidParameter
+from elanus.core.index_properties import check_properties
+from elanus.core.names import check_index_name
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.index import (
+    check_choice,
+    check_field,
+    ignored_params,
+    note_ignored,
+    resolve_index,
+)
+from elanus.proxy.api import IndexView
+from elanus.proxy.verbs.family import Verbs
+
+
+class IndexDefinitions(Verbs):
+    def create_index(
+        self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
+    ) -> None:
+        """Create an index on a field, or on a path of a JSON field.
+
+        An index on a key of the dynamic field may name the key in place of the field.
+        """
+        cached = self._collection(database, collection)
+        check_index_name(index_name)
+        field = _index_field(cached.view.schema, field_name)
+        spec = resolve_index(params, field.data_type, field.dim)
+        check_choice(spec)
+        check_field(spec, field)
+        note_ignored(spec.declared_type, ignored_params(params, spec))
+        index = self._proxy.coordinators.index
+        self._proxy.define(
+            "create index", lambda: index.create_index(cached.collection_id, field, index_name, params)
+        )
+
+    def describe_index(
+        self, database: str, collection: str, index_name: str, field_name: str
+    ) -> Sequence[IndexView]:
+        cached = self._collection(database, collection)
+        index = self._proxy.coordinators.index
+        found = self._proxy.define("describe index", lambda: index.describe(cached.collection_id))
+        views = [_index_view(status, cached.view.schema) for status in found]
+        chosen = [
+            v
+            for v in views
+            if (not index_name or v.name == index_name) and (not field_name or v.field_name == field_name)
+        ]
+        if not chosen:
+            raise _not_found(collection, index_name)
+        return chosen
+
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        check_properties(properties, delete_keys)
+        if not index_name:
+            raise InvalidParameter("index name is empty: name the index to alter")
+        check_index_name(index_name)
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+
+        async def alter() -> None:
+            if await coordinators.query.loads(cached.collection_id):
+                raise CollectionLoaded(
+                    "can't alter index on loaded collection, please release the collection first: "
+                    f"collection already loaded[collection={collection}]"
+                )
+            await coordinators.index.alter_index(
+                cached.collection_id, index_name, properties, tuple(delete_keys)
+            )
+
+        self._proxy.define("alter index", alter)
+
+    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
+        """Drop the matching indexes. If none exists this succeeds, as in the reference.
+
+        Those of scalar fields may be dropped while the collection is loaded: filters then read the columns.
+        """
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+        fields = cached.view.schema.by_id
+
+        def is_meant(index: Index) -> bool:
+            return index_name in ("", index.name) and field_name in ("", fields[index.field_id].name)
+
+        async def drop() -> None:
+            meant = [i for i in await coordinators.index.indexes(cached.collection_id) if is_meant(i)]
+            has_vectors = any(fields[index.field_id].kind.vector is not None for index in meant)
+            if has_vectors and await coordinators.query.loads(cached.collection_id):
+                raise InvalidParameter(
+                    f"vector index cannot be dropped on loaded collection: {cached.collection_id}: "
+                    "index cannot be dropped, collection is loaded, please release it first"
+                )
+            for index in meant:
+                await coordinators.index.drop_index(cached.collection_id, index.index_id)
+
+        self._proxy.define("drop index", drop)
+
+
+def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:
+    field = schema.by_name.get(name) or schema.dynamic_field
+    if field is None:
+        raise FieldNotFound(f"cannot create index on non-exist field: {name}")
+    return field
+
+
+def _not_found(collection: str, index_name: str) -> IndexNotFound:
+    wanted = f"[index={index_name}]" if index_name else ""
+    return IndexNotFound(f"index not found{wanted}[collection={collection}]")
+
+
+def _index_view(status: IndexStatus, schema: CollectionSchema) -> IndexView:
+    index = status.index
+    return IndexView(
+        index_id=index.index_id,
+        name=index.name,
+        field_id=index.field_id,
+        field_name=schema.by_id[index.field_id].name,
+        params=index.params,
+        state=status.state.value,
+        fail_reason=status.fail_reason,
+        total_rows=status.total_rows,
+        indexed_rows=status.indexed_rows,
+        pending_rows=status.pending_rows,
+    )

@@ -1,0 +1,203 @@
+"""Which indexes a filter uses, counted by what they are asked, and what the explanation says about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from filter_schemas import DYNAMIC
+from indexed_columns import built, params_of
+
+from elanus.core.lookup import Found, Lookup
+from elanus.expr import JsonColumn, compile_filter, indexed
+from elanus.index import ScalarIndex
+
+ROWS = 10_000
+COLUMNS: Mapping[str, pa.Array] = {
+    "id": pa.array(range(ROWS)),
+    "tiny": pa.array([n % 100 for n in range(ROWS)], pa.int8()),
+    "price": pa.array([n / 10 for n in range(ROWS)]),
+    "color": pa.array([f"c{n % 3}" if n % 7 else None for n in range(ROWS)]),
+    "name": pa.array([f"user {n:05d}" for n in range(ROWS)]),
+    "labels": pa.array([[f"l{n % 50}", "all"] for n in range(ROWS)]),
+    "meta": pa.array([json.dumps({"a": n % 1000 if n % 2 else str(n), "t": [n % 400]}) for n in range(ROWS)]),
+}
+
+
+@pytest.fixture(autouse=True)
+def compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compares any scan with an index, however cheap it is."""
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 0)
+
+
+class Asked:
+    """An index that counts what it is asked."""
+
+    def __init__(self, index: ScalarIndex) -> None:
+        self.index = index
+        self.rows_share_max = index.rows_share_max
+        self.title = index.title
+        self.found = 0
+
+    def estimate(self, lookup: Lookup) -> int | None:
+        return self.index.estimate(lookup)
+
+    def find(self, lookup: Lookup) -> Found | None:
+        self.found += 1
+        return self.index.find(lookup)
+
+
+def indexes(**kinds: str) -> dict[tuple[str, tuple[str | int, ...]], Asked]:
+    made = dict(built(name, COLUMNS[name], params_of(kind)) for name, kind in kinds.items())
+    return {key: Asked(index) for key, index in made.items()}
+
+
+def path(text: str, cast: str) -> dict[tuple[str, tuple[str | int, ...]], Asked]:
+    params = {"index_type": "INVERTED", "json_path": text, "json_cast_type": cast}
+    key, index = built("meta", COLUMNS["meta"], params)
+    return {key: Asked(index)}
+
+
+def explained(text: str, over: Mapping[tuple[str, tuple[str | int, ...]], Asked]) -> str:
+    """The explanation; the answer is compared with the scan's."""
+    chosen = compile_filter(text, DYNAMIC)
+    assert np.array_equal(chosen.evaluate(COLUMNS, ROWS, over), chosen.evaluate(COLUMNS, ROWS))
+    return chosen.explain_indexes(COLUMNS, ROWS, over)
+
+
+def used(over: Mapping[tuple[str, tuple[str | int, ...]], Asked]) -> set[str]:
+    return {name for (name, _), index in over.items() if index.found}
+
+
+def test_an_index_that_finds_few_rows_is_used() -> None:
+    over = indexes(price="STL_SORT")
+    assert explained("price < 10", over) == "index price (STL_SORT): at most 100 of 10,000 rows"
+    assert used(over) == {"price"}
+
+
+def test_an_index_that_finds_many_rows_is_not() -> None:
+    over = indexes(price="STL_SORT")
+    assert explained("price < 60", over) == "scan price < 60: index price (STL_SORT) finds 6.0% of the rows"
+    assert used(over) == set()
+
+
+def test_the_rows_without_a_value_are_the_complement() -> None:
+    over = indexes(tiny="INVERTED")
+    assert explained("tiny != 5", over) == "index tiny (INVERTED) for tiny != 5"
+    assert used(over) == {"tiny"}
+
+
+def test_bits_are_used_for_any_share() -> None:
+    over = indexes(color="BITMAP")
+    for text in ('color == "c1"', 'color != "c1"', 'color in ["c0", "c1"]', 'not (color like "c%")'):
+        assert explained(text, over).startswith("index color (BITMAP)")
+        assert used(over) == {"color"}
+        over["color", ()].found = 0
+
+
+def test_the_most_selective_index_goes_first_and_alone() -> None:
+    over = indexes(price="STL_SORT", tiny="INVERTED", name="Trie")
+    text = 'tiny == 5 and price < 20 and name like "user 0000%"'
+    assert explained(text, over) == (
+        "index name (Trie): at most 10 of 10,000 rows, then (tiny == 5 and price < 20) on these"
+    )
+    assert used(over) == {"name"}
+
+
+def test_alternatives_need_an_index_each() -> None:
+    over = indexes(price="STL_SORT", tiny="INVERTED")
+    assert explained("tiny == 5 or price < 10", over) == (
+        "index tiny (INVERTED) and price (STL_SORT): at most 200 of 10,000 rows"
+    )
+    assert used(over) == {"price", "tiny"}
+    fewer = indexes(price="STL_SORT")
+    assert explained("tiny == 5 or price < 10", fewer) == (
+        "scan tiny == 5: no index on tiny; index price (STL_SORT) for price < 10"
+    )
+
+
+def test_alternatives_that_find_many_rows_together_are_scanned_where_one_does() -> None:
+    over = indexes(price="STL_SORT", tiny="INVERTED")
+    assert explained("tiny == 5 or price < 60", over) == (
+        "index tiny (INVERTED) for tiny == 5; scan price < 60: index price (STL_SORT) finds 6.0% of the rows"
+    )
+
+
+def test_fragments_need_grams() -> None:
+    text = 'name like "%0123%"'
+    assert explained(text, indexes(name="Trie")) == f"scan {text}: index name (Trie) does not answer it"
+    name, index = built("name", COLUMNS["name"], {"index_type": "NGRAM", "min_gram": "2", "max_gram": "4"})
+    over = {name: Asked(index)}
+    assert explained(text, over) == "index name (NGRAM): at most 11 of 10,000 rows"
+
+
+def test_elements_of_arrays() -> None:
+    over = indexes(labels="INVERTED")
+    assert explained('array_contains(labels, "l7")', over) == (
+        "index labels (INVERTED): at most 200 of 10,000 rows"
+    )
+    assert explained('array_contains_all(labels, ["l7", "all"])', over).startswith("index labels")
+    assert explained('labels == ["l7", "all"]', over).endswith('rows, then labels == ["l7", "all"] on these')
+    assert explained('array_contains(labels, "all")', over).startswith("scan")
+
+
+def test_paths_of_json_documents() -> None:
+    over = path('meta["a"]', "DOUBLE")
+    text = 'meta["a"] == 7'
+    assert explained(text, over) == (
+        f"index meta['a'] (INVERTED): at most 10 of 10,000 rows, then {text} on these"
+    )
+    assert used(over) == {"meta"}
+    assert explained('meta["a"] == "7"', over).endswith("does not answer it")
+    assert explained('meta["b"] == 7', over).endswith("no index on meta")
+    assert explained('meta["a"] != 7', over).endswith("no index answers it")
+    texts = path('meta["a"]', "VARCHAR")
+    assert explained('meta["a"] in ["8", "10"]', texts).startswith("index meta['a']")
+    arrays = path('meta["t"]', "ARRAY_DOUBLE")
+    assert explained('json_contains(meta["t"], 7)', arrays).startswith("index meta['t']")
+
+
+def test_whole_documents() -> None:
+    over = path("meta", "JSON")
+    assert explained('meta["a"] == 7', over) == (
+        'index meta (INVERTED): at most 10 of 10,000 rows, then meta["a"] == 7 on these'
+    )
+    assert explained('meta["a"] in ["8", "10"]', over).startswith("index meta (INVERTED): at most 2 of")
+    assert explained('json_contains(meta["t"], 7)', over).startswith("index meta (INVERTED): at most 25 of")
+    assert explained('json_contains_all(meta["t"], [7, 8])', over).startswith("index meta (INVERTED)")
+    assert explained('meta["t"][0] == 7', over).startswith("index meta (INVERTED): at most 25 of")
+    assert explained('meta["t"]["00"] == 7', over).startswith("scan")
+    assert explained('meta["a"] < 7', over).startswith("scan")
+
+
+def test_a_path_is_decoded_only_for_the_rows_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = path('meta["a"]', "DOUBLE")
+    column = JsonColumn(COLUMNS["meta"])
+    chosen = compile_filter('meta["a"] == 7', DYNAMIC)
+    expected = chosen.evaluate(COLUMNS, ROWS)
+    assert np.array_equal(chosen.evaluate({"meta": column}, ROWS, over), expected)
+    assert column.cached_bytes == 0
+    assert np.array_equal(chosen.evaluate({"meta": column}, ROWS), expected)
+    assert column.cached_bytes > 0
+
+
+def test_a_scan_that_is_cheap_is_not_compared_with_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", 600_000)
+    over = indexes(tiny="BITMAP", labels="INVERTED") | path('meta["a"]', "DOUBLE")
+    assert explained("tiny == 5", over) == "scan tiny == 5: as quick as asking an index"
+    assert explained('array_contains(labels, "l7")', over).startswith("index labels")
+    text = 'meta["a"] == 7'
+    column = JsonColumn(COLUMNS["meta"])
+    chosen = compile_filter(text, DYNAMIC)
+    assert chosen.explain_indexes({"meta": column}, ROWS, over).startswith("index meta")
+    column.values(("a",))
+    assert chosen.explain_indexes({"meta": column}, ROWS, over).endswith("as quick as asking an index")
+
+
+def test_no_indexes() -> None:
+    chosen = compile_filter("tiny == 5", DYNAMIC)
+    assert chosen.explain_indexes(COLUMNS, ROWS, {}) == "scan: no index"
+    assert explained("tiny + 1 == 5", indexes(tiny="BITMAP")) == "scan (tiny + 1) == 5: no index answers it"
