@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import msgspec
 import numpy as np
@@ -27,73 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.rows import EMPTY_OBJECT, Fault, Given, Problem, check_nulls, conform
+from elanus.core.rows import EMPTY_OBJECT, Given, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import check_lengths
 from elanus.core.types import Family
+from elanus.pipeline.import_place import Place as Place
 from elanus.pipeline.import_sparse import fits_sparse, to_pairs
 from elanus.pipeline.import_structs import split_rows, split_types
-
-_SHOWN_CHARS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where rows stand: ``first_row`` is the number of the first one within the file, from 0."""
-
-    file: str
-    row_group: int
-    first_row: int
-
-    def refuse(self, field: str, row: int, why: str) -> NoReturn:
-        """Raises `InvalidParameter` about one row of this batch."""
-        raise self._error(field, row, why)
-
-    def refusal(self, fault: Fault) -> InvalidParameter:
-        """A fault that `elanus.core.rows` has found in this batch, in words for who has the file."""
-        field = fault.field
-        match fault.problem:
-            case Problem.NUMBER | Problem.LENGTH | Problem.NULL_ELEMENT if field.kind.family is Family.LIST:
-                why = _element_fault(fault)
-            case Problem.CAPACITY:
-                why = f"has {fault.value} elements, its max_capacity is {field.max_capacity}"
-            case Problem.NULL:
-                why = "is null: it is neither nullable nor has a default value"
-            case Problem.NUMBER:
-                why = f"cannot hold {fault.value}: its type is {field.data_type.name}"
-            case Problem.LENGTH:
-                length = len(str(fault.value).encode())
-                why = f"is {length} bytes long, its max_length is {field.max_length}: {_shown(fault.value)}"
-            case Problem.NOT_FINITE:
-                dtype = field.vector.dtype.name
-                why = f"holds {fault.value} at position {fault.position}: vectors are finite {dtype}"
-            case Problem.SPARSE:
-                why = f"holds no sparse vector: {fault.detail}"
-            case Problem.GEOMETRY:
-                why = f"holds no geometry: {fault.detail}"
-            case Problem.MOMENT:
-                why = f"holds no moment: {fault.detail}"
-            case Problem.DOCUMENT:
-                return InvalidParameter(f"{self.file}, row group {self.row_group}: {fault.detail}")
-        return self._error(field.name, fault.row, why)
-
-    def _error(self, field: str, row: int, why: str) -> InvalidParameter:
-        return InvalidParameter(
-            f"{self.file}, row group {self.row_group}, row {self.first_row + row}: field {field} {why}"
-        )
-
-
-def _element_fault(fault: Fault) -> str:
-    where, element = f"at position {fault.position}", fault.field.element
-    match fault.problem:
-        case Problem.NUMBER:
-            return f"cannot hold {fault.value} {where}: its elements have type {element.data_type.name}"
-        case Problem.LENGTH:
-            length = len(str(fault.value).encode())
-            shown = _shown(fault.value)
-            return f"has {length} bytes {where}, its max_length is {element.max_length}: {shown}"
-        case _:
-            return f"holds a null {where}: elements of arrays are never null"
 
 
 def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> None:
@@ -293,11 +232,6 @@ def _encoded(values: Iterable[object]) -> pa.Array:
 
 def _first(wrong: pa.Array) -> int:
     return int(pc.index(wrong, True).as_py())
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
 
 
 @dataclass(frozen=True, slots=True)
