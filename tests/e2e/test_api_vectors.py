@@ -24,7 +24,7 @@ SPARSE = [
     for _ in range(ROWS)
 ]
 FIELDS: dict[str, tuple[DataType, str, str, Any]] = {
-    "floats": (DataType.FLOAT_VECTOR, "HNSW", "L2", FLOATS),
+    "floats": (DataType.FLOAT_VECTOR, "DISKANN", "L2", FLOATS),
     "floats_ip": (DataType.FLOAT_VECTOR, "IVF_FLAT", "IP", FLOATS),
     "bits": (DataType.BINARY_VECTOR, "BIN_FLAT", "HAMMING", [row.tobytes() for row in SIGNED[:, :1]]),
     "half": (DataType.FLOAT16_VECTOR, "FLAT", "COSINE", list(FLOATS.astype(np.float16))),
@@ -36,7 +36,7 @@ FIELDS: dict[str, tuple[DataType, str, str, Any]] = {
     "auto": (DataType.SPARSE_FLOAT_VECTOR, "AUTOINDEX", "IP", SPARSE),
 }
 EXACT = ("FLAT", "BIN_FLAT", "IVF_FLAT", "SPARSE_INVERTED_INDEX", "SPARSE_WAND")
-EXHAUSTIVE = {"params": {"nprobe": 128, "ef": ROWS}}
+EXHAUSTIVE = {"params": {"nprobe": 128, "ef": ROWS, "search_list": ROWS}}
 """All lists of an inverted file; a graph's search keeps as many candidates as there are rows."""
 SEARCHED = [name for name in FIELDS if name not in ("bits", "half")]
 """The other two have pages of their own (`test_api_exact`, `test_api_half`)."""

@@ -114,7 +114,7 @@ class VectorIndex(SegmentIndex):
             hits = self._nearest(queries, depth, params, mask, threads)
         else:
             hits = self._in_range(queries, depth, params, mask, threads, params.window)
-        return without_strangers(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
+        return only_matches(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
 
     def range_search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
@@ -188,7 +188,7 @@ class VectorIndex(SegmentIndex):
         return hits
 
 
-def without_strangers(hits: Hits, metric: Metric) -> Hits:
+def only_matches(hits: Hits, metric: Metric) -> Hits:
     """The hits without rows that do not match, where the metric has only matches."""
     if not metric.matches_only:
         return hits

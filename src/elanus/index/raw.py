@@ -13,7 +13,7 @@ import numpy as np
 
 from elanus.core.metrics import Metric
 from elanus.core.types import DataType, Space, VectorForm, vectors_in
-from elanus.index.base import Queries, VectorIndex, Vectors, without_strangers
+from elanus.index.base import Queries, VectorIndex, Vectors, only_matches
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
@@ -49,7 +49,7 @@ class RawVectors(VectorIndex):
         if depth == 0:
             return no_hits(len(queries), k, self.spec.metric_type)
         wanted = np.ascontiguousarray(rows, dtype=np.int64)
-        hits = without_strangers(self._exact.nearest_of(queries, depth, wanted), self.spec.metric_type)
+        hits = only_matches(self._exact.nearest_of(queries, depth, wanted), self.spec.metric_type)
         return hits.padded(k, self.spec.metric_type)
 
     def save(self, path: Path) -> None:
