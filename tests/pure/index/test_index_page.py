@@ -11,10 +11,16 @@ import pytest
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType
 from elanus.index import build, resolve_index
-from elanus.index.kinds import KINDS
+from elanus.index.kinds import KINDS as ALL_KINDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "index-types.md").read_text()
 ROWS = {match[1]: match for match in re.finditer(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$", PAGE, re.M)}
+KINDS = {
+    name: kind
+    for name, kind in ALL_KINDS.items()
+    if any(DATA_TYPES[data_type].vector is not None for data_type in kind.on)
+}
+"""Those of vectors: the others have a page of their own."""
 SMALL, LARGE, DIM = 1000, 3000, 64
 BUILT: dict[str, dict[str, str]] = {
     "IVF_FLAT": {"nlist": "8"},
