@@ -8,6 +8,7 @@ COSINE      inner product of the unit vectors, in [-1, 1];  larger first
 HAMMING     number of differing bits                        smaller first
 JACCARD     1 - |a & b| / |a | b|, in [0, 1];               smaller first
             1 where both vectors are all zero
+BM25        relevance of a text to the query's terms        larger first
 ==========  ==============================================  ==========
 
 A score is always given in the metric's own terms, as the reference does: nothing is negated on its way
@@ -27,10 +28,11 @@ class Metric(StrEnum):
     COSINE = "COSINE"
     HAMMING = "HAMMING"
     JACCARD = "JACCARD"
+    BM25 = "BM25"
 
     @property
     def bigger_is_better(self) -> bool:
-        return self is Metric.IP or self is Metric.COSINE
+        return self in (Metric.IP, Metric.COSINE, Metric.BM25)
 
     @property
     def is_binary(self) -> bool:
@@ -44,7 +46,7 @@ class Metric(StrEnum):
 
 
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
-SPARSE_METRICS = (Metric.IP,)
+SPARSE_METRICS = (Metric.IP, Metric.BM25)
 BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD)
 ITERATOR_PAGE = "iterator_page"
 """The search parameter that requires every row in the range to be considered and none to be missed."""

@@ -6,6 +6,7 @@ the reference's terms, and hot paths without Python work per row.
 """
 
 from elanus.index.base import ScalarIndex, SegmentIndex, VectorIndex
+from elanus.index.bm25 import check_metric, query_of, weighted, with_metric
 from elanus.index.build import build, load
 from elanus.index.files import DamagedIndexFile
 from elanus.index.hits import Hits, no_hits
@@ -13,6 +14,7 @@ from elanus.index.masks import RowMask
 from elanus.index.raw import RawVectors
 from elanus.index.resolve import brute_force, ignored_params, over_rows, resolve_index
 from elanus.index.search_params import SearchParams, Window, resolve_search
+from elanus.index.sparse import TermIndex
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
 
@@ -25,15 +27,20 @@ __all__ = [
     "ScalarIndex",
     "SearchParams",
     "SegmentIndex",
+    "TermIndex",
     "VectorIndex",
     "Window",
     "brute_force",
     "build",
+    "check_metric",
     "ignored_params",
     "load",
     "no_hits",
     "note_ignored",
     "over_rows",
+    "query_of",
     "resolve_index",
     "resolve_search",
+    "weighted",
+    "with_metric",
 ]

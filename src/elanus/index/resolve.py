@@ -161,10 +161,6 @@ def _metric(name: object, form: VectorForm, declared: str) -> Metric:
 
 
 def _no_sparse_metric(name: object) -> InvalidParameter:
-    if name == "BM25":
-        return InvalidParameter(
-            "only BM25 Function output field support BM25 metric type: use IP for vectors that clients send"
-        )
     return InvalidParameter(
         "only IP&BM25 is the supported metric type for sparse index: invalid parameter"
         f"[expected=valid index params][actual=invalid index params]: got {name}"

@@ -12,6 +12,9 @@ same over growing rows and in a built index, so a row's score does not change wh
 ``drop_ratio_search`` leaves the query's smallest values out when candidates are chosen, ten for each hit;
 their scores are computed with the whole query.
 
+Under BM25 the values are the occurrences of terms in texts, and a search adds up `elanus.index.bm25` instead
+of products. Nothing is dropped then when the index is built.
+
 Eight bytes for each value. An index does not hold vectors row by row: they are read from the segment's files.
 """
 
@@ -27,9 +30,12 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import InvalidDimension
+from elanus.core.metrics import Metric
 from elanus.core.sparse import NO_INDEX, PAIR, Pairs, SparseRows, indices_of, values_of
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.types import Space, vectors_in
 from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.index.bm25 import AVERAGE_KEY, B_KEY, K1_KEY, PARAMS, Bm25, TextLengths
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.hits import Hits, RowIds, Scores, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
@@ -112,14 +118,15 @@ class Postings:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Postings:
         return cls(arrays["terms"], arrays["starts"], arrays["rows"], arrays["weights"])
 
-    def add(self, query: Query, scores: Scores) -> RowIds:
-        """Write to ``scores``, zeros (rows,), the product of the query with each row.
+    def add(self, query: Query, scores: Scores, bm25: Bm25 | None) -> RowIds:
+        """Write to ``scores``, zeros (rows,), the product of the query with each row, or its BM25 score.
 
         Return the rows that have one, ascending. They are found among the query's postings if these are few.
         """
         matching = self._matching(query)
         for begin, end, weight in matching:
-            np.add.at(scores, self.rows[begin:end].astype(np.intp), self.weights[begin:end] * weight)
+            rows, weights = self.rows[begin:end].astype(np.intp), self.weights[begin:end]
+            scores[rows] += weights * weight if bm25 is None else bm25.scores(rows, weights, weight)
         if FEW_POSTINGS * sum(end - begin for begin, end, _ in matching) >= len(scores):
             return np.flatnonzero(scores != 0)
         parts = [self.rows[begin:end] for begin, end, _ in matching]
@@ -128,16 +135,31 @@ class Postings:
         scored: RowIds = met[scores[met] != 0]
         return scored
 
-    def scores_of(self, query: Query, rows: RowIds) -> Scores:
-        """The products of the query with these rows, ascending; bit for bit those of `add`. (m,)."""
+    def scores_of(self, query: Query, rows: RowIds, bm25: Bm25 | None) -> Scores:
+        """The scores of these rows, ascending; bit for bit those of `add`. (m,)."""
         scores = np.zeros(len(rows), dtype=np.float32)
         wanted = rows.astype(np.uint32)
         for begin, end, weight in self._matching(query):
             places = begin + np.searchsorted(self.rows[begin:end], wanted)
             held = places < end
             held[held] = self.rows[places[held]] == wanted[held]
-            scores[held] += self.weights[places[held]] * weight
+            weights = self.weights[places[held]]
+            scores[held] += weights * weight if bm25 is None else bm25.scores(rows[held], weights, weight)
         return scores
+
+    def having(self, terms: Terms, mask: RowMask | None) -> npt.NDArray[np.int64]:
+        """Return how many visible rows have each of the terms, which are ascending. int64 (terms,)."""
+        counts = np.zeros(len(terms), dtype=np.int64)
+        places = Query(terms, np.arange(len(terms), dtype=np.float32))
+        for begin, end, place in self._matching(places):
+            rows = self.rows[begin:end]
+            count = end - begin if mask is None else np.count_nonzero(mask.contains(rows.astype(np.int64)))
+            counts[int(place)] = count
+        return counts
+
+    def lengths(self, rows: int) -> Weights:
+        """Return the sum of each row's values. (rows,)."""
+        return np.bincount(self.rows, self.weights, minlength=rows).astype(np.float32)
 
     def _matching(self, query: Query) -> list[tuple[int, int, np.float32]]:
         """The postings of the query's terms, with its weights."""
@@ -158,8 +180,12 @@ def _kept(values: Weights, drop_ratio: float) -> npt.NDArray[np.bool_]:
     return kept
 
 
-class _Inverted(VectorIndex):
+class TermIndex(VectorIndex):
     """Searches postings. A subclass provides them."""
+
+    def __init__(self, spec: IndexSpec, rows: int) -> None:
+        super().__init__(spec, rows)
+        self._made_lengths: TextLengths | None = None
 
     @property
     @abstractmethod
@@ -170,16 +196,38 @@ class _Inverted(VectorIndex):
             raise InvalidDimension(f"query vectors of type {queries.dtype} on a field of sparse vectors")
         return queries
 
+    @property
+    def _lengths(self) -> TextLengths:
+        """Made for the first search. Two threads may both make them."""
+        made = self._made_lengths
+        if made is None:
+            made = self._made_lengths = TextLengths(self._postings.lengths(self.rows))
+        return made
+
+    def statistics(self, terms: Terms, mask: RowMask | None) -> TermStatistics:
+        """Return the statistics of the visible rows. ``terms``: ascending."""
+        visible = self.rows if mask is None else mask.count
+        if visible == self.rows:
+            mask = None
+        return TermStatistics(visible, self._lengths.visible(mask), self._postings.having(terms, mask))
+
+    def _bm25(self, params: SearchParams) -> Bm25 | None:
+        if self.spec.metric_type is not Metric.BM25:
+            return None
+        k1, b = (params.ratio(key, PARAMS[key].default) for key in (K1_KEY, B_KEY))
+        return Bm25(self._lengths.of_rows, k1, b, params.ratio(AVERAGE_KEY, 1.0))
+
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
+        bm25 = self._bm25(params)
         drop_ratio = params.ratio(DROP_SEARCH_KEY, 0.0)
 
         def find(share: Queries) -> Hits:
             hits = no_hits(len(share), k, self.spec.metric_type)
             scores = np.zeros(self.rows, dtype=np.float32)
             for i, pairs in enumerate(share):
-                self._find(Query.of(pairs), k, drop_ratio, mask, scores, hits, i)
+                self._find(Query.of(pairs), k, drop_ratio, mask, bm25, scores, hits, i)
             return hits
 
         return stacked(fan_out(find, shares_of(queries, threads)))
@@ -190,37 +238,59 @@ class _Inverted(VectorIndex):
         k: int,
         drop_ratio: float,
         mask: RowMask | None,
+        bm25: Bm25 | None,
         scores: Scores,
         hits: Hits,
         i: int,
     ) -> None:
         """Fill row i of the hits. ``scores``: zeros (rows,), and again afterwards."""
         pruned = query.pruned(drop_ratio)
-        rows, found = self._matched(pruned, mask, scores)
+        rows, found = self._matched(pruned, mask, bm25, scores)
         if len(pruned.terms) < len(query.terms):
             if len(rows) >= k:
                 chosen = best_of(found, min(len(rows), k * CANDIDATES_PER_HIT), self.spec.metric_type)[1]
                 rows = np.sort(rows[chosen])
-                found = self._postings.scores_of(query, rows)
+                found = self._postings.scores_of(query, rows, bm25)
             else:
-                rows, found = self._matched(query, mask, scores)
+                rows, found = self._matched(query, mask, bm25, scores)
         best, order = best_of(found, min(k, len(rows)), self.spec.metric_type)
         hits.distances[i, : len(best)] = best
         hits.rows[i, : len(best)] = rows[order]
 
-    def _matched(self, query: Query, mask: RowMask | None, scores: Scores) -> tuple[RowIds, Scores]:
+    def _matched(
+        self, query: Query, mask: RowMask | None, bm25: Bm25 | None, scores: Scores
+    ) -> tuple[RowIds, Scores]:
         """Return the visible rows that have a score, and the scores. ``scores``: zeros before and after."""
-        met = self._postings.add(query, scores)
+        met = self._postings.add(query, scores, bm25)
         rows = met if mask is None else met[mask.contains(met)]
         found = scores[rows]
         scores[met] = 0
         return rows, found
 
+    def _in_range(
+        self,
+        queries: Queries,
+        depth: int,
+        params: SearchParams,
+        mask: RowMask | None,
+        threads: int,
+        window: Window,
+    ) -> Hits:
+        bm25 = self._bm25(params)
+        if bm25 is None:
+            return super()._in_range(queries, depth, params, mask, threads, window)
+        return self._inside(queries, depth, window, mask, bm25)
+
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
+        return self._inside(queries, k, window, mask, None)
+
+    def _inside(
+        self, queries: Queries, k: int, window: Window, mask: RowMask | None, bm25: Bm25 | None
+    ) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
         scores = np.zeros(self.rows, dtype=np.float32)
         for i, pairs in enumerate(queries):
-            rows, found = self._matched(Query.of(pairs), mask, scores)
+            rows, found = self._matched(Query.of(pairs), mask, bm25, scores)
             inside = window.holds(found)
             best, order = best_of(found[inside], min(k, int(inside.sum())), self.spec.metric_type)
             hits.distances[i, : len(best)] = best
@@ -228,7 +298,7 @@ class _Inverted(VectorIndex):
         return hits
 
 
-class SparseIndex(_Inverted):
+class SparseIndex(TermIndex):
     """A built index."""
 
     def __init__(self, spec: IndexSpec, rows: int, postings: Postings) -> None:
@@ -258,7 +328,7 @@ class SparseIndex(_Inverted):
         raise NotImplementedError("a sparse index does not hold its vectors")
 
 
-class RawSparse(_Inverted):
+class RawSparse(TermIndex):
     """Rows without an index: growing blocks, small segments. Holds the caller's rows, not a copy.
 
     Postings are made for the first search, 25 ms for a million values. Two threads may both make them.
@@ -295,7 +365,8 @@ class RawSparse(_Inverted):
 
 
 def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> SparseIndex:
-    return SparseIndex(spec, len(vectors), Postings.of(vectors, spec.params[DROP_BUILD_KEY]))
+    drop_ratio = 0.0 if spec.metric is Metric.BM25 else spec.params[DROP_BUILD_KEY]
+    return SparseIndex(spec, len(vectors), Postings.of(vectors, drop_ratio))
 
 
 def _kind(name: str, *, is_automatic: bool = False) -> IndexKind:
@@ -307,8 +378,9 @@ def _kind(name: str, *, is_automatic: bool = False) -> IndexKind:
         build_params={
             DROP_BUILD_KEY: RatioParam(0.0),
             ALGORITHM_KEY: ChoiceParam("sparse inverted index algo", ALGORITHMS, "DAAT_MAXSCORE"),
+            **PARAMS,
         },
-        search_params={DROP_SEARCH_KEY: RatioParam(0.0)},
+        search_params={DROP_SEARCH_KEY: RatioParam(0.0), **PARAMS},
         over_rows=RawSparse,
         is_automatic=is_automatic,
     )

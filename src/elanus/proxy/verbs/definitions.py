@@ -29,7 +29,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import time_to_live_s
-from elanus.index import ignored_params, note_ignored, resolve_index
+from elanus.index import check_metric, ignored_params, note_ignored, resolve_index, with_metric
 from elanus.proxy.api import CollectionView, CreateCollection, IndexView
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.verbs.family import Verbs
@@ -234,7 +234,10 @@ class Definitions(Verbs):
         cached = self._collection(database, collection)
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
+        on_output = cached.view.schema.function_of(field) is not None
+        params = with_metric(params, on_output=on_output)
         spec = resolve_index(params, field.data_type, field.dim)
+        check_metric(spec, on_output=on_output)
         note_ignored(spec.declared_type, ignored_params(params, spec))
         index = self._proxy.coordinators.index
         self._proxy.define(

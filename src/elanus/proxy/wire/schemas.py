@@ -9,14 +9,17 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.names import check_collection_name
 from elanus.core.schema import CollectionSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.fields import decode_field, encode_field
+from elanus.proxy.wire.functions import decode_function, encode_function
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
+from elanus.text import check_text_field
 
 _UNDERSTOOD = frozenset(
     {
@@ -26,6 +29,7 @@ _UNDERSTOOD = frozenset(
         "enable_dynamic_field",
         "autoID",  # repeats what the primary field says
         "dbName",  # the request names the database
+        "functions",
     }
 )
 
@@ -50,6 +54,12 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
     check_declared_names([field.name for field in message.fields])
     fields = tuple(decode_field(field, collection) for field in message.fields)
     check_fields_together(fields)
+    functions = tuple(map(decode_function, message.functions))
+    check_functions(fields, functions)
+    fields = with_outputs_marked(fields, functions)
+    by_name = {field.name: field for field in fields}
+    for field in fields:
+        check_text_field(field, by_name)
     if message.enable_dynamic_field:
         fields = with_dynamic_field(fields)
     return CollectionSchema(
@@ -57,6 +67,7 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
         fields=fields,
         description=message.description,
         enable_dynamic=bool(message.enable_dynamic_field),
+        functions=functions,
     )
 
 
@@ -67,6 +78,7 @@ def encode_schema(schema: CollectionSchema) -> schema_pb2.CollectionSchema:
         description=schema.description,
         enable_dynamic_field=schema.enable_dynamic,
         fields=[encode_field(field) for field in schema.fields if not field.is_dynamic],
+        functions=[encode_function(function, schema) for function in schema.functions],
     )
 
 

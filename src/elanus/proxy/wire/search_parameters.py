@@ -34,6 +34,7 @@ Scalar = float | int | str | bool
 
 TRAVEL_TIMESTAMP = "travel_timestamp"
 ORDER = "order_by_fields"
+ANALYZER_NAME = "analyzer_name"
 _PARAMS = "params"
 _NO_DEFAULT = object()
 _REQUEST_PARAMS: Mapping[str, object] = {
@@ -46,6 +47,7 @@ _REQUEST_PARAMS: Mapping[str, object] = {
     ITERATOR: False,
     COLLECTION_ID: _NO_DEFAULT,
     ORDER: "",
+    ANALYZER_NAME: "",
     **dict.fromkeys(GROUPING_PARAMS, ""),
     **dict.fromkeys(ITERATOR_PARAMS, _NO_DEFAULT),
 }

@@ -73,7 +73,6 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "function_chains": "send a ranker, or rank the hits in the client",
     "search_aggregation": "group the hits in the client",
     "highlighter": "highlight in the client",
-    "functions": "compute the vectors in the client",
     "struct_array_fields": "use JSON",
     "load_fields": "leave it out: all fields are loaded",
     "skip_load_dynamic_field": "leave it out: all fields are loaded",

@@ -1,0 +1,145 @@
+"""Tokenizers: how a text is cut, before filters see the pieces.
+
+``standard`` cuts at everything that is no letter and no digit, ``whitespace`` at ASCII blanks. ``jieba``
+finds Chinese words, by the same engine as the reference; it is in the extra ``elanus[chinese]``.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from elanus.core.errors import InvalidParameter, NotSupported
+
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_WITHOUT_BLANKS = re.compile(r"[^ \t\n\f\r]+")
+_OF_OTHER_RELEASES = frozenset({"lindera", "icu", "language_identifier", "char_group"})
+_MODES = {"exact": "default", "search": "search"}
+
+Span = tuple[str, int, int]
+"""A token, and where it begins and ends in the text, in characters."""
+
+
+class Tokenizer(ABC):
+    @abstractmethod
+    def words(self, text: str) -> list[str]:
+        """Return the tokens of a text, in their order. A token's position is its place in the list."""
+
+    @abstractmethod
+    def spans(self, text: str) -> list[Span]:
+        """As `words`, with the places of the tokens in the text."""
+
+
+class _Standard(Tokenizer):
+    def words(self, text: str) -> list[str]:
+        if text.isascii():
+            return _ASCII_WORD.findall(text)
+        words: list[str] = _simple().analyze(text)
+        return words
+
+    def spans(self, text: str) -> list[Span]:
+        if text.isascii():
+            return _spans(_ASCII_WORD, text)
+        tokens = _simple().pre_tokenize(text).tokens
+        return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
+
+
+@cache
+def _simple() -> Any:
+    import tantivy
+
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple()).build()
+
+
+class _Whitespace(Tokenizer):
+    def words(self, text: str) -> list[str]:
+        return _WITHOUT_BLANKS.findall(text)
+
+    def spans(self, text: str) -> list[Span]:
+        return _spans(_WITHOUT_BLANKS, text)
+
+
+def _spans(pattern: re.Pattern[str], text: str) -> list[Span]:
+    return [(found.group(), found.start(), found.end()) for found in pattern.finditer(text)]
+
+
+class _Jieba(Tokenizer):
+    """``mode``: rjieba's; in ``search`` the parts of a long word are tokens next to the word."""
+
+    def __init__(self, engine: Any, mode: str, hmm: bool) -> None:
+        self._engine = engine
+        self._mode = mode
+        self._hmm = hmm
+
+    def words(self, text: str) -> list[str]:
+        return [word for word, _, _ in self.spans(text)]
+
+    def spans(self, text: str) -> list[Span]:
+        spans: list[Span] = self._engine.tokenize(text, self._mode, self._hmm)
+        return spans
+
+
+def tokenizer_from(given: object) -> Tokenizer:
+    """Return the tokenizer that a client names, or describes by an object with its ``type``.
+
+    Raises `InvalidParameter`, and `NotSupported` for one whose library is not installed, or that this release
+    lacks.
+    """
+    params: Mapping[str, object] = {}
+    if isinstance(given, Mapping):
+        params, given = given, given.get("type")
+    if not isinstance(given, str):
+        raise InvalidParameter(f"tokenizer name should be string, but got {given!r}")
+    if given in ("standard", "whitespace"):
+        _refuse_rest(given, params, frozenset())
+        return _Standard() if given == "standard" else _Whitespace()
+    if given == "jieba":
+        return _jieba(params)
+    if given in _OF_OTHER_RELEASES:
+        raise NotSupported(
+            f"tokenizer {given} is not supported by this release: use standard, whitespace or jieba"
+        )
+    raise InvalidParameter(f"unsupported tokenizer: {given}: use standard, whitespace or jieba")
+
+
+def _jieba(params: Mapping[str, object]) -> Tokenizer:
+    _refuse_rest("jieba", params, frozenset({"dict", "mode", "hmm"}))
+    mode, hmm, words = (
+        params.get("mode", "search"),
+        params.get("hmm", True),
+        params.get("dict", ["_default_"]),
+    )
+    if mode not in _MODES:
+        raise InvalidParameter(f"jieba mode {mode!r} is unknown: use exact or search")
+    if not isinstance(hmm, bool):
+        raise InvalidParameter(f"jieba hmm should be true or false, but got {hmm!r}")
+    own = _own_words(words)
+    try:
+        import rjieba
+    except ImportError:
+        raise NotSupported(
+            "tokenizer jieba needs a library that is not installed: pip install 'elanus[chinese]'"
+        ) from None
+    engine: Any = rjieba
+    if own:
+        engine = rjieba.Jieba()
+        for word in own:
+            engine.add_word(word)
+    return _Jieba(engine, _MODES[str(mode)], hmm)
+
+
+def _own_words(words: object) -> list[str]:
+    """The words that a client adds to the default dictionary."""
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InvalidParameter(f"jieba dict should be a list of strings, but got {words!r}")
+    if "_default_" not in words:
+        raise NotSupported('a jieba dict without the default words is not supported: add "_default_" to it')
+    return [word for word in words if word != "_default_"]
+
+
+def _refuse_rest(name: str, params: Mapping[str, object], known: frozenset[str]) -> None:
+    for key in params.keys() - known - {"type"}:
+        raise InvalidParameter(f"unknown option {key} of tokenizer {name}")
