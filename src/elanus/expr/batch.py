@@ -19,9 +19,11 @@ import pyarrow as pa
 
 from elanus.core.errors import Internal
 from elanus.core.lookup import Lookup
+from elanus.core.schema import FieldSchema
 from elanus.expr import arrayvalues
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
+from elanus.expr.text_conditions import text_matches
 
 
 class RowIndex(Protocol):
@@ -93,6 +95,10 @@ class Batch:
             values = self._json[name, path] = self._read_json(name, path)
         return values
 
+    def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
+        """Which texts contain tokens of a text (`elanus.expr.tree.TextMatch`), null for null."""
+        return text_matches(self.column(field.name), field, text, minimum, slop)
+
     def select(self, indices: pa.Array) -> Batch:
         """The rows with these numbers, in this order."""
         return _Selection(self, indices)
@@ -130,6 +136,10 @@ class _Selection(Batch):
         if taken is None:
             taken = self._taken[name] = self._parent.column(name).take(self._indices)
         return taken
+
+    def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
+        # Of all rows: a column's tokens are kept, those of a selection are not.
+        return self._parent.text_match(field, text, minimum, slop).take(self._indices)
 
     @property
     def prepared(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from elanus.expr.like import like_pattern
 from elanus.expr.logic import all_of, any_of, negation
 from elanus.expr.operands import FUNCTIONS, BoundOperand, OperandBinder, Value
 from elanus.expr.source import Source
+from elanus.expr.text_conditions import TEXT_FUNCTIONS, bind_text_condition
 from elanus.expr.tree import Always, Column, Comparator, IsNull, JsonContains, Like, Predicate
 
 
@@ -71,6 +72,8 @@ class _Binder:
                 return self._exists(node)
             case syntax.Call() if node.function.lower() in FUNCTIONS:
                 return self._call(node)
+            case syntax.Call() if node.function.lower() in TEXT_FUNCTIONS:
+                return bind_text_condition(self._source, node, self._operands)
             case _:
                 return self._operands.bind(node)
 

@@ -40,6 +40,7 @@ from elanus.expr.tree import (
     Operand,
     Or,
     Predicate,
+    TextMatch,
     Visitor,
 )
 
@@ -206,6 +207,10 @@ class Evaluator(Visitor[pa.Array]):
         lookup = lookup_of(leaf)
         found = None if lookup is None else self._batch.looked_up(operand.field.name, lookup)
         return pc.invert(found) if found is not None and negated else found
+
+    def text_match(self, node: TextMatch) -> pa.Array:
+        found = self._batch.text_match(node.column.field, node.text, node.minimum, node.slop)
+        return pc.invert(found) if node.negated else found
 
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path

@@ -25,6 +25,7 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    TextMatch,
     Visitor,
 )
 
@@ -67,6 +68,13 @@ class Explainer(Visitor[str]):
     def like(self, node: Like) -> str:
         text = f"{_operand(node.column)} like {_value(node.pattern.text)}"
         return f"not ({text})" if node.negated else text
+
+    def text_match(self, node: TextMatch) -> str:
+        rest = f", minimum_should_match={node.minimum}" if node.minimum > 1 else ""
+        name = "text_match" if node.slop is None else "phrase_match"
+        rest = f", {node.slop}" if node.slop else rest
+        text = f"{name}({_operand(node.column)}, {_value(node.text)}{rest})"
+        return f"not {text}" if node.negated else text
 
     def is_null(self, node: IsNull) -> str:
         return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"

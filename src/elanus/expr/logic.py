@@ -19,6 +19,7 @@ from elanus.expr.tree import (
     Member,
     Or,
     Predicate,
+    TextMatch,
     Visitor,
 )
 
@@ -87,6 +88,9 @@ class _Negation(Visitor[Predicate]):
         return replace(node, negated=not node.negated)
 
     def like(self, node: Like) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def text_match(self, node: TextMatch) -> Predicate:
         return replace(node, negated=not node.negated)
 
     def is_null(self, node: IsNull) -> Predicate:

@@ -267,5 +267,8 @@ def _is_literal(value: object) -> bool:
 def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     """The error for a function that this release does not support, whether the reference has it or not."""
     what = f"function {node.function} is not supported in this release"
-    remedy = "functions are array_length, and array_ and json_contains, _contains_all and _contains_any"
+    remedy = (
+        "functions are array_length, text_match, phrase_match, and array_ and json_contains, _contains_all "
+        "and _contains_any"
+    )
     return source.error(what, node.start, remedy)

@@ -29,6 +29,7 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    TextMatch,
     Visitor,
 )
 
@@ -88,6 +89,9 @@ class Pruner(Visitor[bool]):
         if node.negated:
             return not (low.startswith(prefix) and high.startswith(prefix))
         return bool(high >= prefix and (low <= prefix or low.startswith(prefix)))
+
+    def text_match(self, node: TextMatch) -> bool:
+        return True
 
     def is_null(self, node: IsNull) -> bool:
         return True

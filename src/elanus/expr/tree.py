@@ -216,6 +216,20 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TextMatch:
+    """Whether a text contains tokens of ``text``: at least ``minimum`` of them, or all as a phrase.
+
+    ``slop``: the positions by which the words of the phrase may be moved in all; None: no phrase is wanted.
+    """
+
+    column: Column
+    text: str
+    minimum: int
+    slop: int | None
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class IsNull:
     column: Column
     negated: bool
@@ -232,6 +246,7 @@ Predicate = (
     | ArrayContains
     | ArrayEqual
     | Like
+    | TextMatch
     | IsNull
 )
 
@@ -263,6 +278,8 @@ class Visitor(ABC, Generic[T]):
                 return self.array_equal(node)
             case Like():
                 return self.like(node)
+            case TextMatch():
+                return self.text_match(node)
             case IsNull():
                 return self.is_null(node)
             case _:
@@ -288,6 +305,8 @@ class Visitor(ABC, Generic[T]):
     def array_equal(self, node: ArrayEqual) -> T: ...
     @abstractmethod
     def like(self, node: Like) -> T: ...
+    @abstractmethod
+    def text_match(self, node: TextMatch) -> T: ...
     @abstractmethod
     def is_null(self, node: IsNull) -> T: ...
 

@@ -16,7 +16,7 @@ _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
 _WHOLE_COMPACTION = "leave it out: what is worth compacting is chosen by the server"
 _NO_EXTERNAL = "insert the rows into a collection"
 _NO_REPLICATION = "insert into both servers"
-_NO_FILE_RESOURCES = "text analysis is not part of this release"
+_NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
     "AddCollectionField": _FIXED_SCHEMA,
@@ -31,8 +31,7 @@ INSTEAD: dict[str, str] = {
     "BatchDescribeCollection": "use DescribeCollection for each",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
-    "RunAnalyzer": _NO_FILE_RESOURCES,
-    "ComputePhraseMatchSlop": _NO_FILE_RESOURCES,
+    "ComputePhraseMatchSlop": "search with phrase_match and growing slops",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
     "ListIndexedSegment": "use DescribeIndex",
