@@ -1,5 +1,7 @@
-"""How rare terms are: the numbers that full-text search needs about all texts, and that add up over any
-parts."""
+"""Statistics of terms: what full-text search needs to know about all texts.
+
+They add up over any parts.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ needs it is made: a server without text fields never loads it.
 from elanus.text.analyzer import Analyzer, Token, Tokens, analyzer_from
 from elanus.text.computed import computed_terms, with_computed_columns
 from elanus.text.fields import FieldAnalyzers, analyzers_of, check_text_field
-from elanus.text.match import kept_bytes, matching_rows, phrase_rows, tokens_of_column
+from elanus.text.match import kept_bytes, least_slop, matching_rows, phrase_rows, tokens_of_column
 from elanus.text.terms import TermRows, query_terms, term_ids, term_rows
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "check_text_field",
     "computed_terms",
     "kept_bytes",
+    "least_slop",
     "matching_rows",
     "phrase_rows",
     "query_terms",

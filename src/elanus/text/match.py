@@ -18,7 +18,8 @@ from elanus.text.analyzer import Analyzer
 
 Mask = npt.NDArray[np.bool_]
 _ROW_SPAN = np.int64(1) << 33
-"""More than any position and slop in a row, which keeps the positions of different rows apart."""
+"""More than any position and slop in a row together, which keeps the positions of different rows apart."""
+_SLOP_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,8 @@ def phrase_rows(tokens: TokenColumn, words: pa.Array, offsets: npt.NDArray[np.in
     mask = np.zeros(tokens.count, dtype=np.bool_)
     if not len(words):
         return mask
-    longest = int(offsets.max())
-    slop = min(slop, (1 << 32) - longest - 1)
-    places = [
-        np.sort(rows.astype(np.int64) * _ROW_SPAN + positions + (longest - offset))
-        for (rows, positions), offset in zip(tokens.occurrences(words), offsets.tolist(), strict=True)
-    ]
+    slop = min(slop, _SLOP_MAX)
+    places = _moved(tokens, words, offsets)
     if not all(len(one) for one in places):
         return mask
     firsts = np.unique(np.concatenate(places if slop else places[:1]))
@@ -114,3 +111,27 @@ def phrase_rows(tokens: TokenColumn, words: pa.Array, offsets: npt.NDArray[np.in
         firsts = firsts[near]
     mask[firsts // _ROW_SPAN] = True
     return mask
+
+
+def least_slop(tokens: TokenColumn, words: pa.Array, offsets: npt.NDArray[np.int64]) -> int | None:
+    """Return the smallest slop with which the only text of ``tokens`` contains the phrase; None: with none."""
+    places = _moved(tokens, words, offsets)
+    if not places or not all(len(one) for one in places):
+        return None
+    firsts = np.unique(np.concatenate(places))
+    widest = np.zeros(len(firsts), dtype=np.int64)
+    for one in places:
+        after = np.minimum(np.searchsorted(one, firsts), len(one) - 1)
+        widest = np.maximum(widest, np.where(one[after] >= firsts, one[after] - firsts, _ROW_SPAN))
+    return int(widest.min())
+
+
+def _moved(
+    tokens: TokenColumn, words: pa.Array, offsets: npt.NDArray[np.int64]
+) -> list[npt.NDArray[np.int64]]:
+    """Return where each word of a phrase occurs, moved back by its offset. Ascending; rows are far apart."""
+    longest = int(offsets.max(initial=0))
+    return [
+        np.sort(rows.astype(np.int64) * _ROW_SPAN + positions + (longest - offset))
+        for (rows, positions), offset in zip(tokens.occurrences(words), offsets.tolist(), strict=True)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
@@ -13,7 +14,15 @@ from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import milvus_pb2
-from elanus.text import Analyzer, Token, analyzer_from, analyzers_of, term_ids
+from elanus.text import (
+    Analyzer,
+    Token,
+    analyzer_from,
+    analyzers_of,
+    least_slop,
+    term_ids,
+    tokens_of_column,
+)
 
 
 class Analysis:
@@ -43,6 +52,23 @@ class Analysis:
                 raise InvalidParameter(f"text {place} is not valid UTF-8: {error}") from None
             tokens = analyzers[place if len(analyzers) > 1 else 0].tokens(text)
             _add(response.results.add(), tokens, request.with_detail, request.with_hash)
+        return response
+
+    @rpc("analyzer_params", "query_text", "data_texts", privilege=NO_PRIVILEGE)
+    def ComputePhraseMatchSlop(
+        self, request: milvus_pb2.ComputePhraseMatchSlopRequest, caller: Caller
+    ) -> milvus_pb2.ComputePhraseMatchSlopResponse:
+        analyzer = analyzer_from(request.analyzer_params)
+        phrase = analyzer.tokens(request.query_text)
+        if not phrase:
+            raise InvalidParameter(f"query_text {request.query_text!r} has no tokens")
+        words = pa.array([token.text for token in phrase], pa.string())
+        offsets = np.array([token.position for token in phrase], dtype=np.int64)
+        response = milvus_pb2.ComputePhraseMatchSlopResponse(status=success())
+        for text in request.data_texts:
+            slop = least_slop(tokens_of_column(pa.array([text]), analyzer), words, offsets)
+            response.is_match.append(slop is not None)
+            response.slops.append(slop or 0)
         return response
 
     def _analyzers(self, request: milvus_pb2.RunAnalyzerRequest, caller: Caller) -> Sequence[Analyzer]:

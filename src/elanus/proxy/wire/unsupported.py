@@ -31,7 +31,6 @@ INSTEAD: dict[str, str] = {
     "BatchDescribeCollection": "use DescribeCollection for each",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
-    "ComputePhraseMatchSlop": "search with phrase_match and growing slops",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
     "ListIndexedSegment": "use DescribeIndex",
