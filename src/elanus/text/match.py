@@ -114,7 +114,7 @@ def phrase_rows(tokens: TokenColumn, words: pa.Array, offsets: npt.NDArray[np.in
 
 
 def least_slop(tokens: TokenColumn, words: pa.Array, offsets: npt.NDArray[np.int64]) -> int | None:
-    """Return the smallest slop with which the only text of ``tokens`` contains the phrase; None: with none."""
+    """Return the smallest slop with which the only text of ``tokens`` has the phrase; None: with none."""
     places = _moved(tokens, words, offsets)
     if not places or not all(len(one) for one in places):
         return None
