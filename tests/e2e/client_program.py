@@ -15,12 +15,13 @@ import warnings
 
 import client_checks_data
 import client_checks_search
+import client_checks_text
 import client_checks_use
 import pymilvus
 from client_base import program
 from pymilvus import connections, utility
 
-CHECKS = (client_checks_use, client_checks_search, client_checks_data)
+CHECKS = (client_checks_use, client_checks_search, client_checks_text, client_checks_data)
 """Importing a module of checks adds them to the program."""
 
 

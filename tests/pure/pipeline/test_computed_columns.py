@@ -80,6 +80,7 @@ def test_a_flush_computes_them(open_max: int, tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_import_computes_them(tmp_path: Path) -> None:
+    (tmp_path / "import").mkdir()
     source = LocalStore(tmp_path / "import")
     table = pa.table({"id": [1, 2, 3, 4], "text": TEXTS})
     pq.write_table(table, tmp_path / "import" / "a.parquet", row_group_size=3)
