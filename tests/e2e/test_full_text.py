@@ -49,8 +49,9 @@ def pears(client: MilvusClient) -> list[int]:
 
 
 def sealed_rows(client: MilvusClient) -> int:
+    """The number of rows that are served with an index."""
     segments = client.list_loaded_segments(NAME)
-    return sum(segment.num_rows for segment in segments if segment.state == "Sealed" and segment.index_name)
+    return sum(one.num_rows for one in segments if one.state_name == "Sealed" and one.index_name)
 
 
 def test_scores_survive_flushes_indexes_and_compactions(client: MilvusClient) -> None:

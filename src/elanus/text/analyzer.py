@@ -13,8 +13,7 @@ chinese    jieba       cnalphanumonly
 
 Each takes ``stop_words`` as well.
 
-A column is analyzed as a whole: Python looks at each distinct token once, the rest is arrays. On English
-prose this takes about 0.2 µs for each token.
+A column is analyzed as a whole: filters see each distinct token once, and the rest is arrays.
 """
 
 from __future__ import annotations
