@@ -1,22 +1,27 @@
 """Tokenizers: how a text is cut, before filters see the pieces.
 
-``standard`` cuts at everything that is no letter and no digit, ``whitespace`` at ASCII blanks. ``jieba``
-finds Chinese words, by the same engine as the reference; it is in the extra ``elanus[chinese]``.
+``standard`` cuts at everything that is no letter and no digit, ``whitespace`` at ASCII blanks. The others
+need a library, which is in an extra: ``jieba`` finds Chinese words (``elanus[chinese]``, the same engine as
+the reference's), ``lindera`` Japanese ones (``elanus[japanese]``), and ``icu`` the words of any language,
+with the blanks and marks between them as tokens of their own (``elanus[icu]``).
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from elanus.core.errors import InvalidParameter, NotSupported
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WITHOUT_BLANKS = re.compile(r"[^ \t\n\f\r]+")
-_OF_OTHER_RELEASES = frozenset({"lindera", "icu", "language_identifier", "char_group"})
+_OF_OTHER_RELEASES = frozenset({"language_identifier", "char_group"})
+_NAMES = "standard, whitespace, jieba, lindera or icu"
 _MODES = {"exact": "default", "search": "search"}
 
 Span = tuple[str, int, int]
@@ -82,6 +87,38 @@ class _Jieba(Tokenizer):
         return spans
 
 
+class _Icu(Tokenizer):
+    def __init__(self, breaker: Any) -> None:
+        self._breaker = breaker
+
+    def words(self, text: str) -> list[str]:
+        return list(self._breaker(text, ""))
+
+    def spans(self, text: str) -> list[Span]:
+        words = self.words(text)  # the library's own places count UTF-16 units
+        ends = list(accumulate(map(len, words)))
+        return [(word, end - len(word), end) for word, end in zip(words, ends, strict=True)]
+
+
+class _Lindera(Tokenizer):
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def words(self, text: str) -> list[str]:
+        return [token.surface for token in self._engine.tokenize(text)]
+
+    def spans(self, text: str) -> list[Span]:
+        content = text.encode()
+        return [
+            (
+                token.surface,
+                len(content[: token.byte_start].decode()),
+                len(content[: token.byte_end].decode()),
+            )
+            for token in self._engine.tokenize(text)
+        ]
+
+
 def tokenizer_from(given: object) -> Tokenizer:
     """Return the tokenizer that a client names, or describes by an object with its ``type``.
 
@@ -98,11 +135,48 @@ def tokenizer_from(given: object) -> Tokenizer:
         return _Standard() if given == "standard" else _Whitespace()
     if given == "jieba":
         return _jieba(params)
+    if given == "icu":
+        _refuse_rest("icu", params, frozenset())
+        return _Icu(_library("icu4py.breakers", "icu").WordBreaker)
+    if given == "lindera":
+        return _lindera(params)
     if given in _OF_OTHER_RELEASES:
+        raise NotSupported(f"tokenizer {given} is not supported by this release: use {_NAMES}")
+    raise InvalidParameter(f"unsupported tokenizer: {given}: use {_NAMES}")
+
+
+_EXTRAS = {"jieba": "chinese", "lindera": "japanese", "icu": "icu"}
+
+
+def _library(module: str, tokenizer: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
         raise NotSupported(
-            f"tokenizer {given} is not supported by this release: use standard, whitespace or jieba"
+            f"tokenizer {tokenizer} needs a library that is not installed: "
+            f"pip install 'elanus[{_EXTRAS[tokenizer]}]'"
+        ) from None
+
+
+def _lindera(params: Mapping[str, object]) -> Tokenizer:
+    _refuse_rest("lindera", params, frozenset({"dict_kind", "filter"}))
+    dictionary, filters = params.get("dict_kind"), params.get("filter", [])
+    if dictionary != "ipadic":
+        raise NotSupported(
+            f"the lindera dictionary {dictionary!r} is not supported by this release: use ipadic"
         )
-    raise InvalidParameter(f"unsupported tokenizer: {given}: use standard, whitespace or jieba")
+    if not isinstance(filters, list) or not all(isinstance(one, Mapping) for one in filters):
+        raise InvalidParameter(f"the filter of lindera should be a list of objects, but got {filters!r}")
+    lindera = _library("lindera", "lindera")
+    builder = lindera.TokenizerBuilder()
+    builder.set_mode("normal")
+    builder.set_dictionary("embedded://ipadic")
+    try:
+        for one in filters:
+            builder.append_token_filter(one.get("kind"), {k: v for k, v in one.items() if k != "kind"})
+        return _Lindera(builder.build())
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InvalidParameter(f"lindera refuses its filter {filters}: {error}") from None
 
 
 def _jieba(params: Mapping[str, object]) -> Tokenizer:
@@ -117,15 +191,9 @@ def _jieba(params: Mapping[str, object]) -> Tokenizer:
     if not isinstance(hmm, bool):
         raise InvalidParameter(f"jieba hmm should be true or false, but got {hmm!r}")
     own = _own_words(words)
-    try:
-        import rjieba
-    except ImportError:
-        raise NotSupported(
-            "tokenizer jieba needs a library that is not installed: pip install 'elanus[chinese]'"
-        ) from None
-    engine: Any = rjieba
+    engine = _library("rjieba", "jieba")
     if own:
-        engine = rjieba.Jieba()
+        engine = engine.Jieba()
         for word in own:
             engine.add_word(word)
     return _Jieba(engine, _MODES[str(mode)], hmm)

@@ -38,6 +38,11 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
         (of(type="chinese"), "我来到清华大学, ok!", ["我", "来到", "清华", "华大", "大学", "清华大学", "ok"]),
         (of(tokenizer="standard"), "Hello World", ["Hello", "World"]),
         (of(tokenizer={"type": "jieba", "mode": "exact"}), "清华大学", ["清华大学"]),
+        (of(tokenizer={"type": "lindera", "dict_kind": "ipadic"}), "東京の 😀駅", ["東京", "の", "😀", "駅"]),
+        (of(tokenizer={"type": "lindera", "dict_kind": "ipadic",
+                       "filter": [{"kind": "japanese_stop_tags", "tags": ["助詞,連体化"]}]}),
+         "東京の駅", ["東京", "駅"]),
+        (of(tokenizer="icu", filter=["removepunct"]), "Это 😀 да!", ["Это", " ", "😀", " ", "да"]),
         (filtered("lowercase"), "A-B  c\tD", ["a-b", "c", "d"]),
         (filtered("asciifolding"), "Café Ångström", ["Cafe", "Angstrom"]),
         (filtered("alphanumonly"), "abc a-b 1a é", ["abc", "1a"]),
@@ -87,7 +92,10 @@ def test_a_column_is_analyzed_like_its_texts(texts: list[str]) -> None:
         ('{"type": 3}', InvalidParameter, "analyzer type should be string"),
         ('{"filter": []}', InvalidParameter, "tokenizer name or type must be set"),
         ('{"tokenizer": "klingon"}', InvalidParameter, "unsupported tokenizer: klingon"),
-        ('{"tokenizer": "icu"}', NotSupported, "tokenizer icu is not supported"),
+        ('{"tokenizer": "language_identifier"}', NotSupported, "language_identifier is not supported"),
+        ('{"tokenizer": {"type": "lindera", "dict_kind": "ko-dic"}}', NotSupported, "dictionary 'ko-dic'"),
+        ('{"tokenizer": {"type": "lindera", "dict_kind": "ipadic", "filter": [{"kind": "x"}]}}',
+         InvalidParameter, "lindera refuses its filter"),
         ('{"tokenizer": "standard", "other": 1}', InvalidParameter, "unknown analyzer option key: other"),
         ('{"tokenizer": "standard", "filter": "x"}', InvalidParameter, "filter params should be array"),
         ('{"tokenizer": "standard", "filter": ["x"]}', InvalidParameter, "filter not found :x"),
@@ -114,10 +122,20 @@ def test_refused_parameters(params: str, error: type[Exception], what: str) -> N
         analyzer_from(params)
 
 
-def test_a_library_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rjieba", None)
-    with pytest.raises(NotSupported, match=r"pip install 'elanus\[chinese\]'"):
-        analyzer_from('{"tokenizer": {"type": "jieba", "hmm": false}}')
+@pytest.mark.parametrize(
+    ("module", "tokenizer", "extra"),
+    [
+        ("rjieba", '{"type": "jieba", "hmm": false}', "chinese"),
+        ("lindera", '{"type": "lindera", "dict_kind": "ipadic", "filter": []}', "japanese"),
+        ("icu4py.breakers", '{"type": "icu"}', "icu"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_its_extra(
+    module: str, tokenizer: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(NotSupported, match=rf"pip install 'elanus\[{extra}\]'"):
+        analyzer_from(f'{{"tokenizer": {tokenizer}}}')
 
 
 def test_terms_are_the_references_hashes() -> None:
