@@ -77,6 +77,11 @@ class GrowingBlock(Block):
         self.batch = batch
         self.batch_bytes = int(batch.nbytes)
 
+    @property
+    def cached_bytes(self) -> int:
+        """As for every block, with the vectors that searches have had computed."""
+        return super().cached_bytes + sum(terms.nbytes for terms in self.terms.values())
+
 
 @dataclass(slots=True)
 class _Pile:

@@ -159,8 +159,11 @@ def test_rows_are_analyzed_by_the_first_search_and_only_once(
         await world.insert([(key, key) for key in range(100)])
         await world.tick()
         assert analyzed == []
+        (block,) = world.snapshot.segments[0].blocks
+        before = block.cached_bytes
         world.scores()
         world.scores()
+        assert block.cached_bytes > before
         assert sorted(analyzed) == [1, 1, 100]  # and the two queries
         await world.insert([(key, key) for key in range(100, 190)])
         await world.tick()
