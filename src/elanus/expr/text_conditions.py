@@ -59,24 +59,46 @@ def bind_text_condition(source: Source, node: syntax.Call, operands: OperandBind
         raise source.error(f"{what} operation needs a text", given[1].start, "the second is a text in quotes")
     minimum, slop = 1, 0 if is_phrase else None
     if len(given) == 3:
-        slop = _number(source, given[2], operands, "slop", 0, SLOP_MAX)
+        slop = _slop(source, given[2], operands)
     if option is not None:
         if is_phrase or option.name.lower() != MINIMUM:
             raise source.error(
                 f"{name} has no option {option.name}", option.start, f"text_match has {MINIMUM}=n"
             )
-        minimum = _number(source, option.value, operands, MINIMUM, 1, MINIMUM_MAX)
+        minimum = _minimum(source, option.value, operands)
     return TextMatch(column, str(getattr(text, "value", "")), minimum, slop, negated=False)
 
 
-def _number(
-    source: Source, node: syntax.Node, operands: OperandBinder, name: str, low: int, high: int
-) -> int:
+def _slop(source: Source, node: syntax.Node, operands: OperandBinder) -> int:
+    value, text = _integer(node, operands), source.of(node)
+    if value is None:
+        what = '"slop" should be a const integer expression with "uint32" value. "slop" expression passed: '
+        what += text
+    elif value < 0:
+        what = f'"slop" should not be a negative interger. "slop" passed: {text}'
+    elif value > SLOP_MAX:
+        what = f'"slop" exceeds the range of "uint32". "slop" expression passed: {text}'
+    else:
+        return value
+    raise source.error(what, node.start, f"write a number from 0 to {SLOP_MAX}")
+
+
+def _minimum(source: Source, node: syntax.Node, operands: OperandBinder) -> int:
+    value = _integer(node, operands)
+    if value is None:
+        what = f"{MINIMUM} should be a const integer expression"
+    elif value < 1:
+        what = f"{MINIMUM} should be >= 1, got {value}"
+    elif value > MINIMUM_MAX:
+        what = f"{MINIMUM} should be <= {MINIMUM_MAX}, got {value}"
+    else:
+        return value
+    raise source.error(what, node.start, "write a number")
+
+
+def _integer(node: syntax.Node, operands: OperandBinder) -> int | None:
     value = getattr(operands.bind(node), "value", None)
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        what = f"{name} should be an integer between {low} and {high}, but got {source.of(node)}"
-        raise source.error(what, node.start, "write a number")
-    return value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def text_matches(

@@ -22,6 +22,7 @@ _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WITHOUT_BLANKS = re.compile(r"[^ \t\n\f\r]+")
 _OF_OTHER_RELEASES = frozenset({"language_identifier", "char_group"})
 _NAMES = "standard, whitespace, jieba, lindera or icu"
+_DEFAULT = "_default_"
 _MODES = {"exact": "default", "search": "search"}
 
 Span = tuple[str, int, int]
@@ -180,32 +181,25 @@ def _lindera(params: Mapping[str, object]) -> Tokenizer:
 
 
 def _jieba(params: Mapping[str, object]) -> Tokenizer:
-    _refuse_rest("jieba", params, frozenset({"dict", "mode", "hmm"}))
-    mode, hmm, words = (
-        params.get("mode", "search"),
-        params.get("hmm", True),
-        params.get("dict", ["_default_"]),
-    )
+    """Options that jieba does not have are ignored, as in the reference."""
+    mode, hmm, words = params.get("mode", "search"), params.get("hmm", True), params.get("dict", [_DEFAULT])
     if mode not in _MODES:
         raise InvalidParameter(f"jieba mode {mode!r} is unknown: use exact or search")
     if not isinstance(hmm, bool):
         raise InvalidParameter(f"jieba hmm should be true or false, but got {hmm!r}")
-    own = _own_words(words)
-    engine = _library("rjieba", "jieba")
-    if own:
-        engine = engine.Jieba()
-        for word in own:
-            engine.add_word(word)
-    return _Jieba(engine, _MODES[str(mode)], hmm)
-
-
-def _own_words(words: object) -> list[str]:
-    """The words that a client adds to the default dictionary."""
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InvalidParameter(f"jieba dict should be a list of strings, but got {words!r}")
-    if "_default_" not in words:
-        raise NotSupported('a jieba dict without the default words is not supported: add "_default_" to it')
-    return [word for word in words if word != "_default_"]
+    if "_extend_default_" in words:
+        raise NotSupported(
+            f'the jieba dict _extend_default_ is not supported by this release: use "{_DEFAULT}"'
+        )
+    engine = _library("rjieba", "jieba")
+    own = [word for word in words if word not in ("", _DEFAULT)]
+    if own or _DEFAULT not in words:
+        engine = engine.Jieba() if _DEFAULT in words else engine.Jieba.empty()
+        for word in own:
+            engine.add_word(word, None, None)  # as frequent as it takes to be found
+    return _Jieba(engine, _MODES[str(mode)], hmm)
 
 
 def _refuse_rest(name: str, params: Mapping[str, object], known: frozenset[str]) -> None:

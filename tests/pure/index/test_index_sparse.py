@@ -21,9 +21,9 @@ from elanus.index import (
     build,
     load,
     over_rows,
+    postings,
     resolve_index,
     resolve_search,
-    sparse,
 )
 
 SPARSE = DataType.SPARSE_FLOAT_VECTOR
@@ -77,7 +77,7 @@ def test_rows_and_built_indexes_find_the_best_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``few_postings`` 0: rows are always found among postings; large: always among all scores."""
-    monkeypatch.setattr(sparse, "FEW_POSTINGS", few_postings)
+    monkeypatch.setattr(postings, "FEW_POSTINGS", few_postings)
     visible = None if share is None else np.random.default_rng(5).random(len(ROWS)) < share
     mask = None if visible is None else RowMask.from_bool(visible)
     mapped = spec_of("SPARSE_WAND", **{"mmap.enabled": "true"})

@@ -23,6 +23,10 @@ def of(**params: object) -> Analyzer:
     return analyzer_from(json.dumps(params))
 
 
+def jieba(**options: object) -> Analyzer:
+    return of(tokenizer={"type": "jieba", **options})
+
+
 def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
     return of(tokenizer=tokenizer, filter=list(filters))
 
@@ -43,6 +47,10 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
                        "filter": [{"kind": "japanese_stop_tags", "tags": ["助詞,連体化"]}]}),
          "東京の駅", ["東京", "駅"]),
         (of(tokenizer="icu", filter=["removepunct"]), "Это 😀 да!", ["Это", " ", "😀", " ", "да"]),
+        (jieba(dict=["_default_", "结巴分词器", ""]), "结巴分词器测试",
+         ["结巴", "分词", "分词器", "结巴分词器", "测试"]),
+        (jieba(dict=["结巴分词器"], mode="exact", hmm=False), "结巴分词器测试", ["结巴分词器", "测", "试"]),
+        (jieba(dict=[], other=1, hmm=False), "测试", ["测", "试"]),
         (filtered("lowercase"), "A-B  c\tD", ["a-b", "c", "d"]),
         (filtered("asciifolding"), "Café Ångström", ["Cafe", "Angstrom"]),
         (filtered("alphanumonly"), "abc a-b 1a é", ["abc", "1a"]),
@@ -113,6 +121,10 @@ def test_a_column_is_analyzed_like_its_texts(texts: list[str]) -> None:
         ('{"tokenizer": "standard", "filter": [{"type": "length", "max": -1}]}',
          InvalidParameter, "a number of bytes"),
         ('{"tokenizer": {"type": "jieba", "mode": "x"}}', InvalidParameter, "jieba mode 'x' is unknown"),
+        ('{"tokenizer": {"type": "jieba", "hmm": 1}}', InvalidParameter, "hmm should be true or false"),
+        ('{"tokenizer": {"type": "jieba", "dict": [1]}}', InvalidParameter, "should be a list of strings"),
+        ('{"tokenizer": {"type": "jieba", "dict": null}}', InvalidParameter, "should be a list of strings"),
+        ('{"tokenizer": {"type": "jieba", "dict": ["_extend_default_"]}}', NotSupported, "_extend_default_"),
         ("[1]", InvalidParameter, "should be a json map"),
         ("{", InvalidParameter, "should be JSON"),
     ],
