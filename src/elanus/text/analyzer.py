@@ -31,7 +31,12 @@ from elanus.core.errors import InvalidParameter
 from elanus.text.filters import Filter, filter_from, stemmer, stop_words
 from elanus.text.tokenizers import Tokenizer, tokenizer_from
 
+Int32s = npt.NDArray[np.int32]
+
+CHUNK_TEXTS = 8192
+"""Texts that are cut into Python strings at a time: their pieces take ten times as much memory as they do."""
 _ANALYZERS_KEPT = 256
+_NONE = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +54,13 @@ class Tokens:
     """The tokens of many texts, one after the other.
 
     ``codes``: the place of each in ``vocabulary``, whose texts are distinct; ``rows``: the text that it is
-    from, ascending; ``positions``: within the text, as cut by the tokenizer. All int64 (tokens,).
+    from, ascending; ``positions``: within the text, as cut by the tokenizer. All int32 (tokens,).
     """
 
     vocabulary: pa.Array
-    codes: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
+    codes: Int32s
+    rows: Int32s
+    positions: Int32s
 
 
 class Analyzer:
@@ -80,8 +85,28 @@ class Analyzer:
                 found += [Token(word, first, last, position) for word in kept]
         return found
 
-    def tokens_of(self, texts: Sequence[str | None]) -> Tokens:
-        """Analyze many texts; null has no tokens."""
+    def tokens_of(self, texts: Sequence[str | None] | pa.Array) -> Tokens:
+        """Analyze many texts, or a column of strings; null has no tokens. Some texts are cut at a time."""
+        places: dict[str, int] = {}
+        codes_of: dict[str, list[int]] = {}
+        parts = [
+            self._part(_strings(texts[start : start + CHUNK_TEXTS]), start, places, codes_of)
+            for start in range(0, len(texts), CHUNK_TEXTS)
+        ]
+        codes, rows, positions = (np.concatenate([_NONE, *(part[n] for part in parts)]) for n in range(3))
+        return Tokens(pa.array(list(places), pa.string()), codes, rows, positions)
+
+    def _part(
+        self,
+        texts: Sequence[str | None],
+        first_row: int,
+        places: dict[str, int],
+        codes_of: dict[str, list[int]],
+    ) -> tuple[Int32s, Int32s, Int32s]:
+        """Return codes, rows and positions. ``places``: the vocabulary; ``codes_of``: known pieces of texts.
+
+        Both grow.
+        """
         cuts: list[str] = []
         counts = np.zeros(len(texts), dtype=np.int64)
         for row, text in enumerate(texts):
@@ -90,13 +115,13 @@ class Analyzer:
                 counts[row] = len(words)
                 cuts += words
         encoded = pa.array(cuts, pa.string()).dictionary_encode()
-        places: dict[str, int] = {}
-        kept = [
-            [places.setdefault(word, len(places)) for word in self._filtered(cut)]
-            for cut in encoded.dictionary.to_pylist()
-        ]
+        distinct = encoded.dictionary.to_pylist()
+        for cut in distinct:
+            if cut not in codes_of:
+                codes_of[cut] = [places.setdefault(word, len(places)) for word in self._filtered(cut)]
+        kept = [codes_of[cut] for cut in distinct]
         fan = np.array([len(codes) for codes in kept], dtype=np.int64)
-        flat = np.array([code for codes in kept for code in codes], dtype=np.int64)
+        flat = np.array([code for codes in kept for code in codes], dtype=np.int32)
         of_cut = encoded.indices.to_numpy().astype(np.int64)
         emitted = fan[of_cut]
         ends = np.cumsum(emitted)
@@ -106,11 +131,10 @@ class Analyzer:
         starts = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(texts)), counts)
         positions = np.arange(len(cuts)) - starts[rows]
-        return Tokens(
-            pa.array(list(places), pa.string()),
+        return (
             flat[sources],
-            np.repeat(rows, emitted),
-            np.repeat(positions, emitted),
+            np.repeat(rows + first_row, emitted).astype(np.int32),
+            np.repeat(positions, emitted).astype(np.int32),
         )
 
     def _filtered(self, cut: str) -> Sequence[str]:
@@ -118,6 +142,11 @@ class Analyzer:
         for narrow in self._filters:
             kept = narrow(kept[0]) if len(kept) == 1 else [word for token in kept for word in narrow(token)]
         return kept
+
+
+def _strings(texts: Sequence[str | None] | pa.Array) -> Sequence[str | None]:
+    strings: Sequence[str | None] = texts.to_pylist() if isinstance(texts, pa.Array) else texts
+    return strings
 
 
 @lru_cache(_ANALYZERS_KEPT)

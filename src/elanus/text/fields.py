@@ -48,16 +48,16 @@ class FieldAnalyzers:
         parts = []
         for analyzer, rows in chosen.values():
             part = analyzer.tokens_of([texts[row] for row in rows])
-            parts.append((part, np.array(rows, dtype=np.int64)[part.rows]))
+            parts.append((part, np.array(rows, dtype=np.int32)[part.rows]))
         return _joined(parts)
 
 
 def _joined(parts: Sequence[tuple[Tokens, np.ndarray]]) -> Tokens:
     if not parts:
-        empty = np.empty(0, dtype=np.int64)
+        empty = np.empty(0, dtype=np.int32)
         return Tokens(pa.array([], pa.string()), empty, empty, empty)
     words = pa.concat_arrays([part.vocabulary for part, _ in parts]).dictionary_encode()
-    codes = words.indices.to_numpy().astype(np.int64)
+    codes = words.indices.to_numpy().astype(np.int32)
     firsts = np.cumsum([0, *(len(part.vocabulary) for part, _ in parts)])
     of_part = [codes[first + part.codes] for (part, _), first in zip(parts, firsts[:-1], strict=True)]
     rows = np.concatenate([rows for _, rows in parts])

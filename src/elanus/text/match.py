@@ -69,15 +69,15 @@ def kept_bytes(column: pa.Array) -> int:
 
 
 def _analyzed(column: pa.Array, analyzer: Analyzer) -> TokenColumn:
-    tokens = analyzer.tokens_of(column.to_pylist())
+    tokens = analyzer.tokens_of(column)
     order = np.argsort(tokens.codes, kind="stable")
     counts = np.bincount(tokens.codes, minlength=len(tokens.vocabulary))
     return TokenColumn(
         len(column),
         tokens.vocabulary,
         np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))),
-        tokens.rows[order].astype(np.int32),
-        tokens.positions[order].astype(np.int32),
+        tokens.rows[order],
+        tokens.positions[order],
     )
 
 

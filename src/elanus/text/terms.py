@@ -16,8 +16,10 @@ import pyarrow as pa
 from elanus.core.hashing import hash_strings
 from elanus.core.schema import FieldSchema
 from elanus.core.sparse import NO_INDEX, Pairs, RowIds, SparseRows, paired, starts_of
-from elanus.text.analyzer import Analyzer, Tokens
+from elanus.text.analyzer import CHUNK_TEXTS, Analyzer, Tokens
 from elanus.text.fields import analyzers_of
+
+_NO_ROWS = pa.array([], pa.binary())
 
 
 def term_ids(vocabulary: pa.Array) -> npt.NDArray[np.uint32]:
@@ -80,11 +82,13 @@ class TermRows(SparseRows):
         made = self._made
         if made is None:
             known = self._known
+            parts = [] if known is None else [known]
             first = 0 if known is None else len(known)
-            texts = self._texts.slice(first).to_pylist()
-            names = None if self._names is None else self._names.slice(first).to_pylist()
-            made = term_rows(self._analyzers.tokens_of(texts, names), len(texts))
-            self._made = made = made if known is None else SparseRows.joined([known, made])
+            for start in range(first, len(self._texts), CHUNK_TEXTS):
+                texts = self._texts.slice(start, CHUNK_TEXTS).to_pylist()
+                names = None if self._names is None else self._names.slice(start, CHUNK_TEXTS).to_pylist()
+                parts.append(term_rows(self._analyzers.tokens_of(texts, names), len(texts)))
+            self._made = made = SparseRows.joined(parts) if parts else SparseRows.from_column(_NO_ROWS)
             self._known = None
         return made
 

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.ids import FieldID
 from elanus.core.schema import DataType, FieldSchema
-from elanus.text import Analyzer, analyzer_from, analyzers_of, check_text_field, term_ids, term_rows
+from elanus.text import Analyzer, TermRows, analyzer_from, analyzers_of, check_text_field, term_ids, term_rows
+from elanus.text import analyzer as analyzer_module
+from elanus.text import terms as terms_module
 
 
 def of(**params: object) -> Analyzer:
@@ -91,6 +93,24 @@ def test_a_column_is_analyzed_like_its_texts(texts: list[str]) -> None:
     for row, text in enumerate(texts):
         own = tokens.codes[tokens.rows == row]
         assert [tokens.vocabulary[code].as_py() for code in own.tolist()] == analyzer.words(text)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_texts_are_analyzed_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [None, "the dog", "", *(f"dog {n} fox" for n in range(9))]
+    analyzer = of(type="english")
+    whole, rows = analyzer.tokens_of(texts), term_rows(analyzer.tokens_of(texts), len(texts))
+    for module in (analyzer_module, terms_module):
+        monkeypatch.setattr(module, "CHUNK_TEXTS", chunk)
+    parts = analyzer.tokens_of(texts)
+    assert parts.vocabulary.equals(whole.vocabulary)
+    for name in ("codes", "rows", "positions"):
+        assert getattr(parts, name).dtype == np.int32
+        assert getattr(parts, name).tolist() == getattr(whole, name).tolist()
+    english = field(enable_analyzer=True, analyzer_params={"type": "english"})
+    made = TermRows(english, pa.array(texts), known=rows[np.arange(5)])
+    assert made.to_column().equals(rows.to_column())
+    assert len(TermRows(english, pa.array([], pa.string())).rows) == 0
 
 
 @pytest.mark.parametrize(
@@ -213,9 +233,10 @@ def test_refused_fields(params: dict[str, object], what: str) -> None:
         check_text_field(field(**params), others)
 
 
+@pytest.mark.slow
 def test_a_server_without_text_fields_loads_no_library() -> None:
     program = (
-        "import sys, elanus.server.online, elanus.server.cluster.process, elanus.pipeline.range_files\n"
+        "import sys, elanus.proxy.wire.families, elanus.querynode.node, elanus.pipeline.range_files\n"
         "from elanus.text import analyzer_from\n"
         "analyzer_from('').words('plain words')\n"
         "assert not {'tantivy', 'rjieba'} & set(sys.modules), 'loaded'"
