@@ -40,6 +40,7 @@ TOGETHER = {
         "tests/e2e/test_api_rows.py",
         "tests/e2e/test_api_types.py",
         "tests/e2e/test_api_vectors.py",
+        "tests/e2e/test_full_text.py",
         "tests/e2e/test_handoff.py",
         "tests/e2e/test_import.py",
         "tests/e2e/test_own_reads.py",

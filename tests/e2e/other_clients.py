@@ -67,7 +67,7 @@ CLIENTS: Mapping[str, Client] = {
             "0.1.118",
             "program_mem0.py",
             PYMILVUS_3,
-            "An older release: since 2.0 each of its collections has a BM25 function.",
+            "An older release: since 2.0 each of its collections has a BM25 function, which works by itself.",
         ),
         Client(
             "milvus-cli",

@@ -27,6 +27,7 @@ from elanus.core.ordering import OrderBy
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 
@@ -420,6 +421,22 @@ class NodeQuery:
     aggregation: Aggregation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NodeStatistics:
+    """Ask for the statistics of a full-text search: of all rows of the collection that are visible at
+    ``read_ts``.
+
+    ``terms``: uint32, ascending. The answers of several nodes add up (`elanus.core.term_statistics`).
+    ``expired_until``: see `NodeQuery`.
+    """
+
+    collection_id: CollectionID
+    field_id: FieldID
+    terms: npt.NDArray[np.uint32]
+    read_ts: Timestamp
+    expired_until: Timestamp = NO_TIMESTAMP
+
+
 class QueryNodeReads(Protocol):
     """The synchronous read side, safe to call from many threads."""
 
@@ -439,6 +456,7 @@ class QueryNodeReads(Protocol):
         """The output columns (the primary key is always among them)."""
         ...
 
+    def statistics(self, request: NodeStatistics) -> TermStatistics: ...
     def count(self, request: NodeQuery) -> int:
         """The number of live rows that match; duplicates of a primary key count separately."""
         ...

@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.api.boosts import Boost, Boosts
-from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics
 from elanus.core.aggregation import Aggregation
 from elanus.core.errors import Internal
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.ordering import OrderBy
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 
@@ -46,7 +47,7 @@ class NodeProbe:
     collection_id: CollectionID
 
 
-Read = NodeSearch | NodeQuery | NodeCount | NodeProbe
+Read = NodeSearch | NodeQuery | NodeCount | NodeProbe | NodeStatistics
 
 
 def read_ts_of(read: Read) -> Timestamp:
@@ -125,6 +126,16 @@ class _Probe(msgspec.Struct, tag="probe", frozen=True):
     collection_id: CollectionID
 
 
+class _Statistics(msgspec.Struct, tag="statistics", frozen=True):
+    """``terms``: uint32, little-endian."""
+
+    collection_id: CollectionID
+    field_id: FieldID
+    terms: bytes
+    read_ts: Timestamp
+    expired_until: Timestamp
+
+
 class _Hits(msgspec.Struct, tag="hits", frozen=True):
     """``numbers``: numeric primary keys, without Arrow around them; other keys are in ``columns``.
 
@@ -142,20 +153,33 @@ class _Rows(msgspec.Struct, tag="rows", frozen=True):
     columns: bytes
 
 
+class _Counted(msgspec.Struct, tag="counted", frozen=True):
+    """``having``: int64, little-endian."""
+
+    rows: int
+    length: int
+    having: bytes
+
+
 class _Count(msgspec.Struct, tag="count", frozen=True):
     rows: int
 
 
-Answer = NodeHits | Mapping[str, pa.Array] | int
+Answer = NodeHits | Mapping[str, pa.Array] | int | TermStatistics
 _IDS = ""
 """The name of the primary-key column next to the output fields, whose names are never empty."""
-_reads = msgspec.msgpack.Decoder(_Search | _Query | _Probe)
-_answers = msgspec.msgpack.Decoder(_Hits | _Rows | _Count)
+_reads = msgspec.msgpack.Decoder(_Search | _Query | _Probe | _Statistics)
+_answers = msgspec.msgpack.Decoder(_Hits | _Rows | _Count | _Counted)
 
 
 def encode_read(read: Read) -> bytes:
     if isinstance(read, NodeProbe):
         return msgspec.msgpack.encode(_Probe(read.collection_id))
+    if isinstance(read, NodeStatistics):
+        terms = np.asarray(read.terms, dtype="<u4").tobytes()
+        return msgspec.msgpack.encode(
+            _Statistics(read.collection_id, read.field_id, terms, read.read_ts, read.expired_until)
+        )
     if isinstance(read, NodeSearch):
         queries = np.ascontiguousarray(read.queries)
         vectors = _Vectors(queries.tobytes(), queries.dtype.str, len(queries))
@@ -223,6 +247,9 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         raise Internal(f"a read cannot be decoded: {error}") from error
     if isinstance(read, _Probe):
         return NodeProbe(read.collection_id)
+    if isinstance(read, _Statistics):
+        terms = np.frombuffer(read.terms, dtype="<u4")
+        return NodeStatistics(read.collection_id, read.field_id, terms, read.read_ts, read.expired_until)
     common = read.common
     bound = compile_filter(common.filter, common.values)
     if isinstance(read, _Search):
@@ -265,6 +292,9 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
 def encode_answer(answer: Answer) -> bytes:
     if isinstance(answer, int):
         return msgspec.msgpack.encode(_Count(answer))
+    if isinstance(answer, TermStatistics):
+        having = np.asarray(answer.having, dtype="<i8").tobytes()
+        return msgspec.msgpack.encode(_Counted(answer.rows, answer.length, having))
     if isinstance(answer, NodeHits):
         numbers = answer.ids if isinstance(answer.ids, np.ndarray) else None
         columns = answer.fields if numbers is not None else {_IDS: answer.ids, **answer.fields}
@@ -287,6 +317,8 @@ def decode_answer(data: bytes) -> Answer:
         raise Internal(f"an answer to a read cannot be decoded: {error}") from error
     if isinstance(answer, _Count):
         return answer.rows
+    if isinstance(answer, _Counted):
+        return TermStatistics(answer.rows, answer.length, np.frombuffer(answer.having, "<i8"))
     columns = _columns(answer.columns) if answer.columns else {}
     if isinstance(answer, _Rows):
         return columns

@@ -1,17 +1,6 @@
 """Metrics: how similar two vectors are, and whether larger or smaller scores are better.
 
-==============  ==============================================  ============
-L2              squared Euclidean distance                      smaller first
-IP              inner product                                   larger first
-COSINE          inner product of the unit vectors, in [-1, 1];  larger first
-                0 where a vector is all zero
-HAMMING         number of differing bits                        smaller first
-JACCARD         1 - |a & b| / |a | b|, in [0, 1];               smaller first
-                1 where both vectors are all zero
-SUBSTRUCTURE    0 where the row has all bits of the query       only matches
-SUPERSTRUCTURE  0 where the query has all bits of the row       only matches
-==============  ==============================================  ============
-
+==============  ==============================================  =====
 A score is always given in the metric's own terms, as the reference does: nothing is negated on its way
 to the client. Code that merges hits asks `Metric.bigger_is_better`.
 """
@@ -31,10 +20,11 @@ class Metric(StrEnum):
     JACCARD = "JACCARD"
     SUBSTRUCTURE = "SUBSTRUCTURE"
     SUPERSTRUCTURE = "SUPERSTRUCTURE"
+    BM25 = "BM25"
 
     @property
     def bigger_is_better(self) -> bool:
-        return self is Metric.IP or self is Metric.COSINE
+        return self in (Metric.IP, Metric.COSINE, Metric.BM25)
 
     @property
     def is_binary(self) -> bool:
@@ -53,7 +43,7 @@ class Metric(StrEnum):
 
 
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
-SPARSE_METRICS = (Metric.IP,)
+SPARSE_METRICS = (Metric.IP, Metric.BM25)
 BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD, Metric.SUBSTRUCTURE, Metric.SUPERSTRUCTURE)
 ITERATOR_PAGE = "iterator_page"
 """The search parameter that requires every row in the range to be considered and none to be missed."""

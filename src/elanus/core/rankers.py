@@ -135,6 +135,8 @@ def normalized(scores: Scores, metric: Metric) -> Scores:
     """Return the scores mapped to [0, 1], larger is better. shape (n,) → (n,)."""
     if metric is Metric.COSINE:
         return (np.float32(1) + scores) * np.float32(0.5)
+    if metric is Metric.BM25:
+        return np.asarray(2 * np.arctan(scores.astype(np.float64)) / math.pi, dtype=np.float32)
     if metric.bigger_is_better:
         return np.asarray(0.5 + np.arctan(scores.astype(np.float64)) / math.pi, dtype=np.float32)
     return larger_is_better(scores, metric)

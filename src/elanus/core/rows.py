@@ -135,6 +135,10 @@ def check_sent(schema: CollectionSchema, sent: Collection[str], *, with_auto_key
     for name in sent:
         if name not in schema.by_name:
             raise _unknown_field(schema, name)
+        if schema.by_name[name].is_function_output:
+            raise InvalidParameter(
+                f"field {name} is the output of a function, which the server computes: leave it out"
+            )
         if name in found:
             raise InvalidParameter(f"duplicated field {name} found")
         found.add(name)
@@ -188,6 +192,8 @@ def conform(
 def _absent(field: FieldSchema, rows: int) -> pa.Array:
     if field.is_dynamic:
         return pa.repeat(pa.scalar(EMPTY_OBJECT), rows)
+    if field.is_function_output:
+        return pa.repeat(pa.scalar(b""), rows)
     if field.default_value is not None:
         return pa.repeat(_default(field), rows)
     if field.nullable:

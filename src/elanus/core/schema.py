@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from elanus.core.errors import FieldNotFound, Internal
+from elanus.core.functions import Function
 from elanus.core.ids import FieldID
 from elanus.core.structs import StructSchema
 from elanus.core.types import KINDS, VECTOR_FORMS, FieldKind, VectorForm
@@ -30,7 +31,8 @@ Scalar = bool | int | float | str
 class FieldSchema:
     """One declared field. ``dim`` is set for vectors, ``max_length`` (bytes) for VarChar and arrays of it.
 
-    ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays.
+    ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays. The values of a field with
+    ``is_function_output`` are computed by a function of the schema: clients neither send nor get them.
     ``default_value`` is the value for rows without the field; ``nullable`` allows null.
     ``params`` keeps any other type parameters that a client sent (``mmap.enabled`` …), so that
     describing the collection returns them.
@@ -50,6 +52,7 @@ class FieldSchema:
     params: Mapping[str, str] = field(default_factory=dict)
     element_type: DataType = DataType.NONE
     max_capacity: int = 0
+    is_function_output: bool = False
 
     @property
     def kind(self) -> FieldKind:
@@ -100,6 +103,7 @@ class CollectionSchema:
     description: str = ""
     enable_dynamic: bool = False
     structs: tuple[StructSchema, ...] = ()
+    functions: tuple[Function, ...] = ()
 
     @cached_property
     def primary_field(self) -> FieldSchema:
@@ -140,6 +144,10 @@ class CollectionSchema:
     def __getstate__(self) -> dict[str, Any]:
         """The declared values alone. Arrow forgets, when pickled, that the items of a list are not null."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def function_of(self, field: FieldSchema) -> Function | None:
+        """Return the function that computes the field's values, if one does."""
+        return next((f for f in self.functions if field.name in f.outputs), None)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

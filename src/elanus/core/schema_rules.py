@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
+from elanus.core.functions import check_functions
 from elanus.core.geometry import parse_wkt
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
@@ -263,6 +264,7 @@ def check_schema(schema: CollectionSchema) -> None:
     for field in declared:
         _check_field(field, schema.name)
     check_fields_together(declared, [struct.name for struct in schema.structs])
+    check_functions(declared, schema.functions)
     if (schema.dynamic_field is not None) != schema.enable_dynamic:
         raise InvalidParameter(
             f"the schema of collection {schema.name} has a field {DYNAMIC_FIELD} if and only if "

@@ -1,7 +1,7 @@
 """The filter language: text → syntax tree → bound tree → mask, pruning, primary keys, explanation.
 
 `compile_filter` is the entry point; it returns a `BoundFilter`. The grammar follows the reference's (Plan.g4)
-for everything that the supported field types can express; functions on text are refused.
+for everything that the supported field types can express.
 """
 
 from elanus.expr.batch import ColumnData, Indexes

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 from elanus.core.errors import Internal
 from elanus.core.geometry import Boxes
 from elanus.core.lookup import Found, Lookup
+from elanus.core.schema import FieldSchema
 from elanus.expr import arrayvalues
 from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
+from elanus.expr.text_conditions import text_matches
 
 _FEW_OF_ROWS = 16
 """A selection of fewer than one row in so many decodes JSON for its own rows, unless all are decoded."""
@@ -99,6 +101,10 @@ class Batch:
             values = self._json[name, path] = self._read_json(name, path)
         return values
 
+    def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
+        """Which texts contain tokens of a text (`elanus.expr.tree.TextMatch`), null for null."""
+        return text_matches(self.column(field.name), field, text, minimum, slop)
+
     def select(self, indices: pa.Array) -> Batch:
         """The rows with these numbers, in this order."""
         return _Selection(self, indices)
@@ -149,6 +155,10 @@ class _Selection(Batch):
     def boxes(self, name: str) -> Boxes | None:
         boxes = self._parent.boxes(name)
         return None if boxes is None else boxes[self._indices.to_numpy()]
+
+    def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
+        # Of all rows: a column's tokens are kept, those of a selection are not.
+        return self._parent.text_match(field, text, minimum, slop).take(self._indices)
 
     @property
     def prepared(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ from elanus.expr.operands import FUNCTIONS, SAMPLE, BoundOperand, OperandBinder,
 from elanus.expr.regex import regex_pattern
 from elanus.expr.sampling import new_seed
 from elanus.expr.source import Source, shorten
+from elanus.expr.text_conditions import TEXT_FUNCTIONS, bind_text_condition
 from elanus.expr.tree import (
     Always,
     Column,
@@ -84,6 +85,8 @@ class _Binder:
                 return self._call(node)
             case syntax.Call() if node.function.lower() == SAMPLE:
                 return self._sample(node)
+            case syntax.Call() if node.function.lower() in TEXT_FUNCTIONS:
+                return bind_text_condition(self._source, node, self._operands)
             case _:
                 return self._operands.bind(node)
 

@@ -45,6 +45,7 @@ from elanus.expr.tree import (
     Predicate,
     Regex,
     Sample,
+    TextMatch,
     Visitor,
 )
 
@@ -224,6 +225,10 @@ class Evaluator(Visitor[pa.Array]):
     def sample(self, node: Sample) -> pa.Array:
         keys = kernels.one_array(kernels.decoded(self._batch.column(node.column.field.name)))
         return pa.array(sampled(keys, node.factor, node.seed))
+
+    def text_match(self, node: TextMatch) -> pa.Array:
+        found = self._batch.text_match(node.column.field, node.text, node.minimum, node.slop)
+        return pc.invert(found) if node.negated else found
 
     def is_null(self, node: IsNull) -> pa.Array:
         name, path = node.column.field.name, node.column.path

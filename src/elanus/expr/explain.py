@@ -35,6 +35,7 @@ from elanus.expr.tree import (
     Or,
     Regex,
     Sample,
+    TextMatch,
     Visitor,
 )
 
@@ -84,6 +85,13 @@ class Explainer(Visitor[str]):
 
     def sample(self, node: Sample) -> str:
         return f"random_sample({node.factor!r})"
+
+    def text_match(self, node: TextMatch) -> str:
+        rest = f", minimum_should_match={node.minimum}" if node.minimum > 1 else ""
+        name = "text_match" if node.slop is None else "phrase_match"
+        rest = f", {node.slop}" if node.slop else rest
+        text = f"{name}({_operand(node.column)}, {_value(node.text)}{rest})"
+        return f"not {text}" if node.negated else text
 
     def is_null(self, node: IsNull) -> str:
         return f"{_operand(node.column)} is {'not null' if node.negated else 'null'}"

@@ -25,6 +25,7 @@ from elanus.expr.tree import (
     Predicate,
     Regex,
     Sample,
+    TextMatch,
     Visitor,
 )
 
@@ -115,6 +116,9 @@ class _Negation(Visitor[Predicate]):
 
     def sample(self, node: Sample) -> Predicate:
         raise AssertionError("a sample is never negated")
+
+    def text_match(self, node: TextMatch) -> Predicate:
+        return replace(node, negated=not node.negated)
 
     def is_null(self, node: IsNull) -> Predicate:
         return replace(node, negated=not node.negated)

@@ -333,7 +333,7 @@ def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     """The error for a function that this release does not support, whether the reference has it or not."""
     what = f"function {node.function} is not supported in this release"
     remedy = (
-        "functions are array_length, random_sample, "
+        "functions are array_length, random_sample, text_match, phrase_match, "
         "and array_ and json_contains, _contains_all and _contains_any"
     )
     return source.error(what, node.start, remedy)

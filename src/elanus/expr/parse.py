@@ -184,6 +184,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
     def call(self, name: Token, _opening: Token, *rest: syntax.Node | Token) -> syntax.Node:
         return syntax.Call(_start(name), _end(rest[-1]), str(name), _nodes(rest))
 
+    def option(self, name: Token, value: syntax.Node) -> syntax.Node:
+        return syntax.Option(_start(name), value.end, name[:-1].strip(), value)
+
     def parentheses(self, opening: Token, inner: syntax.Node, closing: Token) -> syntax.Node:
         return replace(inner, start=_start(opening), end=_end(closing))
 

@@ -33,6 +33,7 @@ from elanus.expr.tree import (
     Or,
     Regex,
     Sample,
+    TextMatch,
     Visitor,
 )
 
@@ -101,6 +102,9 @@ class Pruner(Visitor[bool]):
         return True
 
     def sample(self, node: Sample) -> bool:
+        return True
+
+    def text_match(self, node: TextMatch) -> bool:
         return True
 
     def is_null(self, node: IsNull) -> bool:

@@ -81,6 +81,14 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Option(Node):
+    """``name=value``, the last argument of a call."""
+
+    name: str
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Sign(Node):
     """``-operand``, ``+operand`` or ``~operand``."""
 

@@ -239,6 +239,20 @@ class Regex:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TextMatch:
+    """Whether a text contains tokens of ``text``: at least ``minimum`` of them, or all as a phrase.
+
+    ``slop``: the positions by which the words of the phrase may be moved in all; None: no phrase is wanted.
+    """
+
+    column: Column
+    text: str
+    minimum: int
+    slop: int | None
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """``random_sample(factor)``; ``column`` is the primary key. It is never negated, and never in an `Or`."""
 
@@ -292,6 +306,7 @@ Predicate = (
     | Like
     | Regex
     | Sample
+    | TextMatch
     | IsNull
     | ColumnTest
 )
@@ -328,6 +343,8 @@ class Visitor(ABC, Generic[T]):
                 return self.regex(node)
             case Sample():
                 return self.sample(node)
+            case TextMatch():
+                return self.text_match(node)
             case IsNull():
                 return self.is_null(node)
             case ColumnTest():
@@ -359,6 +376,8 @@ class Visitor(ABC, Generic[T]):
     def regex(self, node: Regex) -> T: ...
     @abstractmethod
     def sample(self, node: Sample) -> T: ...
+    @abstractmethod
+    def text_match(self, node: TextMatch) -> T: ...
     @abstractmethod
     def is_null(self, node: IsNull) -> T: ...
     @abstractmethod

@@ -6,6 +6,7 @@ the reference's terms, and hot paths without Python work per row.
 """
 
 from elanus.index.base import ScalarIndex, SegmentIndex, VectorIndex
+from elanus.index.bm25 import check_metric, query_of, weighted, with_metric
 from elanus.index.build import build, load
 from elanus.index.files import DamagedIndexFile
 from elanus.index.hits import Hits, no_hits
@@ -22,6 +23,7 @@ from elanus.index.resolve import (
 )
 from elanus.index.scalar import JsonPath, check_field, json_path_of
 from elanus.index.search_params import SearchParams, Window, resolve_search
+from elanus.index.sparse import TermIndex
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
 
@@ -36,12 +38,14 @@ __all__ = [
     "ScalarIndex",
     "SearchParams",
     "SegmentIndex",
+    "TermIndex",
     "VectorIndex",
     "Window",
     "brute_force",
     "build",
     "check_choice",
     "check_field",
+    "check_metric",
     "ignored_params",
     "json_path_of",
     "load",
@@ -49,6 +53,9 @@ __all__ = [
     "no_hits",
     "note_ignored",
     "over_rows",
+    "query_of",
     "resolve_index",
     "resolve_search",
+    "weighted",
+    "with_metric",
 ]

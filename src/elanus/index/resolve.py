@@ -192,10 +192,6 @@ def _check_metric(kind: IndexKind, metric: Metric | None) -> None:
 
 
 def _no_sparse_metric(name: object) -> InvalidParameter:
-    if name == "BM25":
-        return InvalidParameter(
-            "only BM25 Function output field support BM25 metric type: use IP for vectors that clients send"
-        )
     return InvalidParameter(
         "only IP&BM25 is the supported metric type for sparse index: invalid parameter"
         f"[expected=valid index params][actual=invalid index params]: got {name}"

@@ -12,28 +12,32 @@ same over growing rows and in a built index, so a row's score does not change wh
 ``drop_ratio_search`` leaves the query's smallest values out when candidates are chosen, ten for each hit;
 their scores are computed with the whole query.
 
+Under BM25 the values are the occurrences of terms in texts, and a search adds up `elanus.index.bm25` instead
+of products. Nothing is dropped then when the index is built.
+
 Eight bytes for each value. An index does not hold vectors row by row: they are read from the segment's files.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from elanus.core.errors import InvalidDimension
-from elanus.core.sparse import NO_INDEX, PAIR, Pairs, SparseRows, indices_of, values_of
+from elanus.core.metrics import Metric
+from elanus.core.sparse import PAIR, SparseRows
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.types import Space, vectors_in
 from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.index.bm25 import AVERAGE_KEY, B_KEY, K1_KEY, PARAMS, Bm25, TextLengths
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.hits import Hits, RowIds, Scores, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
+from elanus.index.postings import Postings, Query, Terms
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import ChoiceParam, IndexKind, IndexSpec, Progress, RatioParam
 
@@ -42,124 +46,14 @@ DROP_BUILD_KEY = "drop_ratio_build"
 DROP_SEARCH_KEY = "drop_ratio_search"
 ALGORITHM_KEY = "inverted_index_algo"
 CANDIDATES_PER_HIT = 10
-FEW_POSTINGS = 40
-"""Sorting the rows of some postings costs as much as looking at this many times as many scores."""
-
-Terms = npt.NDArray[np.uint32]
-Weights = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One query vector: ``terms`` ascending, ``weights`` not zero. Both (m,)."""
-
-    terms: Terms
-    weights: Weights
-
-    @classmethod
-    def of(cls, pairs: Pairs) -> Query:
-        """From a row of a matrix of queries (`elanus.core.sparse.padded`)."""
-        terms, weights = indices_of(pairs), values_of(pairs)
-        present = (terms != NO_INDEX) & (weights != 0)
-        return cls(terms[present], weights[present])
-
-    def pruned(self, drop_ratio: float) -> Query:
-        """Without its smallest values, about this share of them."""
-        sizes = np.abs(self.weights)
-        count = int(drop_ratio * len(sizes))
-        if count == 0:
-            return self
-        kept = sizes >= np.partition(sizes, count)[count]
-        return Query(self.terms[kept], self.weights[kept])
-
-
-@dataclass(frozen=True, slots=True)
-class Postings:
-    """The rows of each term. ``terms``: (t,), ascending. Those of term i are ``starts[i]:starts[i + 1]`` of
-    ``rows``, ascending, and ``weights``.
-    """
-
-    terms: Terms
-    starts: RowIds
-    rows: npt.NDArray[np.uint32]
-    weights: Weights
-
-    @classmethod
-    def of(cls, vectors: SparseRows, drop_ratio: float = 0.0) -> Postings:
-        """Sorts the pairs by their index, as numbers whose lower half is the pair's place."""
-        indices, values = vectors.indices, vectors.values
-        places = np.flatnonzero(_kept(values, drop_ratio))
-        keys = np.sort(indices[places].astype(PAIR) << np.uint64(32) | places.astype(PAIR))
-        order = (keys & np.uint64(NO_INDEX)).astype(np.int64)
-        sorted_terms = (keys >> np.uint64(32)).astype(np.uint32)
-        firsts = np.flatnonzero(np.diff(sorted_terms, prepend=np.uint32(NO_INDEX)))
-        return cls(
-            sorted_terms[firsts],
-            np.append(firsts, len(keys)),
-            vectors.row_of.astype(np.uint32)[order],
-            values[order],
-        )
-
-    @property
-    def memory_bytes(self) -> int:
-        return self.terms.nbytes + self.starts.nbytes + self.rows.nbytes + self.weights.nbytes
-
-    @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {"terms": self.terms, "starts": self.starts, "rows": self.rows, "weights": self.weights}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Postings:
-        return cls(arrays["terms"], arrays["starts"], arrays["rows"], arrays["weights"])
-
-    def add(self, query: Query, scores: Scores) -> RowIds:
-        """Write to ``scores``, zeros (rows,), the product of the query with each row.
-
-        Return the rows that have one, ascending. They are found among the query's postings if these are few.
-        """
-        matching = self._matching(query)
-        for begin, end, weight in matching:
-            np.add.at(scores, self.rows[begin:end].astype(np.intp), self.weights[begin:end] * weight)
-        if FEW_POSTINGS * sum(end - begin for begin, end, _ in matching) >= len(scores):
-            return np.flatnonzero(scores != 0)
-        parts = [self.rows[begin:end] for begin, end, _ in matching]
-        met: RowIds = np.sort(np.concatenate([*parts, np.empty(0, dtype=np.uint32)])).astype(np.int64)
-        met = met[np.diff(met, prepend=-1) != 0]
-        scored: RowIds = met[scores[met] != 0]
-        return scored
-
-    def scores_of(self, query: Query, rows: RowIds) -> Scores:
-        """The products of the query with these rows, ascending; bit for bit those of `add`. (m,)."""
-        scores = np.zeros(len(rows), dtype=np.float32)
-        wanted = rows.astype(np.uint32)
-        for begin, end, weight in self._matching(query):
-            places = begin + np.searchsorted(self.rows[begin:end], wanted)
-            held = places < end
-            held[held] = self.rows[places[held]] == wanted[held]
-            scores[held] += self.weights[places[held]] * weight
-        return scores
-
-    def _matching(self, query: Query) -> list[tuple[int, int, np.float32]]:
-        """The postings of the query's terms, with its weights."""
-        if not len(self.terms):
-            return []
-        places = np.minimum(np.searchsorted(self.terms, query.terms), len(self.terms) - 1)
-        found = self.terms[places] == query.terms
-        places = places[found]
-        begins, ends = self.starts[places].tolist(), self.starts[places + 1].tolist()
-        return list(zip(begins, ends, query.weights[found], strict=True))
-
-
-def _kept(values: Weights, drop_ratio: float) -> npt.NDArray[np.bool_]:
-    count = int(drop_ratio * len(values))
-    kept: npt.NDArray[np.bool_] = values != 0
-    if count:
-        kept &= values >= np.partition(values, count)[count]
-    return kept
-
-
-class _Inverted(VectorIndex):
+class TermIndex(VectorIndex):
     """Searches postings. A subclass provides them."""
+
+    def __init__(self, spec: IndexSpec, rows: int) -> None:
+        super().__init__(spec, rows)
+        self._made_lengths: TextLengths | None = None
 
     @property
     @abstractmethod
@@ -170,16 +64,38 @@ class _Inverted(VectorIndex):
             raise InvalidDimension(f"query vectors of type {queries.dtype} on a field of sparse vectors")
         return queries
 
+    @property
+    def _lengths(self) -> TextLengths:
+        """Made for the first search. Two threads may both make them."""
+        made = self._made_lengths
+        if made is None:
+            made = self._made_lengths = TextLengths(self._postings.lengths(self.rows))
+        return made
+
+    def statistics(self, terms: Terms, mask: RowMask | None) -> TermStatistics:
+        """Return the statistics of the visible rows. ``terms``: ascending."""
+        visible = self.rows if mask is None else mask.count
+        if visible == self.rows:
+            mask = None
+        return TermStatistics(visible, self._lengths.visible(mask), self._postings.having(terms, mask))
+
+    def _bm25(self, params: SearchParams) -> Bm25 | None:
+        if self.spec.metric_type is not Metric.BM25:
+            return None
+        k1, b = (params.ratio(key, PARAMS[key].default) for key in (K1_KEY, B_KEY))
+        return Bm25(self._lengths.of_rows, k1, b, params.ratio(AVERAGE_KEY, 1.0))
+
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
+        bm25 = self._bm25(params)
         drop_ratio = params.ratio(DROP_SEARCH_KEY, 0.0)
 
         def find(share: Queries) -> Hits:
             hits = no_hits(len(share), k, self.spec.metric_type)
             scores = np.zeros(self.rows, dtype=np.float32)
             for i, pairs in enumerate(share):
-                self._find(Query.of(pairs), k, drop_ratio, mask, scores, hits, i)
+                self._find(Query.of(pairs), k, drop_ratio, mask, bm25, scores, hits, i)
             return hits
 
         return stacked(fan_out(find, shares_of(queries, threads)))
@@ -190,37 +106,59 @@ class _Inverted(VectorIndex):
         k: int,
         drop_ratio: float,
         mask: RowMask | None,
+        bm25: Bm25 | None,
         scores: Scores,
         hits: Hits,
         i: int,
     ) -> None:
         """Fill row i of the hits. ``scores``: zeros (rows,), and again afterwards."""
         pruned = query.pruned(drop_ratio)
-        rows, found = self._matched(pruned, mask, scores)
+        rows, found = self._matched(pruned, mask, bm25, scores)
         if len(pruned.terms) < len(query.terms):
             if len(rows) >= k:
                 chosen = best_of(found, min(len(rows), k * CANDIDATES_PER_HIT), self.spec.metric_type)[1]
                 rows = np.sort(rows[chosen])
-                found = self._postings.scores_of(query, rows)
+                found = self._postings.scores_of(query, rows, bm25)
             else:
-                rows, found = self._matched(query, mask, scores)
+                rows, found = self._matched(query, mask, bm25, scores)
         best, order = best_of(found, min(k, len(rows)), self.spec.metric_type)
         hits.distances[i, : len(best)] = best
         hits.rows[i, : len(best)] = rows[order]
 
-    def _matched(self, query: Query, mask: RowMask | None, scores: Scores) -> tuple[RowIds, Scores]:
+    def _matched(
+        self, query: Query, mask: RowMask | None, bm25: Bm25 | None, scores: Scores
+    ) -> tuple[RowIds, Scores]:
         """Return the visible rows that have a score, and the scores. ``scores``: zeros before and after."""
-        met = self._postings.add(query, scores)
+        met = self._postings.add(query, scores, bm25)
         rows = met if mask is None else met[mask.contains(met)]
         found = scores[rows]
         scores[met] = 0
         return rows, found
 
+    def _in_range(
+        self,
+        queries: Queries,
+        depth: int,
+        params: SearchParams,
+        mask: RowMask | None,
+        threads: int,
+        window: Window,
+    ) -> Hits:
+        bm25 = self._bm25(params)
+        if bm25 is None:
+            return super()._in_range(queries, depth, params, mask, threads, window)
+        return self._inside(queries, depth, window, mask, bm25)
+
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:
+        return self._inside(queries, k, window, mask, None)
+
+    def _inside(
+        self, queries: Queries, k: int, window: Window, mask: RowMask | None, bm25: Bm25 | None
+    ) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
         scores = np.zeros(self.rows, dtype=np.float32)
         for i, pairs in enumerate(queries):
-            rows, found = self._matched(Query.of(pairs), mask, scores)
+            rows, found = self._matched(Query.of(pairs), mask, bm25, scores)
             inside = window.holds(found)
             best, order = best_of(found[inside], min(k, int(inside.sum())), self.spec.metric_type)
             hits.distances[i, : len(best)] = best
@@ -228,7 +166,7 @@ class _Inverted(VectorIndex):
         return hits
 
 
-class SparseIndex(_Inverted):
+class SparseIndex(TermIndex):
     """A built index."""
 
     def __init__(self, spec: IndexSpec, rows: int, postings: Postings) -> None:
@@ -258,7 +196,7 @@ class SparseIndex(_Inverted):
         raise NotImplementedError("a sparse index does not hold its vectors")
 
 
-class RawSparse(_Inverted):
+class RawSparse(TermIndex):
     """Rows without an index: growing blocks, small segments. Holds the caller's rows, not a copy.
 
     Postings are made for the first search, 25 ms for a million values. Two threads may both make them.
@@ -295,7 +233,8 @@ class RawSparse(_Inverted):
 
 
 def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> SparseIndex:
-    return SparseIndex(spec, len(vectors), Postings.of(vectors, spec.params[DROP_BUILD_KEY]))
+    drop_ratio = 0.0 if spec.metric is Metric.BM25 else spec.params[DROP_BUILD_KEY]
+    return SparseIndex(spec, len(vectors), Postings.of(vectors, drop_ratio))
 
 
 def _kind(name: str, *, is_automatic: bool = False) -> IndexKind:
@@ -307,8 +246,9 @@ def _kind(name: str, *, is_automatic: bool = False) -> IndexKind:
         build_params={
             DROP_BUILD_KEY: RatioParam(0.0),
             ALGORITHM_KEY: ChoiceParam("sparse inverted index algo", ALGORITHMS, "DAAT_MAXSCORE"),
+            **PARAMS,
         },
-        search_params={DROP_SEARCH_KEY: RatioParam(0.0)},
+        search_params={DROP_SEARCH_KEY: RatioParam(0.0), **PARAMS},
         over_rows=RawSparse,
         is_automatic=is_automatic,
     )

@@ -42,7 +42,13 @@ def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> No
     if len(names) != len(columns.names):
         raise InvalidParameter(f"{file}: two columns have the same name: {', '.join(sorted(columns.names))}")
     for field in schema.fields:
-        if field.name in names:
+        if field.is_function_output:
+            if field.name in names:
+                raise InvalidParameter(
+                    f"{file}: field {field.name} is the output of a function, which the server computes: "
+                    "leave the column out"
+                )
+        elif field.name in names:
             _check_column(field, columns.field(field.name).type, file)
         elif not (field.auto_id or field.is_dynamic or field.nullable or field.default_value is not None):
             raise InvalidParameter(

@@ -28,6 +28,7 @@ from elanus.storage.parquet import rows_per_group
 from elanus.storage.paths import insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
+from elanus.text import with_computed_columns
 
 
 def survey(
@@ -58,7 +59,8 @@ def import_rows(plan: ImportPlan, source: ObjectStore, scratch: Path) -> Iterato
                 for batch in table.batches(group, batch_rows):
                     check_columns(schema, batch.schema, part.file)
                     keys = _auto_keys(schema, next_id, batch.num_rows)
-                    yield convert(schema, batch, keys, Place(part.file, group.number, first_row))
+                    rows = convert(schema, batch, keys, Place(part.file, group.number, first_row))
+                    yield with_computed_columns(schema, rows)
                     first_row += batch.num_rows
                     next_id += batch.num_rows
                 if first_row - group.first_row != group.rows:

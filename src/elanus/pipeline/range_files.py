@@ -40,6 +40,7 @@ from elanus.storage.parquet import BinlogWriter
 from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
+from elanus.text import with_computed_columns
 
 OPEN_MAX = 16
 """How many segments of a range have open files, each with a row group of up to 8 MB in memory."""
@@ -116,10 +117,11 @@ class _RangeFiles:
                 _SegmentFiles(self._place, key)
             )
         if files is not None:
-            files.write(_rows_of(message, files.file_schema))
+            files.write(_rows_of(message, self._plan.schema, files.file_schema))
         else:
             self._spilled.setdefault(segment_id, key)
-            self._spill.add(segment_id, _rows_of(message, insert_log_schema(self._plan.schema, key)))
+            file_schema = insert_log_schema(self._plan.schema, key)
+            self._spill.add(segment_id, _rows_of(message, self._plan.schema, file_schema))
 
     def _deletes(self) -> BinlogWriter:
         if self._delta is None:
@@ -140,8 +142,11 @@ def _finished(files: _SegmentFiles) -> SegmentOutput:
         return files.finish()
 
 
-def _rows_of(message: InsertMessage | UpsertMessage, file_schema: pa.Schema) -> pa.RecordBatch:
-    return with_system_columns(message.rows, message.row_id_start, message.ts, file_schema)
+def _rows_of(
+    message: InsertMessage | UpsertMessage, schema: CollectionSchema, file_schema: pa.Schema
+) -> pa.RecordBatch:
+    rows = with_computed_columns(schema, message.rows)
+    return with_system_columns(rows, message.row_id_start, message.ts, file_schema)
 
 
 @dataclass(frozen=True, slots=True)

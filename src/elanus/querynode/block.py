@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.core.functions import enables_match
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -27,6 +28,7 @@ from elanus.querynode.key_order import KeyOrder
 from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.visibility import FILTERS_KEPT, Mask, Selection, Visibility
+from elanus.text import kept_bytes
 
 Rows = npt.NDArray[np.int64]
 Bounds = Mapping[str, tuple[object, object]]
@@ -70,6 +72,8 @@ class Block:
         self._caching_columns = [
             c for c in self._filtered_columns.values() if isinstance(c, JsonColumn | GeometryColumn)
         ]
+        matched = [columns[f.name] for f in schema.scalar_fields if enables_match(f)]
+        self._texts = [c.dictionary if pa.types.is_dictionary(c.type) else c for c in matched]
         self._bounds = bounds or {}
         self._key_order: KeyOrder | None = None
         self._key_filter: Words | None = None
@@ -98,6 +102,8 @@ class Block:
             cached_bytes += sum(mask.nbytes for mask in self._matching.values())
         for column in self._caching_columns:
             cached_bytes += column.cached_bytes
+        for texts in self._texts:
+            cached_bytes += kept_bytes(texts)
         return cached_bytes
 
     def delete(

@@ -29,6 +29,7 @@ from elanus.index import IndexSpec, over_rows
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.vectors import VectorColumn
+from elanus.text import TermRows, computed_terms
 
 MERGED_BYTES_MAX = 8 * 1024 * 1024
 """At 8 MB a scan costs about a hundred times as much as visiting one more block."""
@@ -43,7 +44,10 @@ class NewRows:
 
 
 class GrowingBlock(Block):
-    """A record batch as a block. ``specs``: the indexes of the collection's fields, for their metrics."""
+    """A record batch as a block. ``specs``: the indexes of the collection's fields, for their metrics.
+
+    ``terms``: the vectors that BM25 functions compute from its texts; ``earlier``: those of its first rows.
+    """
 
     def __init__(
         self,
@@ -52,19 +56,32 @@ class GrowingBlock(Block):
         batch: pa.RecordBatch,
         row_ts: Timestamps,
         deleted_ts: Timestamps | None = None,
+        earlier: Mapping[FieldID, TermRows] | None = None,
     ) -> None:
         columns = {field.name: batch.column(field.name) for field in schema.fields}
         vectors = {}
+        self.terms: dict[FieldID, TermRows] = {}
         for field in schema.vector_fields:
             spec = specs.get(field.field_id)
             if spec is None:
                 continue
-            rows = in_memory(field.vector, columns[field.name])
-            exact = over_rows(field.data_type, field.dim, spec.metric_type, rows)
+            function = schema.function_of(field)
+            if function is None:
+                rows = in_memory(field.vector, columns[field.name])
+                exact = over_rows(field.data_type, field.dim, spec.metric_type, rows)
+            else:
+                terms = computed_terms(schema, function, batch, (earlier or {}).get(field.field_id))
+                exact = over_rows(field.data_type, field.dim, spec.metric_type, terms)
+                self.terms[field.field_id] = terms
             vectors[field.field_id] = VectorColumn.held(field, exact)
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
         self.batch = batch
         self.batch_bytes = int(batch.nbytes)
+
+    @property
+    def cached_bytes(self) -> int:
+        """As for every block, with the vectors that searches have had computed."""
+        return super().cached_bytes + sum(terms.nbytes for terms in self.terms.values())
 
 
 @dataclass(slots=True)
@@ -123,7 +140,8 @@ class GrowingSegment:
         if len(parts) > 1:
             batch = pa.concat_batches([part.batch for part in parts])
             row_ts = np.concatenate([part.row_ts for part in parts])
-            return GrowingBlock(self._schema, self._specs, batch, row_ts, _joined_deletes(parts))
+            earlier = parts[0].terms if isinstance(parts[0], GrowingBlock) else None
+            return GrowingBlock(self._schema, self._specs, batch, row_ts, _joined_deletes(parts), earlier)
         part = parts[0]
         if isinstance(part, GrowingBlock):
             return part

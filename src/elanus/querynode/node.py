@@ -24,6 +24,7 @@ from elanus.api.querynode import (
     NodeHits,
     NodeQuery,
     NodeSearch,
+    NodeStatistics,
     QueryNodePulse,
     QueryNodeStatus,
     SealedSegmentsChange,
@@ -38,6 +39,7 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.offload import Offload
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
@@ -53,6 +55,7 @@ from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
 from elanus.querynode.status import UsedMemory, collection_status, node_pulse, node_status
+from elanus.querynode.text_search import statistics
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore
 
@@ -291,6 +294,9 @@ class QueryNode:
 
     def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
         return query(self._loaded(request.collection_id).snapshot, request)
+
+    def statistics(self, request: NodeStatistics) -> TermStatistics:
+        return statistics(self._loaded(request.collection_id).snapshot, request)
 
     def count(self, request: NodeQuery) -> int:
         return count(self._loaded(request.collection_id).snapshot, request)

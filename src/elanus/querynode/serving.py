@@ -37,7 +37,7 @@ from elanus.api.query_channel import (
     decode_message,
     encode_result,
 )
-from elanus.api.querynode import NodeSearch, SealedSegmentsChange
+from elanus.api.querynode import NodeSearch, NodeStatistics, SealedSegmentsChange
 from elanus.channels.read_codec import (
     Answer,
     NodeCount,
@@ -56,6 +56,7 @@ from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.query import count, query
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot
+from elanus.querynode.text_search import statistics
 from elanus.rpc.tracing import untraced
 
 _FILTERS_KEPT = 512
@@ -345,6 +346,8 @@ class ChannelServing:
             answer = search(snapshot, read, self._threads)
         elif isinstance(read, NodeCount):
             answer = count(snapshot, read.query)
+        elif isinstance(read, NodeStatistics):
+            answer = statistics(snapshot, read)
         elif isinstance(read, NodeProbe):
             answer = 0
         else:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from elanus.api.querycoord import LoadStatus, QueryCoordApi
-from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeReads
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics, QueryNodeReads
 from elanus.core.errors import CollectionNotFullyLoaded, CollectionNotLoaded, NotReady
 from elanus.core.ids import CollectionID
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.blocking import Waits
 from elanus.proxy.fanout.deadline import Patience
@@ -82,6 +83,9 @@ class CurrentReads:
 
     def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
         return self._node().query(request)
+
+    def statistics(self, request: NodeStatistics, patience: Patience) -> TermStatistics:
+        return self._node().statistics(request)
 
     def count(self, request: NodeQuery, patience: Patience) -> int:
         return self._node().count(request)

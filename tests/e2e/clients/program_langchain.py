@@ -117,9 +117,9 @@ def _() -> None:
     refused.add_texts(["red apple"], [{"tenant": "ann"}])
 
 
-@lacks("full text search (BM25)", "functions")
+@check("full text search (BM25), and fused with vectors")
 def _() -> None:
-    Milvus.from_texts(
+    made = Milvus.from_texts(
         TEXTS,
         WordCounts(),
         builtin_function=BM25BuiltInFunction(),
@@ -128,6 +128,10 @@ def _() -> None:
         connection_args={"uri": uri()},
         drop_old=True,
     )
+    by_words = {"ranker_type": "weighted", "ranker_params": {"weights": [0.0, 1.0]}}
+    assert texts(made.similarity_search("the car", k=1, **by_words)) == ["red car"]
+    assert texts(made.similarity_search("blue sea", k=2, ranker_type="rrf"))[0] == "blue sea"
+    made.drop()
 
 
 @check("several vectors of a row, searched together")

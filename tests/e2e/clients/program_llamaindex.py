@@ -140,9 +140,19 @@ def _() -> None:
     asyncio.run(use())
 
 
-@lacks("hybrid search with BM25", "functions")
+@check("hybrid search with BM25")
 def _() -> None:
-    store("llama_sparse", enable_sparse=True)
+    made = store("llama_sparse", enable_sparse=True)
+    made.add([node(number) for number in range(len(TEXTS))])
+    answer = made.query(
+        VectorStoreQuery(
+            query_embedding=embed("red car"),
+            query_str="car",
+            similarity_top_k=1,
+            mode=VectorStoreQueryMode.HYBRID,
+        )
+    )
+    assert [found.text for found in answer.nodes] == ["red car"]
 
 
 @lacks("the index GPU_CAGRA", "GPU_CAGRA")

@@ -11,7 +11,7 @@ DIRECTORY = tempfile.mkdtemp()
 # read when mem0 is imported: its own files go nowhere else, and it reports to nobody
 os.environ |= {"MEM0_DIR": DIRECTORY, "MEM0_TELEMETRY": "False", "OPENAI_API_KEY": "none"}
 
-from checks import DIM, check, lacks, uri  # noqa: E402
+from checks import DIM, check, uri  # noqa: E402
 from embedding import embed  # noqa: E402
 from mem0 import Memory  # noqa: E402
 from mem0.embeddings.base import EmbeddingBase  # noqa: E402
@@ -87,16 +87,17 @@ def _() -> None:
     assert memories(memory.get_all(user_id="ann")) == []
 
 
-@lacks("a BM25 function, which each collection of mem0 has since 2.0", "functions")
+@check("a BM25 function, which each collection of mem0 has since 2.0")
 def _() -> None:
     client = MilvusClient(uri())
     schema = client.create_schema()
     schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=512)
-    schema.add_field("text", DataType.VARCHAR, max_length=1000)
+    schema.add_field("text", DataType.VARCHAR, max_length=1000, enable_analyzer=True)
     schema.add_field("vectors", DataType.FLOAT_VECTOR, dim=DIM)
     schema.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
     schema.add_function(Function("bm25", FunctionType.BM25, ["text"], ["sparse"]))
     client.create_collection("mem0_since_2", schema=schema)
+    client.drop_collection("mem0_since_2")
 
 
 @check("drop")

@@ -329,13 +329,16 @@ await check('sparse vectors: create, insert, index, search, output', async () =>
   assert.deepEqual(found.results.map(hit => [hit.id, hit.score, hit.v]), [['1', 3, { 0: 0.5, 2: 1.5 }]]);
   succeeded(await client.dropCollection({ collection_name }));
 });
-await lacks('text analyzers', 'enable_analyzer', () =>
-  created(
-    'node_text',
-    { name: 't', data_type: DataType.VarChar, max_length: 100, enable_analyzer: true },
-    { name: 'v', data_type: DataType.FloatVector, dim: DIM }
-  )
-);
+await check('text analyzers: create, drop', async () => {
+  succeeded(
+    await created(
+      'node_text',
+      { name: 't', data_type: DataType.VarChar, max_length: 100, enable_analyzer: true },
+      { name: 'v', data_type: DataType.FloatVector, dim: DIM }
+    )
+  );
+  succeeded(await client.dropCollection({ collection_name: 'node_text' }));
+});
 await lacks('partition key', 'partition key', () =>
   created(
     'node_tenants',

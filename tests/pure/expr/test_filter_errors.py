@@ -204,8 +204,9 @@ MEANING = [
     ("array_length(id) == 1", 0, "array_length operation are only supported on json or array fields now, "
      "got: array_length(id)", ""),
     ("array_length(longs, 1) == 1", 0, "array_length operation are only supported on json or array", ""),
-    ("text_match(color, 'a')", 0, "function text_match is not supported in this release", ""),
-    ("phrase_match(color, 'a', 1)", 0, "function phrase_match is not supported in this release", ""),
+    ("text_match(color, 'a')", 11, 'field "color" does not enable match', "enable_match"),
+    ("phrase_match(color, 'a', 1)", 13, 'field "color" does not enable match', "enable_match"),
+    ("text_match(id, 'a')", 11, "text match operation on non-string is unsupported", "VarChar"),
 ]  # fmt: skip
 
 

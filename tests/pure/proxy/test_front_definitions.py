@@ -164,6 +164,11 @@ def test_an_index_is_checked_before_it_is_announced() -> None:
     refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), FieldNotFound, "nope")
 
 
+def test_the_metric_bm25_is_for_functions_alone() -> None:
+    params = {"index_type": "HNSW", "metric_type": "BM25"}
+    refused(lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidParameter, "BM25")
+
+
 def test_an_index_without_a_name_is_named_by_indexcoord() -> None:
     params = {"index_type": "FLAT", "metric_type": "L2"}
     bench = asked(lambda b: b.front.create_index("default", "c", "v0", "", params))

@@ -66,6 +66,7 @@ from elanus.storage.binlog import (
 )
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
+from elanus.text import with_computed_columns
 
 COLLECTION = CollectionID(7)
 PCHANNEL = "by-dev-rootcoord-dml_0"
@@ -246,7 +247,7 @@ class World:
         key = SegmentKey(COLLECTION, manifest.partition_id, segment_id, VCHANNEL)
         file_schema = insert_log_schema(self.schema, key)
         batches = [
-            with_system_columns(m.rows, m.row_id_start, m.ts, file_schema)
+            with_system_columns(with_computed_columns(self.schema, m.rows), m.row_id_start, m.ts, file_schema)
             for m in messages
             if isinstance(m, InsertMessage | UpsertMessage) and m.segment_id == segment_id
         ]

@@ -19,7 +19,7 @@ from elanus.api.query_channel import (
     encode_message,
     encode_result,
 )
-from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics
 from elanus.channels.read_codec import NodeCount, decode_answer, decode_read, encode_answer, encode_read
 from elanus.core.aggregation import Aggregate, Aggregation
 from elanus.core.errors import Internal, InvalidFilter
@@ -28,6 +28,7 @@ from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentI
 from elanus.core.ordering import OrderBy
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
 
@@ -74,6 +75,18 @@ def test_a_search_arrives_as_it_was() -> None:
         assert getattr(got, name) == getattr(sent, name)
     assert (got.read_ts, got.ignore_growing) == (sent.read_ts, True)
     assert (got.answer_bytes_max, got.expired_until) == (1 << 30, 2**59)
+
+
+def test_statistics_and_their_answer_arrive_as_they_were() -> None:
+    terms = np.array([1, 2**32 - 2], dtype=np.uint32)
+    sent = NodeStatistics(CollectionID(7), FieldID(101), terms, Timestamp(5), Timestamp(2**59))
+    got = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeStatistics)
+    assert got.terms.tolist() == terms.tolist()
+    assert replace(got, terms=terms) == sent
+    answer = decode_answer(encode_answer(TermStatistics(3, 40, np.array([0, 2]))))
+    assert isinstance(answer, TermStatistics)
+    assert (answer.rows, answer.length, answer.having.tolist()) == (3, 40, [0, 2])
 
 
 def test_binary_vectors_keep_their_type() -> None:

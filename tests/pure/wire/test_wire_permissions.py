@@ -39,6 +39,8 @@ FOR_EVERYBODY = {
     "ListDatabases": "lists what the caller may see",
     "ShowCollections": "lists what the caller may see",
     "HasCollection": "clients ask it before they create one",
+    "RunAnalyzer": "the caller sends the texts",
+    "ComputePhraseMatchSlop": "the caller sends the texts",
     "GetReplicas": "counts and places, no rows",
     "GetPersistentSegmentInfo": "counts, no rows",
     "GetQuerySegmentInfo": "counts and places, no rows",

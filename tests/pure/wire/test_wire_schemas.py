@@ -138,8 +138,7 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
         (schema_bytes(KEY, VECTOR, scalar(DataType.STRING)), "use VarChar"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_partition_key=True)), "a partition key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_clustering_key=True)), "a clustering key"),
-        (schema_bytes(KEY, VECTOR, scalar(DataType.VARCHAR, {"enable_analyzer": "true"})), "enable_analyzer"),
-        (schema_bytes(KEY, VECTOR, functions=[schema_pb2.FunctionSchema(name="f")]), "the field functions"),
+        (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, {"enable_analyzer": "true"})), "enable_analyzer"),
         (schema_bytes(KEY, VECTOR, enable_namespace=True), "the field enable_namespace"),
     ],
 )

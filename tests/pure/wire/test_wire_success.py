@@ -41,6 +41,8 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "CheckHealth": {},
     "GetComponentStates": {},
     "GetMetrics": {"request": '{"metric_type":"system_info"}'},
+    "RunAnalyzer": {"placeholder": [b"a text"]},
+    "ComputePhraseMatchSlop": {"query_text": "a", "data_texts": ["a text"]},
     "ListCredUsers": {},
     "SelectRole": {},
     "SelectUser": {},

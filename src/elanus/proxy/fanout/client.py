@@ -30,7 +30,7 @@ from elanus.api.query_channel import (
     encode_message,
 )
 from elanus.api.querycoord import QueryCoordApi
-from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, QueryNodeApi
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics, QueryNodeApi
 from elanus.channels.read_codec import Answer, NodeCount, NodeProbe, Read, encode_read, read_ts_of
 from elanus.core.aggregation import combined
 from elanus.core.consistency import WIRE_EVENTUALLY
@@ -47,6 +47,7 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.nodes import Nodes
 from elanus.core.schema import TIMESTAMP_FIELD
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.fanout.answers import AnswerChannel
 from elanus.proxy.fanout.blocking import ThreadWaits, Waits
@@ -271,6 +272,10 @@ class FanOut:
         parts = [_as(dict, part) for part in self._read(request.collection_id, wanted, patience)]
         key = next(iter(parts[0]))  # a node returns the primary key first
         return merge_rows(parts, key, request.limit, request.order)
+
+    def statistics(self, request: NodeStatistics, patience: Patience) -> TermStatistics:
+        parts = self._read(request.collection_id, request, patience)
+        return sum((_as(TermStatistics, part) for part in parts), TermStatistics.none(len(request.terms)))
 
     def count(self, request: NodeQuery, patience: Patience) -> int:
         parts = self._read(request.collection_id, NodeCount(request), patience)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
+from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics
 from elanus.core.consistency import (
     ReadConsistency,
     check_moment,
@@ -23,6 +23,7 @@ from elanus.core.consistency import (
 )
 from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
 from elanus.proxy.fanout.deadline import Patience
@@ -60,6 +61,7 @@ class ReadNodes(Protocol):
 
     def search(self, request: NodeSearch, patience: Patience) -> NodeHits: ...
     def query(self, request: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]: ...
+    def statistics(self, request: NodeStatistics, patience: Patience) -> TermStatistics: ...
     def count(self, request: NodeQuery, patience: Patience) -> int: ...
 
 

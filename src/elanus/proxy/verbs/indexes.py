@@ -13,9 +13,11 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.index import (
     check_choice,
     check_field,
+    check_metric,
     ignored_params,
     note_ignored,
     resolve_index,
+    with_metric,
 )
 from elanus.proxy.api import IndexView
 from elanus.proxy.verbs.family import Verbs
@@ -32,7 +34,10 @@ class IndexDefinitions(Verbs):
         cached = self._collection(database, collection)
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
+        on_output = cached.view.schema.function_of(field) is not None
+        params = with_metric(params, on_output=on_output)
         spec = resolve_index(params, field.data_type, field.dim)
+        check_metric(spec, on_output=on_output)
         check_choice(spec)
         check_field(spec, field)
         note_ignored(spec.declared_type, ignored_params(params, spec))

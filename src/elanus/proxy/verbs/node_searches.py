@@ -12,6 +12,7 @@ from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.grouping import Grouping, check_group_size, grouping_fields
 from elanus.core.ids import PartitionID
+from elanus.core.metrics import Metric
 from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -22,6 +23,7 @@ from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter
+from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def pinned(
     draft = replace(
         plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
     )
+    if metric == Metric.BM25:
+        return ranked_by_bm25(proxy, cached, plan.field, draft, patience)
     if plan.request.query_ids is None:
         return draft
     return replace(draft, queries=_vectors_of(proxy, cached, plan, draft, patience))

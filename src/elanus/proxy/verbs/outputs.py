@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from elanus.core.errors import FieldNotFound
+from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
 from elanus.core.structs import struct_and_name
 
@@ -44,10 +44,12 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
     for name in requested:
         name = name.strip()
         if name == "*":
-            columns |= dict.fromkeys(f.name for f in schema.fields)
+            columns |= dict.fromkeys(f.name for f in schema.fields if not f.is_function_output)
             whole_meta = schema.dynamic_field is not None
         elif name in structs:
             columns |= dict.fromkeys(f.name for f in schema.members(name))
+        elif name in schema.by_name and schema.by_name[name].is_function_output:
+            raise InvalidParameter(f"not allowed to retrieve raw data of field {name}")
         elif name in schema.by_name:
             columns[name] = None
             whole_meta = whole_meta or schema.by_name[name].is_dynamic

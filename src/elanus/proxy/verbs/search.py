@@ -39,7 +39,7 @@ class Searching(Verbs):
                 hits, page_end = reads.pages.page(
                     request.page,
                     Metric(wanted.metric_type),
-                    request.params,
+                    wanted.params,
                     lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
                 )
         size_bytes = sum(column.nbytes for column in hits.fields.values())

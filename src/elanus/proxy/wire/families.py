@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elanus.proxy.port import Front
 from elanus.proxy.wire.admin import Admin
+from elanus.proxy.wire.analysis import Analysis
 from elanus.proxy.wire.collections import Collections
 from elanus.proxy.wire.compaction import Compaction
 from elanus.proxy.wire.databases import Databases
@@ -29,5 +30,6 @@ def milvus_families(front: Front, deploy_mode: str) -> tuple[object, ...]:
         Compaction(front),
         Reads(front),
         Admin(front, deploy_mode),
+        Analysis(front),
         ResourceGroups(front),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.functions import TEXT_PARAMS
 from elanus.core.moments import DEFAULT_TIMEZONE, format_moment, parse_moment
 from elanus.core.names import check_field_name
 from elanus.core.schema import DataType, FieldSchema, Scalar
@@ -28,6 +29,7 @@ from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 _KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled"})
+_KEPT_OF_TEXTS = _KEPT_PARAMS | TEXT_PARAMS
 
 _UNDERSTOOD = frozenset(
     {
@@ -76,7 +78,11 @@ def decode_field(
         ),
         collection,
     )
-    return replace(field, default_value=_default_value(message, field, zone))
+    return replace(
+        field,
+        default_value=_default_value(message, field, zone),
+        is_function_output=bool(message.is_function_output),
+    )
 
 
 def encode_field(field: FieldSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.FieldSchema:
@@ -91,6 +97,7 @@ def encode_field(field: FieldSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2
         nullable=field.nullable,
         is_dynamic=field.is_dynamic,
         element_type=schema_pb2.DataType.ValueType(field.element_type),
+        is_function_output=field.is_function_output,
     )
     if field.dim:
         message.type_params.add(key=DIM, value=str(field.dim))
@@ -113,8 +120,6 @@ def _refuse_unbuilt_roles(message: schema_pb2.FieldSchema) -> None:
         raise unsupported("a partition key", "create partitions and name one in each request")
     if message.is_clustering_key:
         raise unsupported("a clustering key", "leave is_clustering_key out")
-    if message.is_function_output:
-        raise unsupported("a function's output field", "compute the vectors in the client")
     if message.is_dynamic:
         raise InvalidParameter(
             f"cannot explicitly set a field as a dynamic field, field name = {message.name}; "
@@ -148,7 +153,8 @@ def _element_type(message: schema_pb2.FieldSchema) -> DataType:
 
 def _type_params(message: schema_pb2.FieldSchema) -> dict[str, str]:
     params = to_dict(message.type_params)
-    for key in params.keys() - _KEPT_PARAMS:
+    kept = _KEPT_OF_TEXTS if message.data_type == int(DataType.VARCHAR) else _KEPT_PARAMS
+    for key in params.keys() - kept:
         raise unsupported(f"type parameter {key} (field {message.name})", "leave it out")
     return params
 

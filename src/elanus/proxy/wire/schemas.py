@@ -9,6 +9,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
 from elanus.core.schema import CollectionSchema
@@ -17,9 +18,11 @@ from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.fields import decode_field, encode_field
+from elanus.proxy.wire.functions import decode_function, encode_function
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields
 from elanus.proxy.wire.structs import decode_struct, encode_structs
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
+from elanus.text import check_text_field
 
 _UNDERSTOOD = frozenset(
     {
@@ -30,6 +33,7 @@ _UNDERSTOOD = frozenset(
         "struct_array_fields",
         "autoID",  # repeats what the primary field says
         "dbName",  # the request names the database
+        "functions",
     }
 )
 
@@ -58,6 +62,12 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
     check_declared_names([*(field.name for field in message.fields), *(field.name for field in members)])
     fields = (*(decode_field(field, collection, zone) for field in message.fields), *members)
     check_fields_together(fields, [struct.name for struct, _ in structs])
+    functions = tuple(map(decode_function, message.functions))
+    check_functions(fields, functions)
+    fields = with_outputs_marked(fields, functions)
+    by_name = {field.name: field for field in fields}
+    for field in fields:
+        check_text_field(field, by_name)
     if message.enable_dynamic_field:
         fields = with_dynamic_field(fields)
     return CollectionSchema(
@@ -66,6 +76,7 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
         description=message.description,
         enable_dynamic=bool(message.enable_dynamic_field),
         structs=tuple(struct for struct, _ in structs),
+        functions=functions,
     )
 
 
@@ -81,6 +92,7 @@ def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> sch
             if not field.is_dynamic and struct_and_name(field.name) is None
         ],
         struct_array_fields=encode_structs(schema),
+        functions=[encode_function(function, schema) for function in schema.functions],
     )
 
 

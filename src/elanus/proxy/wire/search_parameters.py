@@ -35,6 +35,7 @@ Scalar = float | int | str | bool
 
 TRAVEL_TIMESTAMP = "travel_timestamp"
 ORDER = "order_by_fields"
+ANALYZER_NAME = "analyzer_name"
 _PARAMS = "params"
 _NO_DEFAULT = object()
 _REQUEST_PARAMS: Mapping[str, object] = {
@@ -49,6 +50,7 @@ _REQUEST_PARAMS: Mapping[str, object] = {
     ORDER: "",
     TIMEZONE: "",
     TIME_FIELDS: "",
+    ANALYZER_NAME: "",
     **dict.fromkeys(GROUPING_PARAMS, ""),
     **dict.fromkeys(ITERATOR_PARAMS, _NO_DEFAULT),
 }

@@ -45,9 +45,15 @@ from elanus.proxy.wire.query_vectors import check_keys, decode_queries, key_arra
 from elanus.proxy.wire.rankers import FunctionScore, function_score
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
-from elanus.proxy.wire.search_parameters import ORDER, TRAVEL_TIMESTAMP, split_search_params
+from elanus.proxy.wire.search_parameters import (
+    ANALYZER_NAME,
+    ORDER,
+    TRAVEL_TIMESTAMP,
+    split_search_params,
+)
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
+from elanus.text import Analyzer, analyzers_of
 
 if TYPE_CHECKING:
     from elanus.proxy.role.cache import CachedCollection
@@ -80,6 +86,7 @@ class SearchTemplate:
 
     schema: CollectionSchema
     vector_field: FieldSchema
+    analyzer: Analyzer | None
     partitions: tuple[str, ...]
     limit: int
     offset: int
@@ -156,7 +163,9 @@ def decode_search(
         collection=collection,
         partitions=template.partitions,
         vector_field=template.vector_field.name,
-        queries=_NO_QUERIES if ids is not None else decode_queries(placeholders, nq, template.vector_field),
+        queries=_NO_QUERIES
+        if ids is not None
+        else decode_queries(placeholders, nq, template.vector_field, template.analyzer),
         limit=template.limit,
         offset=template.offset,
         filter=with_offsets(template.filter, times.zone),
@@ -194,9 +203,11 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
     params, index_params = split_search_params(to_dict(request.search_params), request.dsl)
     travel_ts = _travel_timestamp(index_params.pop(TRAVEL_TIMESTAMP, 0))
     limit, offset = _window(params)
+    vector_field = search_field(schema, params.get("anns_field", ""))
     return SearchTemplate(
         schema=schema,
-        vector_field=search_field(schema, params.get("anns_field", "")),
+        vector_field=vector_field,
+        analyzer=_analyzer(schema, vector_field, params.get(ANALYZER_NAME, "")),
         partitions=tuple(request.partition_names),
         limit=limit,
         offset=offset,
@@ -220,6 +231,12 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         timezone=params.get(TIMEZONE, ""),
         time_fields=params.get(TIME_FIELDS, ""),
     )
+
+
+def _analyzer(schema: CollectionSchema, field: FieldSchema, name: str) -> Analyzer | None:
+    """Return what analyzes the texts to search with; None for a field of vectors that clients send."""
+    function = schema.function_of(field)
+    return None if function is None else analyzers_of(schema.field(function.input)).named(name)
 
 
 def _window(params: Mapping[str, str]) -> tuple[int, int]:

@@ -16,7 +16,7 @@ _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
 _WHOLE_COMPACTION = "leave it out: what is worth compacting is chosen by the server"
 _NO_EXTERNAL = "insert the rows into a collection"
 _NO_REPLICATION = "insert into both servers"
-_NO_FILE_RESOURCES = "text analysis is not part of this release"
+_NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
     "AddCollectionField": _FIXED_SCHEMA,
@@ -30,8 +30,6 @@ INSTEAD: dict[str, str] = {
     "BatchDescribeCollection": "use DescribeCollection for each",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
-    "RunAnalyzer": _NO_FILE_RESOURCES,
-    "ComputePhraseMatchSlop": _NO_FILE_RESOURCES,
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
     "ListIndexedSegment": "use DescribeIndex",
@@ -72,7 +70,6 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "function_chains": "send a ranker, or rank the hits in the client",
     "search_aggregation": "group the hits in the client",
     "highlighter": "highlight in the client",
-    "functions": "compute the vectors in the client",
     "struct_array_fields": "use JSON",
     "load_fields": "leave it out: all fields are loaded",
     "skip_load_dynamic_field": "leave it out: all fields are loaded",

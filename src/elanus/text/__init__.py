@@ -1,0 +1,34 @@
+"""Text analysis: from a text to the tokens that full-text search and text filters compare.
+
+An analyzer cuts a text into tokens (`elanus.text.tokenizers`) and passes them through filters
+(`elanus.text.filters`); a field's type parameters name them (`elanus.text.fields`). Stemming, folding and
+stop words are tantivy's, which the reference uses too. The library is imported when the first analyzer that
+needs it is made: a server without text fields never loads it.
+"""
+
+from elanus.text.analyzer import Analyzer, Token, Tokens, analyzer_from
+from elanus.text.computed import computed_terms, with_computed_columns
+from elanus.text.fields import FieldAnalyzers, analyzers_of, check_text_field
+from elanus.text.match import kept_bytes, least_slop, matching_rows, phrase_rows, tokens_of_column
+from elanus.text.terms import TermRows, query_terms, term_ids, term_rows
+
+__all__ = [
+    "Analyzer",
+    "FieldAnalyzers",
+    "TermRows",
+    "Token",
+    "Tokens",
+    "analyzer_from",
+    "analyzers_of",
+    "check_text_field",
+    "computed_terms",
+    "kept_bytes",
+    "least_slop",
+    "matching_rows",
+    "phrase_rows",
+    "query_terms",
+    "term_ids",
+    "term_rows",
+    "tokens_of_column",
+    "with_computed_columns",
+]

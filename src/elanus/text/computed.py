@@ -1,0 +1,36 @@
+"""The columns that a schema's functions compute.
+
+In the log, and in memory until a search needs them, such a column has an empty vector in each row. The jobs
+that write segments fill it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from elanus.core.functions import Function
+from elanus.core.schema import CollectionSchema
+from elanus.text.fields import analyzers_of
+from elanus.text.terms import TermRows
+
+
+def with_computed_columns(schema: CollectionSchema, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with what the schema's functions compute from their other columns.
+
+    ``rows``: the schema's columns, and perhaps others.
+    """
+    for function in schema.functions:
+        place = rows.schema.get_field_index(function.output)
+        computed = computed_terms(schema, function, rows).rows.to_column()
+        rows = rows.set_column(place, rows.schema.field(place), computed)
+    return rows
+
+
+def computed_terms(
+    schema: CollectionSchema, function: Function, rows: pa.RecordBatch, known: TermRows | None = None
+) -> TermRows:
+    """Return a BM25 function's vectors of some rows. ``known``: those of the first of them."""
+    field = schema.field(function.input)
+    by_field = analyzers_of(field).by_field
+    names = rows.column(by_field) if by_field else None
+    return TermRows(field, rows.column(field.name), names, None if known is None else known.made)

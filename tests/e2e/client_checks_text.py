@@ -1,0 +1,147 @@
+"""Checks of `client_program`: full-text search, text filters, analyzers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pymilvus
+from client_base import DIM, VECTORS, check, new_name, program
+from pymilvus import DataType, MilvusClient
+
+BM25 = hasattr(pymilvus, "FunctionType") and hasattr(pymilvus.FunctionType, "BM25")
+ANALYZES = hasattr(MilvusClient, "run_analyzer")
+WORDS = ("red", "green", "blue", "apple", "car", "sea")
+TEXTS = [" ".join(word for k, word in enumerate(WORDS) for _ in range(n // 3**k % 3)) for n in range(200)]
+QUERY = "Apple cars blue"
+BY_WORDS = {"metric_type": "BM25"}
+
+
+@contextmanager
+def documents(**options: object) -> Iterator[tuple[MilvusClient, str]]:
+    """Rows 0, 1, 2 and so on, with a text and a vector each, searched by words and by vectors."""
+    client, name = MilvusClient(uri=program.uri), new_name()
+    schema = client.create_schema()
+    schema.add_field("id", DataType.INT64, is_primary=True)
+    schema.add_field(
+        "text",
+        DataType.VARCHAR,
+        max_length=99,
+        enable_analyzer=True,
+        enable_match=True,
+        analyzer_params={"type": "english"},
+    )
+    schema.add_field("words", DataType.SPARSE_FLOAT_VECTOR)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=DIM)
+    kind = pymilvus.FunctionType.BM25
+    schema.add_function(
+        pymilvus.Function(
+            name="bm25", function_type=kind, input_field_names=["text"], output_field_names=["words"]
+        )
+    )
+    index = client.prepare_index_params()
+    index.add_index("words", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=options)
+    index.add_index("v", index_type="FLAT", metric_type="L2")
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    try:
+        rows = [{"id": n, "text": text, "v": VECTORS[n].tolist()} for n, text in enumerate(TEXTS)]
+        client.insert(name, rows)
+        yield client, name
+    finally:
+        client.drop_collection(name)
+
+
+def expected(k1: float, b: float, without: range = range(0)) -> dict[int, float]:
+    """The scores by key: those of `QUERY`, whose words are apple, car and blue."""
+    texts = {n: text.split() for n, text in enumerate(TEXTS) if n not in without}
+    average = sum(map(len, texts.values())) / len(texts)
+    scores: dict[int, float] = Counter()
+    for word in ("apple", "car", "blue"):
+        having = sum(word in text for text in texts.values())
+        rarity = math.log1p((len(texts) - having + 0.5) / (having + 0.5))
+        for n, text in texts.items():
+            times = text.count(word)
+            norm = times + k1 * (1 - b + b * len(text) / average)
+            scores[n] += rarity * times * (k1 + 1) / norm
+    return {n: score for n, score in scores.items() if score}
+
+
+def agrees(hits: list[dict[str, float]], scores: dict[int, float]) -> None:
+    assert len(hits) == min(20, len(scores))
+    assert np.allclose([hit["distance"] for hit in hits], sorted(scores.values(), reverse=True)[: len(hits)])
+    assert np.allclose([scores[int(hit["id"])] for hit in hits], [hit["distance"] for hit in hits])
+
+
+@check("Reads", "full-text search (BM25 function): scores, filters, ranges, deletes", needs=BM25)
+def _() -> None:
+    with documents(bm25_k1=1.5, bm25_b=0.5) as (client, name):
+        (hits,) = client.search(name, [QUERY], anns_field="words", limit=20, search_params=BY_WORDS)
+        agrees(hits, expected(1.5, 0.5))
+        best = hits[4]["distance"]
+        within = BY_WORDS | {"params": {"radius": best}}
+        (hits,) = client.search(name, [QUERY], anns_field="words", limit=20, search_params=within)
+        assert all(hit["distance"] > best for hit in hits)
+        (hits,) = client.search(
+            name, [QUERY], anns_field="words", limit=20, filter="id < 50", output_fields=["*"]
+        )
+        assert all(set(hit["entity"]) == {"id", "text", "v"} and hit["id"] < 50 for hit in hits)
+        client.delete(name, filter="id >= 150")
+        (hits,) = client.search(name, [QUERY], anns_field="words", limit=20, search_params=BY_WORDS)
+        agrees(hits, expected(1.5, 0.5, range(150, 200)))
+
+
+@check("Reads", "hybrid search over words and vectors", needs=BM25)
+def _() -> None:
+    with documents() as (client, name):
+        asked = [
+            pymilvus.AnnSearchRequest([QUERY], "words", BY_WORDS, 20),
+            pymilvus.AnnSearchRequest(VECTORS[7:8].tolist(), "v", {"metric_type": "L2"}, 20),
+        ]
+        (by_words,) = client.search(name, [QUERY], anns_field="words", limit=20, search_params=BY_WORDS)
+        (by_vector,) = client.search(name, VECTORS[7:8].tolist(), anns_field="v", limit=20)
+        fused: dict[int, float] = Counter()
+        for found in (by_words, by_vector):
+            for rank, hit in enumerate(found, start=1):
+                fused[int(hit["id"])] += 1 / (60 + rank)
+        (hits,) = client.hybrid_search(name, asked, pymilvus.RRFRanker(), limit=10)
+        assert [hit["id"] for hit in hits] == sorted(fused, key=lambda key: (-fused[key], key))[:10]
+        (hits,) = client.hybrid_search(name, asked, pymilvus.WeightedRanker(1.0, 0.0), limit=1)
+        assert hits[0]["id"] == by_words[0]["id"]
+
+
+@check("Collections", "functions of a schema, and how they are described", needs=BM25)
+def _() -> None:
+    with documents() as (client, name):
+        described = client.describe_collection(name)
+        (function,) = described["functions"]
+        assert (function["input_field_names"], function["output_field_names"]) == (["text"], ["words"])
+        marked = [field["name"] for field in described["fields"] if field.get("is_function_output")]
+        assert marked == ["words"]
+
+
+@check("Filters", "text_match and phrase_match", needs=BM25)
+def _() -> None:
+    with documents() as (client, name):
+
+        def keys(text: str) -> list[int]:
+            return [row["id"] for row in client.query(name, filter=text, output_fields=["id"], limit=200)]
+
+        split = [text.split() for text in TEXTS]
+        assert keys("text_match(text, 'APPLES car')") == [
+            n for n, text in enumerate(split) if "apple" in text or "car" in text
+        ]
+        assert keys("phrase_match(text, 'red apple')") == [
+            n for n, text in enumerate(TEXTS) if "red apple" in text
+        ]
+        assert keys("not text_match(text, 'red') and id < 9") == [0, 3, 6]
+
+
+@check("Collections", "`run_analyzer` by parameters and by field", needs=BM25 and ANALYZES)
+def _() -> None:
+    with documents() as (client, name):
+        analyzed = client.run_analyzer("The foxes ran", analyzer_params={"type": "english"})
+        assert list(analyzed.tokens if hasattr(analyzed, "tokens") else analyzed) == ["fox", "ran"]
+        client.run_analyzer(["red apples"], collection_name=name, field_name="text", with_detail=True)
