@@ -1,7 +1,7 @@
-"""INVERTED with the cast type JSON: every value of a document at any path, by its entry
-(`elanus.core.documents`).
+"""The values of JSON documents at any path: INVERTED with the cast type JSON.
 
-It finds equal values and the elements of arrays, at each path below the one that is indexed; not ranges.
+Each value is a key by its entry (`elanus.core.documents`). The index finds equal values and the elements of
+arrays, at each path below the one that is indexed; not ranges.
 """
 
 from __future__ import annotations
