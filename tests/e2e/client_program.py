@@ -14,13 +14,14 @@ import sys
 import warnings
 
 import client_checks_data
+import client_checks_schema
 import client_checks_search
 import client_checks_use
 import pymilvus
 from client_base import program
 from pymilvus import connections, utility
 
-CHECKS = (client_checks_use, client_checks_search, client_checks_data)
+CHECKS = (client_checks_use, client_checks_schema, client_checks_search, client_checks_data)
 """Importing a module of checks adds them to the program."""
 
 

@@ -14,7 +14,10 @@ from elanus.core.timestamps import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """The names accompany the ids for display to people. ``files``: paths below the import directory."""
+    """The names accompany the ids for display to people. ``files``: paths below the import directory.
+
+    ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
+    """
 
     collection_id: CollectionID
     collection: str
@@ -29,6 +32,7 @@ class ImportOrder:
 
     The names of all files that are written contain ``attempt``. ``stamp`` fills their timestamp column,
     which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
+    ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
     """
 
     task_id: TaskID
@@ -40,6 +44,7 @@ class ImportOrder:
     files: tuple[str, ...]
     segment_rows_max: int
     stamp: Timestamp
+    key_partitions: tuple[PartitionID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class ImportedSegment:
     vchannel: str
     insert_log: BinlogFile
     stats_log: str
+    partition_id: PartitionID
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,14 @@ class TickReport:
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
+    """``key_partitions``: how many partitions the partition key selects from; 0: there is no such key."""
+
     database: str
     schema: CollectionSchema
     shards: int
     consistency_level: ConsistencyLevel
     properties: Mapping[str, str]
+    key_partitions: int = 0
 
 
 class RootCoordApi(Protocol):

@@ -49,6 +49,8 @@ class FieldSchema:
     params: Mapping[str, str] = field(default_factory=dict)
     element_type: DataType = DataType.NONE
     max_capacity: int = 0
+    is_partition_key: bool = False
+    is_clustering_key: bool = False
 
     @property
     def kind(self) -> FieldKind:
@@ -111,6 +113,11 @@ class CollectionSchema:
     @cached_property
     def dynamic_field(self) -> FieldSchema | None:
         return next((f for f in self.fields if f.is_dynamic), None)
+
+    @cached_property
+    def partition_key(self) -> FieldSchema | None:
+        """The field whose values decide the partitions of rows (`elanus.core.partition_keys`)."""
+        return next((f for f in self.fields if f.is_partition_key), None)
 
     @cached_property
     def by_name(self) -> Mapping[str, FieldSchema]:

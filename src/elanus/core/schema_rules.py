@@ -45,6 +45,8 @@ class Declaration:
     nullable: bool
     params: Mapping[str, str]
     element_type: DataType = DataType.NONE
+    is_partition_key: bool = False
+    is_clustering_key: bool = False
 
 
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
@@ -55,6 +57,7 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     name, params, kind = check_field_name(declared.name), declared.params, KINDS[declared.data_type]
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, kind, nullable=declared.nullable, is_primary=declared.is_primary)
+    _check_partition_key(declared, kind)
     element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
     max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
     has_max_length = (element or kind).has_max_length
@@ -76,6 +79,8 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
         params={key: value for key, value in params.items() if key not in own},
         element_type=DataType.NONE if element is None else element.data_type,
         max_capacity=max_capacity,
+        is_partition_key=declared.is_partition_key,
+        is_clustering_key=declared.is_clustering_key,
     )
 
 
@@ -84,6 +89,22 @@ def _check_roles(name: str, kind: FieldKind, *, is_primary: bool, auto_id: bool)
         raise InvalidParameter("the data type of primary key should be Int64 or VarChar")
     if auto_id and not is_primary:
         raise InvalidParameter(f"only primary field can speficy AutoID with true, field name = {name}")
+
+
+def _check_partition_key(declared: Declaration, kind: FieldKind) -> None:
+    if not declared.is_partition_key:
+        return
+    if declared.is_primary:
+        raise InvalidParameter(
+            f"the partition key field must not be primary field, field name = {declared.name}"
+        )
+    if declared.nullable:
+        raise InvalidParameter(f"partition key field not support nullable, field name = {declared.name}")
+    if not kind.can_be_key:
+        raise InvalidParameter(
+            "the data type of partition key should be Int64 or VarChar, "
+            f"but field {declared.name} is {kind.name}"
+        )
 
 
 def _check_nullable(name: str, kind: FieldKind, *, nullable: bool, is_primary: bool) -> None:
@@ -225,6 +246,12 @@ def check_fields_together(fields: Sequence[FieldSchema]) -> None:
         raise InvalidParameter("primary key is not specified")
     if len(primary) > 1:
         raise InvalidParameter(f"there are more than one primary key, field name = {', '.join(primary)}")
+    for role, found in (
+        ("partition key", [field.name for field in fields if field.is_partition_key]),
+        ("clustering key", [field.name for field in fields if field.is_clustering_key]),
+    ):
+        if len(found) > 1:
+            raise InvalidParameter(f"there are more than one {role}, field name = {', '.join(found)}")
     vectors = [field.name for field in fields if field.kind.vector is not None]
     if not vectors:
         raise InvalidParameter("schema does not contain vector field")
@@ -278,6 +305,8 @@ def _check_field(field: FieldSchema, collection: str) -> None:
             field.nullable,
             params,
             field.element_type,
+            field.is_partition_key,
+            field.is_clustering_key,
         ),
         collection,
     )

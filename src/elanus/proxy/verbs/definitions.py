@@ -24,6 +24,7 @@ from elanus.core.names import (
     check_index_name,
     check_partition_name,
 )
+from elanus.core.partition_keys import ISOLATION_PROPERTY, checked_partitions, isolates_keys
 from elanus.core.requests import checked_shards
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
@@ -32,7 +33,7 @@ from elanus.core.time_to_live import time_to_live_s
 from elanus.index import ignored_params, note_ignored, resolve_index
 from elanus.proxy.api import CollectionView, CreateCollection, IndexView
 from elanus.proxy.role.cache import CachedCollection, collection_view
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import Verbs, refuse_partitions
 
 _NONE = CollectionID(0)
 """No collection has this id."""
@@ -85,15 +86,16 @@ class Definitions(Verbs):
 
     def create_collection(self, request: CreateCollection) -> None:
         time_to_live_s(request.properties)
-        if request.num_partitions > 1:
-            raise InvalidParameter(
-                "num_partitions should only be specified with partition key field enabled, "
-                f"got {request.num_partitions}"
-            )
         check_schema(request.schema)
+        isolates_keys(request.properties, request.schema)
         shards = checked_shards(request.shards)
         new = NewCollection(
-            request.database, request.schema, shards, request.consistency_level, request.properties
+            request.database,
+            request.schema,
+            shards,
+            request.consistency_level,
+            request.properties,
+            checked_partitions(request.schema, request.num_partitions),
         )
         self._proxy.define("create collection", lambda: self._root.create_collection(new))
 
@@ -146,6 +148,8 @@ class Definitions(Verbs):
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
         time_to_live_s(set_properties)
+        if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
+            _check_isolation_change(self._collection(database, name), set_properties)
         self._proxy.define(
             "alter collection",
             lambda: self._root.alter_collection(database, name, set_properties, tuple(delete_keys)),
@@ -180,6 +184,7 @@ class Definitions(Verbs):
     # partitions
 
     def create_partition(self, database: str, collection: str, partition: str) -> None:
+        refuse_partitions(self._collection(database, collection), "create partition")
         check_partition_name(partition)
         self._proxy.define(
             "create partition", lambda: self._root.create_partition(database, collection, partition)
@@ -188,6 +193,7 @@ class Definitions(Verbs):
     def drop_partition(self, database: str, collection: str, partition: str) -> None:
         """Drop a partition that is not loaded. If it does not exist this succeeds, as in the reference."""
         cached = self._collection(database, collection)
+        refuse_partitions(cached, "drop partition")
         coordinators = self._proxy.coordinators
 
         async def drop_if_there() -> None:
@@ -277,6 +283,17 @@ class Definitions(Verbs):
                 await coordinators.index.drop_index(cached.collection_id, index.index_id)
 
         self._proxy.define("drop index", drop)
+
+
+def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:
+    """Raises `InvalidParameter` while an index made for the other mode exists."""
+    wanted = isolates_keys(properties, cached.view.schema)
+    vectors = {field.field_id for field in cached.view.schema.vector_fields}
+    if wanted != cached.isolates_keys and any(index.field_id in vectors for index in cached.indexes):
+        raise InvalidParameter(
+            "can not alter partition key isolation mode if the collection already has a vector index. "
+            f"Please drop the index first: collection {cached.view.name}"
+        )
 
 
 def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:

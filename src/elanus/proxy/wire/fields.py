@@ -68,6 +68,8 @@ def decode_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchem
             bool(message.nullable),
             _type_params(message),
             _element_type(message),
+            bool(message.is_partition_key),
+            bool(message.is_clustering_key),
         ),
         collection,
     )
@@ -85,6 +87,8 @@ def encode_field(field: FieldSchema) -> schema_pb2.FieldSchema:
         autoID=field.auto_id,
         nullable=field.nullable,
         is_dynamic=field.is_dynamic,
+        is_partition_key=field.is_partition_key,
+        is_clustering_key=field.is_clustering_key,
         element_type=schema_pb2.DataType.ValueType(field.element_type),
     )
     if field.dim:
@@ -101,8 +105,6 @@ def encode_field(field: FieldSchema) -> schema_pb2.FieldSchema:
 
 
 def _refuse_unbuilt_roles(message: schema_pb2.FieldSchema) -> None:
-    if message.is_partition_key:
-        raise unsupported("a partition key", "create partitions and name one in each request")
     if message.is_clustering_key:
         raise unsupported("a clustering key", "leave is_clustering_key out")
     if message.is_function_output:
