@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
+from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported, VectorClusteringKey
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
     ARRAY_CAPACITY_MAX,
@@ -58,6 +58,7 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, kind, nullable=declared.nullable, is_primary=declared.is_primary)
     _check_partition_key(declared, kind)
+    _check_clustering_key(declared, kind)
     element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
     max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
     has_max_length = (element or kind).has_max_length
@@ -104,6 +105,20 @@ def _check_partition_key(declared: Declaration, kind: FieldKind) -> None:
         raise InvalidParameter(
             "the data type of partition key should be Int64 or VarChar, "
             f"but field {declared.name} is {kind.name}"
+        )
+
+
+def _check_clustering_key(declared: Declaration, kind: FieldKind) -> None:
+    """Check the type. The key is a hint: compaction keeps sorting rows by their primary key."""
+    if not declared.is_clustering_key:
+        return
+    if kind.vector is not None:
+        raise VectorClusteringKey(
+            f"vector clustering key not allowed[field={declared.name}]: use a scalar field"
+        )
+    if not (kind.family.is_number or kind.family is Family.TEXT):
+        raise InvalidParameter(
+            f"clustering key field {declared.name} has unsupported data type {type_name(declared.data_type)}"
         )
 
 

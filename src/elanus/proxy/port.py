@@ -35,6 +35,7 @@ from elanus.proxy.api import (
     StartedCompaction,
 )
 from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.update_api import Update
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
@@ -158,6 +159,10 @@ class Front(Protocol):
     # writes
     def insert(self, request: Insert) -> MutationResult: ...
     def upsert(self, request: Insert) -> MutationResult: ...
+    def update(self, request: Update) -> MutationResult:
+        """Replace some columns of rows: an upsert that keeps the others. Raises `CollectionNotLoaded`."""
+        ...
+
     def delete(self, request: Delete) -> MutationResult: ...
     def flush(self, database: str, collections: Sequence[str]) -> FlushResult: ...
     def flush_state(

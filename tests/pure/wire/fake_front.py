@@ -59,6 +59,7 @@ from elanus.proxy.api import (
     SegmentView,
 )
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.update_api import Update
 
 COUNT = "count(*)"
 
@@ -87,6 +88,7 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         super().__init__()
         self.queries: list[Query] = []
         self.writes: list[Insert] = []
+        self.updates: list[Update] = []
         self.deletes: list[Delete] = []
         self.created: list[CreateCollection] = []
         self.balances: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
@@ -357,6 +359,12 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
                 held.rows[partition] = table.filter(pc.invert(replaced))
             self._append(held, request.partition or DEFAULT_PARTITION, request.rows)
             keys = request.rows.column(key)
+            return MutationResult(keys, len(keys), len(keys), len(keys), self.allocate_timestamp())
+
+    def update(self, request: Update) -> MutationResult:
+        with self._lock:
+            self.updates.append(request)
+            keys = request.rows.column(request.collection.view.schema.primary_field.name)
             return MutationResult(keys, len(keys), len(keys), len(keys), self.allocate_timestamp())
 
     def delete(self, request: Delete) -> MutationResult:

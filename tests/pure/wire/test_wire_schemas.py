@@ -88,6 +88,14 @@ def default(**value: Any) -> Message:
             [KEY, VECTOR, *(field_message(n, 5, is_partition_key=True) for n in ("a", "b"))],
             "there are more than one partition key, field name = a, b",
         ),
+        (
+            [KEY, VECTOR, scalar(DataType.BOOL, is_clustering_key=True)],
+            "clustering key field x has unsupported data type Bool",
+        ),
+        (
+            [KEY, VECTOR, *(field_message(n, 5, is_clustering_key=True) for n in ("a", "b"))],
+            "there are more than one clustering key, field name = a, b",
+        ),
         ([KEY, VECTOR, scalar(0)], "data type None"),
         ([KEY, VECTOR, scalar(99)], "data type 99"),
         ([KEY, VECTOR, field_message("1a", DataType.INT64)], "Invalid field name: 1a. The first character"),
@@ -148,7 +156,6 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
     ("content", "text"),
     [
         (schema_bytes(KEY, VECTOR, scalar(DataType.STRING)), "use VarChar"),
-        (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_clustering_key=True)), "a clustering key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.VARCHAR, {"enable_analyzer": "true"})), "enable_analyzer"),
         (schema_bytes(KEY, field_message("v", DataType.FLOAT_VECTOR, {"dim": 4}, nullable=True)), "nullable"),
         (schema_bytes(KEY, VECTOR, functions=[schema_pb2.FunctionSchema(name="f")]), "the field functions"),

@@ -12,17 +12,17 @@ from elanus.proxy.verbs.hybrid import HybridSearching
 from elanus.proxy.verbs.imports import BulkImports
 from elanus.proxy.verbs.introspection import Introspection
 from elanus.proxy.verbs.loading import Loading
-from elanus.proxy.verbs.mutations import Mutations
 from elanus.proxy.verbs.query import Querying
 from elanus.proxy.verbs.resource_groups import ResourceGroups
 from elanus.proxy.verbs.search import Searching
+from elanus.proxy.verbs.updates import Updates
 
 
 class ProxyFront(
     Definitions,
     Loading,
     ResourceGroups,
-    Mutations,
+    Updates,
     Searching,
     HybridSearching,
     Querying,

@@ -105,8 +105,6 @@ def encode_field(field: FieldSchema) -> schema_pb2.FieldSchema:
 
 
 def _refuse_unbuilt_roles(message: schema_pb2.FieldSchema) -> None:
-    if message.is_clustering_key:
-        raise unsupported("a clustering key", "leave is_clustering_key out")
     if message.is_function_output:
         raise unsupported("a function's output field", "compute the vectors in the client")
     if message.is_dynamic:

@@ -17,12 +17,19 @@ from elanus.proxy.wire.stubs import schema_pb2
 
 
 def decode_rows(
-    schema: CollectionSchema, columns: Iterable[schema_pb2.FieldData], rows: int, *, with_auto_key: bool
+    schema: CollectionSchema,
+    columns: Iterable[schema_pb2.FieldData],
+    rows: int,
+    *,
+    with_auto_key: bool,
+    partial: bool = False,
 ) -> pa.RecordBatch:
     """Return a request's ``fields_data`` as a batch of ``rows`` rows, columns in the schema's order.
 
     An auto-id primary key is left out of the batch, and must not be sent, unless ``with_auto_key``
-    (upserts name the rows they replace by it). Raises `InvalidParameter`, `InvalidDimension`.
+    (upserts name the rows they replace by it). ``partial``: columns that are not sent are left out.
+
+    Raises `InvalidParameter`, `InvalidDimension`.
     """
     if rows <= 0:
         raise InvalidParameter(f"num_rows should be greater than 0, got {rows}")
@@ -34,4 +41,6 @@ def decode_rows(
     def given(field: FieldSchema) -> Given | None:
         return decode_column(field, sent[field.name], rows) if field.name in sent else None
 
-    return conform(schema, given, rows, with_auto_key=with_auto_key)
+    return conform(
+        schema, given, rows, with_auto_key=with_auto_key, only=frozenset(sent) if partial else None
+    )

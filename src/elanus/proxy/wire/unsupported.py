@@ -64,8 +64,6 @@ _INSTEAD_BY_WORD: tuple[tuple[str, str], ...] = (
 
 
 INSTEAD_OF_FIELD: dict[str, str] = {
-    "partial_update": "send whole rows",
-    "field_ops": "send whole rows",
     "namespace": _NO_NAMESPACES,
     "enable_namespace": _NO_NAMESPACES,
     "search_by_primary_keys": "send the keys in the field ids",
@@ -79,8 +77,6 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "skip_load_dynamic_field": "leave it out: all fields are loaded",
     "load_params": "leave it out",
     "time_stamp": "leave it out: the answer is as of now",
-    "majorCompaction": "there are no clustering keys; compact without it",
-    "l0Compaction": "compact without it: deletes are folded in on the way",
     "timetravel": "set datacoord.retention_s",
     "segment_ids": _WHOLE_COMPACTION,
     "channel": _WHOLE_COMPACTION,
