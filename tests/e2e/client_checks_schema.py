@@ -104,3 +104,42 @@ def _() -> None:
         client().upsert(made.name, [{"key": 2, "tags": [3]}], field_ops={"tags": "array_remove"})
         found = made.query("key > 0", output_fields=["tags"])
         assert {row["key"]: list(row["tags"]) for row in found} == {1: [1, 2, 5], 2: []}
+
+
+@check("Collections", "alter a field: `max_length`, `max_capacity`", needs=VERSION >= (2, 6))
+def _() -> None:
+    text = FieldSchema("s", DataType.VARCHAR, max_length=4)
+    with collection(text) as made:
+        client().alter_collection_field(made.name, "s", {"max_length": 10})
+        described = {f["name"]: f for f in client().describe_collection(made.name)["fields"]}
+        assert described["s"]["params"]["max_length"] == 10
+        client().insert(made.name, [{"key": 1, "s": "longer", "v": VECTORS[0]}])
+
+
+@check("Collections", "truncate", needs=VERSION >= (3, 0))
+def _() -> None:
+    with collection() as made:
+        filled(made)
+        client().truncate_collection(made.name)
+        assert made.query("", output_fields=["count(*)"])[0]["count(*)"] == 0
+        assert client().get_collection_stats(made.name)["row_count"] == 0
+        made.insert([[3], VECTORS[3:4]])
+        assert keys(made.query("key >= 0")) == [3]
+        assert list(made.search(VECTORS[:1], "v", L2, 5)[0].ids) == [3]
+
+
+@check("Collections", "load some fields, time-to-live, properties of databases", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(FieldSchema("n", DataType.INT64)) as made:
+        filled(made, list(range(ROWS)))
+        made.release()
+        client().load_collection(made.name, load_fields=["key", "v"])
+        assert len(made.search(VECTORS[:1], "v", L2, 5)[0]) == 5
+        client().alter_collection_properties(made.name, {"collection.ttl.seconds": 3600})
+        assert client().describe_collection(made.name)["properties"]["collection.ttl.seconds"] == "3600"
+        client().drop_collection_properties(made.name, ["collection.ttl.seconds"])
+        assert "collection.ttl.seconds" not in client().describe_collection(made.name)["properties"]
+    client().alter_database_properties("default", {"database.replica.number": 1})
+    assert client().describe_database("default")["database.replica.number"] == "1"
+    client().drop_database_properties("default", ["database.replica.number"])
+    assert "database.replica.number" not in client().describe_database("default")

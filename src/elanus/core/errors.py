@@ -30,6 +30,7 @@
     ├── CollectionNotLoaded           101   1
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
+    ├── CollectionLoaded              104   1   the change needs a collection that is not loaded
     ├── VectorClusteringKey           107   1   a vector field cannot be a clustering key
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
     ├── PartitionNotFound             200   1
@@ -204,6 +205,10 @@ class CollectionAlreadyExists(ElanusError):
 
 class CollectionLimitReached(ElanusError):
     code = 102
+
+
+class CollectionLoaded(ElanusError):
+    code = 104
 
 
 class VectorClusteringKey(ElanusError):

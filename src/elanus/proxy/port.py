@@ -73,6 +73,21 @@ class Front(Protocol):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None: ...
+    def alter_field(
+        self,
+        database: str,
+        collection: str,
+        field: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        """Change the bounds of a field's values. Raises `FieldNotFound`, `InvalidParameter`."""
+        ...
+
+    def truncate_collection(self, database: str, name: str) -> None:
+        """Remove all rows: no read as of a later moment finds them."""
+        ...
+
     def collection_rows(self, database: str, name: str) -> int:
         """Rows of all segments that are not dropped. Deletes are not subtracted, as in the reference."""
         ...

@@ -15,6 +15,7 @@ from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSeg
 from elanus.api.querynode import SegmentServing
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
+    CollectionLoaded,
     CollectionNotFound,
     CollectionNotLoaded,
     DatabaseNotFound,
@@ -321,5 +322,33 @@ def test_query_segments_show_state_node_and_index() -> None:
             ),
             SegmentView(SegmentID(2), CID, OTHER, 5, SegmentState.GROWING, 512, IndexID(0), "", (NODE,)),
         ]
+
+    asked(work)
+
+
+def test_a_collection_is_flushed_before_it_is_truncated() -> None:
+    order: list[str] = []
+
+    def work(bench: Bench) -> None:
+        async def truncate(collection_id: CollectionID) -> None:
+            order.append(f"truncate {collection_id}")
+
+        bench.root.truncate_collection = truncate  # type: ignore[attr-defined]
+        bench.data.when_flushed = lambda: order.append("flush")
+        bench.front.truncate_collection("default", "a")
+        assert order == ["flush", f"truncate {CID}"]
+
+    asked(work)
+
+
+def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+        for change in (
+            lambda: bench.front.alter_collection("default", "c", {"mmap.enabled": "true"}, ()),
+            lambda: bench.front.alter_field("default", "c", "v0", {}, ("mmap.enabled",)),
+        ):
+            with pytest.raises(CollectionLoaded, match="can not alter mmap properties if collection loaded"):
+                change()
 
     asked(work)

@@ -32,6 +32,7 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
+from elanus.core.field_changes import with_altered_field
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.reduce import primary_keys
@@ -186,6 +187,22 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
     ) -> None:
         held = self._held(database, name)
         held.view = replace(held.view, properties=altered(held.view.properties, set_properties, delete_keys))
+
+    def alter_field(
+        self,
+        database: str,
+        collection: str,
+        field: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        held = self._held(database, collection)
+        schema = with_altered_field(held.view.schema, field, set_properties, delete_keys)
+        held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
+
+    def truncate_collection(self, database: str, name: str) -> None:
+        held = self._held(database, name)
+        held.rows = {partition: rows.slice(0, 0) for partition, rows in held.rows.items()}
 
     def collection_rows(self, database: str, name: str) -> int:
         return sum(table.num_rows for table in self._held(database, name).rows.values())

@@ -271,6 +271,52 @@ def test_collections_are_counted_renamed_altered_and_dropped(call: Call) -> None
     assert call("HasCollection", collection_name="tomes").value is False
 
 
+@pytest.mark.usefixtures("books")
+def test_a_field_is_altered_and_the_schema_has_another_version(call: Call) -> None:
+    before = call("DescribeCollection", collection_name="books")
+    changed = pairs({"mmap.enabled": "true"})
+    altered = call("AlterCollectionField", collection_name="books", field_name="vector", properties=changed)
+    assert altered.code == 0
+    after = call("DescribeCollection", collection_name="books")
+    assert after.update_timestamp > before.update_timestamp
+    assert {p.key: p.value for p in after.schema.fields[-1].type_params}["mmap.enabled"] == "true"
+    assert insert(call, schema_timestamp=before.update_timestamp).status.code == 109
+    assert insert(call, schema_timestamp=after.update_timestamp).status.code == 0
+
+
+@pytest.mark.usefixtures("books")
+def test_a_truncated_collection_has_no_rows(call: Call) -> None:
+    assert call("TruncateCollection", collection_name="books").status.code == 0
+    stats = call("GetCollectionStatistics", collection_name="books").stats
+    assert {s.key: s.value for s in stats} == {"row_count": "0"}
+    assert call("TruncateCollection", collection_name="nope").status.code == 100
+
+
+@pytest.mark.usefixtures("books")
+def test_collections_are_described_together_each_with_its_own_status(call: Call) -> None:
+    answer = call("BatchDescribeCollection", collection_name=["books", "nope"])
+    assert answer.status.code == 0
+    assert [(r.collection_name, r.status.code) for r in answer.responses] == [("books", 0), ("", 100)]
+    by_id = call("BatchDescribeCollection", collectionID=[answer.responses[0].collectionID])
+    assert [r.collection_name for r in by_id.responses] == ["books"]
+
+
+@pytest.mark.usefixtures("books")
+@pytest.mark.parametrize(
+    ("fields", "code", "reason"),
+    [
+        (["id", "vector"], 0, ""),
+        (["vector"], 1100, "does not contain primary key field id"),
+        (["id"], 1100, "does not contain any vector field"),
+        (["id", "vector", "other"], 1700, "field other not exist"),
+    ],
+)
+def test_the_fields_to_load_are_checked(call: Call, fields: list[str], code: int, reason: str) -> None:
+    status = call("LoadCollection", collection_name="books", load_fields=fields, skip_load_dynamic_field=True)
+    assert status.code == code
+    assert reason in status.reason
+
+
 # partitions and load
 
 

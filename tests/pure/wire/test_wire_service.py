@@ -24,6 +24,9 @@ BUILT = {
     "AllocTimestamp",
     "AlterAlias",
     "AlterCollection",
+    "AlterCollectionField",
+    "BatchDescribeCollection",
+    "TruncateCollection",
     "AlterDatabase",
     "CheckHealth",
     "Connect",
@@ -138,9 +141,9 @@ def test_the_texts_are_of_rpcs_that_exist_and_are_not_built() -> None:
 
 
 def test_a_request_field_that_is_not_understood_is_refused(call: Call, front: FakeFront) -> None:
-    status = call("LoadCollection", collection_name="books", load_fields=["a"])
-    assert "the field load_fields of LoadCollection is not supported" in status.reason
-    assert front.loads == []
+    status = call("Insert", collection_name="books", namespace="a").status
+    assert "the field namespace of Insert is not supported" in status.reason
+    assert front.writes == []
 
 
 def test_a_defect_becomes_a_status_and_a_log_entry(

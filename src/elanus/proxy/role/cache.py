@@ -62,7 +62,7 @@ class CachedCollection:
 
     def expired_until(self, read_ts: Timestamp) -> Timestamp:
         """Return the timestamp up to which rows have expired for a read as of ``read_ts``; 0: none have."""
-        return expired_until(self._ttl_s, read_ts)
+        return expired_until(self._ttl_s, read_ts, self.view.truncated)
 
     @cached_property
     def _ttl_s(self) -> int | None:
@@ -142,4 +142,6 @@ def collection_view(database: str, collection: Collection) -> CollectionView:
         properties=collection.properties,
         num_partitions=len(collection.partitions),
         created=collection.created,
+        schema_ts=collection.schema_ts,
+        truncated=collection.truncated,
     )

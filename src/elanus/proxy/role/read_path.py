@@ -128,6 +128,8 @@ class ReadPath:
         own_write = self._own_writes.last(consistency.client, cached.collection_id)
         guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
         is_pinned = consistency.moment is not None
+        if not is_pinned:
+            guarantee = max(guarantee, cached.view.truncated)  # no read as of now is from before that
         is_fixed = is_pinned or (fresh and guarantee >= now)
         # No node serves the present already, so a strong read need not ask up to where they serve.
         asks = is_pinned or not is_fixed

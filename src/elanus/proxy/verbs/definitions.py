@@ -24,12 +24,13 @@ from elanus.core.names import (
     check_index_name,
     check_partition_name,
 )
-from elanus.core.partition_keys import ISOLATION_PROPERTY, checked_partitions, isolates_keys
+from elanus.core.partition_keys import checked_partitions, isolates_keys
 from elanus.core.requests import checked_shards
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import time_to_live_s
+from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index import ignored_params, note_ignored, resolve_index
 from elanus.proxy.api import CollectionView, CreateCollection, IndexView
 from elanus.proxy.role.cache import CachedCollection, collection_view
@@ -144,17 +145,6 @@ class Definitions(Verbs):
             "rename collection", lambda: self._root.rename_collection(database, old, new, new_database)
         )
 
-    def alter_collection(
-        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
-    ) -> None:
-        time_to_live_s(set_properties)
-        if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
-            _check_isolation_change(self._collection(database, name), set_properties)
-        self._proxy.define(
-            "alter collection",
-            lambda: self._root.alter_collection(database, name, set_properties, tuple(delete_keys)),
-        )
-
     def collection_rows(self, database: str, name: str) -> int:
         return self._rows(self._collection(database, name), None)
 
@@ -229,7 +219,9 @@ class Definitions(Verbs):
         return sum(
             s.rows
             for s in segments
-            if s.state is not SegmentState.DROPPED and partition_id in (None, s.partition_id)
+            if s.state is not SegmentState.DROPPED
+            and partition_id in (None, s.partition_id)
+            and not NO_TIMESTAMP < s.sealed_at <= cached.view.truncated
         )
 
     # indexes
@@ -283,17 +275,6 @@ class Definitions(Verbs):
                 await coordinators.index.drop_index(cached.collection_id, index.index_id)
 
         self._proxy.define("drop index", drop)
-
-
-def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:
-    """Raises `InvalidParameter` while an index made for the other mode exists."""
-    wanted = isolates_keys(properties, cached.view.schema)
-    vectors = {field.field_id for field in cached.view.schema.vector_fields}
-    if wanted != cached.isolates_keys and any(index.field_id in vectors for index in cached.indexes):
-        raise InvalidParameter(
-            "can not alter partition key isolation mode if the collection already has a vector index. "
-            f"Please drop the index first: collection {cached.view.name}"
-        )
 
 
 def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:

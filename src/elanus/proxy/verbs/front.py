@@ -6,6 +6,7 @@ gRPC threads; calls to the coordinators go through the proxy's queues on the eve
 
 from __future__ import annotations
 
+from elanus.proxy.verbs.alterations import Alterations
 from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
 from elanus.proxy.verbs.hybrid import HybridSearching
@@ -20,6 +21,7 @@ from elanus.proxy.verbs.updates import Updates
 
 class ProxyFront(
     Definitions,
+    Alterations,
     Loading,
     ResourceGroups,
     Updates,

@@ -186,10 +186,10 @@ class Writes:
 
 def _check_schema_version(view: CollectionView, schema_timestamp: int) -> None:
     """Check the schema version that clients since 2.6 packed the rows for. On this error they refetch it."""
-    if schema_timestamp not in (0, view.created):
+    if schema_timestamp not in (0, view.schema_version):
         raise SchemaMismatch(
             f"collection schema mismatch[collection={view.name}]: the rows were packed for schema "
-            f"{schema_timestamp}, the collection has {view.created}"
+            f"{schema_timestamp}, the collection has {view.schema_version}"
         )
 
 

@@ -1,0 +1,74 @@
+"""Changes of a field that a client asks for: which parameters may change, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field
+from elanus.core.types import Family
+
+MMAP = "mmap.enabled"
+WARMUP = "warmup"
+_KEPT = frozenset({MMAP, WARMUP})
+"""Parameters that are kept and described. They could change speed only, and do not."""
+_TRUTH = frozenset({"true", "false"})
+
+
+def with_altered_field(
+    schema: CollectionSchema, name: str, params: Mapping[str, str], deleted: Sequence[str]
+) -> CollectionSchema:
+    """Return the schema with other parameters of a field. Raises `FieldNotFound`, `InvalidParameter`."""
+    field = schema.by_name.get(name)
+    if field is None or field.is_dynamic:
+        raise FieldNotFound(f"field not found[field={name}]: collection {schema.name} has no such field")
+    if not params and not deleted:
+        raise InvalidParameter(f"no property of field {name} to alter: give properties or delete keys")
+    altered = _with_params(field, schema.name, params, deleted)
+    return replace(schema, fields=tuple(altered if f is field else f for f in schema.fields))
+
+
+def _with_params(
+    field: FieldSchema, collection: str, params: Mapping[str, str], deleted: Sequence[str]
+) -> FieldSchema:
+    is_array = field.kind.family is Family.LIST
+    element = field.element if is_array else field
+    for key in deleted:
+        if key not in _KEPT:
+            raise InvalidParameter(
+                f"{key} is not allowed to delete in collection field param: field {field.name}"
+            )
+    for key, value in params.items():
+        if key == MAX_LENGTH and not element.kind.has_max_length:
+            raise InvalidParameter(f"can not modify the maxlength for non-string types: field {field.name}")
+        if key == MAX_CAPACITY and not is_array:
+            raise InvalidParameter(f"can not modify the max_capacity for non-array types: field {field.name}")
+        if key not in {MAX_LENGTH, MAX_CAPACITY, *_KEPT}:
+            raise InvalidParameter(
+                f"{key} does not allow update in collection field param: field {field.name}; "
+                f"{MAX_LENGTH}, {MAX_CAPACITY} and {MMAP} do"
+            )
+        if key == MMAP and value.lower() not in _TRUTH:
+            raise InvalidParameter(
+                f"invalid {MMAP} value: {value}, expected: true, false: field {field.name}"
+            )
+    kept = {key: value for key, value in field.params.items() if key not in deleted}
+    kept |= {key: value for key, value in params.items() if key in _KEPT}
+    own = {MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity, "dim": field.dim}
+    known = {key: str(value) for key, value in own.items() if value}
+    checked = declared_field(
+        Declaration(
+            field.name,
+            field.data_type,
+            field.description,
+            field.is_primary,
+            field.auto_id,
+            field.nullable,
+            known | {key: value for key, value in params.items() if key not in _KEPT},
+            field.element_type,
+        ),
+        collection,
+    )
+    return replace(field, max_length=checked.max_length, max_capacity=checked.max_capacity, params=kept)
