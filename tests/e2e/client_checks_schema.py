@@ -143,3 +143,21 @@ def _() -> None:
     assert client().describe_database("default")["database.replica.number"] == "1"
     client().drop_database_properties("default", ["database.replica.number"])
     assert "database.replica.number" not in client().describe_database("default")
+
+
+@check("Collections", "add a field: older rows have null or the default", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=20)
+        client().add_collection_field(made.name, "n", DataType.INT64, nullable=True)
+        text = {"nullable": True, "default_value": "old", "max_length": 9}
+        client().add_collection_field(made.name, "s", DataType.VARCHAR, **text)
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "n": 5, "s": "new"}])
+        assert keys(client().query(made.name, filter="n is null")) == list(range(20))
+        assert keys(client().query(made.name, filter='n > 4 and s == "new"')) == [99]
+        (row,) = client().query(made.name, filter="key == 3", output_fields=["n", "s"])
+        assert (row["n"], row["s"]) == (None, "old")
+        refused(
+            "added field must be nullable",
+            lambda: client().add_collection_field(made.name, "m", DataType.INT64, nullable=False),
+        )

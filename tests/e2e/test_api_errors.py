@@ -128,7 +128,6 @@ UNSUPPORTED: dict[str, Request] = {
     "users": lambda c: c.create_user("somebody", "A-password1"),
     "roles": lambda c: c.create_role("somebody"),
     "a scalar index": lambda c: index(c, field_name="n", index_type="INVERTED"),
-    "another field": lambda c: c.add_collection_field(NAME, "x", DataType.INT64, nullable=True),
 }
 
 

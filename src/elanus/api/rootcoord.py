@@ -10,7 +10,7 @@ from elanus.api.idempotency import repeatable
 from elanus.core.catalog import Collection, Database
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.ids import CollectionID, NodeID
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
 
 
@@ -106,6 +106,10 @@ class RootCoordApi(Protocol):
         self, database: str, name: str, field: str, params: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None:
         """Raises `CollectionNotFound`, `FieldNotFound`, `InvalidParameter`."""
+        ...
+
+    async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
+        """Add a nullable field. Raises `CollectionNotFound`, `InvalidParameter`."""
         ...
 
     async def truncate_collection(self, collection_id: CollectionID) -> None:

@@ -1,4 +1,4 @@
-"""Changes of a field that a client asks for: which parameters may change, and to what."""
+"""Changes of fields that a client asks for: which parameters may change and to what, and further fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.ids import FieldID
+from elanus.core.limits import COLLECTION_FIELDS_MAX
+from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
 from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field
 from elanus.core.types import Family
 
@@ -72,3 +74,34 @@ def _with_params(
         collection,
     )
     return replace(field, max_length=checked.max_length, max_capacity=checked.max_capacity, params=kept)
+
+
+def with_added_field(schema: CollectionSchema, field: FieldSchema) -> CollectionSchema:
+    """Return the schema with one more field, numbered, before the dynamic one.
+
+    Raises `InvalidParameter`, with the reference's texts.
+    """
+    name = field.name
+    if name in (*SYSTEM_FIELDS, DYNAMIC_FIELD):
+        raise InvalidParameter(f"not support to add system field, field name = {name}")
+    if field.is_primary:
+        raise InvalidParameter(f"not support to add pk field, field name = {name}")
+    if field.kind.vector is not None:
+        raise InvalidParameter(f"not support to add vector field, field name = {name}")
+    if not field.nullable:
+        raise InvalidParameter(f"added field must be nullable, please check it, field name = {name}")
+    if field.is_partition_key:
+        raise InvalidParameter(f"not support to add partition key field, field name = {name}")
+    others = [f for f in schema.fields if not f.is_dynamic]
+    if name in {f.name for f in others}:
+        raise InvalidParameter(f"duplicate field name: {name}: collection {schema.name} has it")
+    if field.is_clustering_key and any(f.is_clustering_key for f in others):
+        raise InvalidParameter(f"already has another clutering key field, field name: {name}")
+    if len(others) >= COLLECTION_FIELDS_MAX:
+        raise InvalidParameter(
+            f"The number of fields has reached the maximum value {COLLECTION_FIELDS_MAX}: "
+            f"collection {schema.name}"
+        )
+    number = FieldID(max(f.field_id for f in schema.fields) + 1)
+    added = replace(field, field_id=number, is_added=True)
+    return replace(schema, fields=(*others, added, *(f for f in schema.fields if f.is_dynamic)))

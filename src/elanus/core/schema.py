@@ -32,7 +32,8 @@ class FieldSchema:
     ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays.
     ``default_value`` is the value for rows without the field; ``nullable`` allows null.
     ``params`` keeps any other type parameters that a client sent (``mmap.enabled`` …), so that
-    describing the collection returns them.
+    describing the collection returns them. ``is_added``: the collection may have rows without the field
+    (`elanus.core.added_fields`).
     """
 
     field_id: FieldID
@@ -51,6 +52,7 @@ class FieldSchema:
     max_capacity: int = 0
     is_partition_key: bool = False
     is_clustering_key: bool = False
+    is_added: bool = False
 
     @property
     def kind(self) -> FieldKind:
@@ -118,6 +120,10 @@ class CollectionSchema:
     def partition_key(self) -> FieldSchema | None:
         """The field whose values decide the partitions of rows (`elanus.core.partition_keys`)."""
         return next((f for f in self.fields if f.is_partition_key), None)
+
+    @cached_property
+    def added_fields(self) -> tuple[FieldSchema, ...]:
+        return tuple(f for f in self.fields if f.is_added)
 
     @cached_property
     def by_name(self) -> Mapping[str, FieldSchema]:

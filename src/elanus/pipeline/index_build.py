@@ -113,4 +113,5 @@ def build_index_file(
 def _values(plan: IndexBuildPlan, store: ObjectStore) -> Any:
     if plan.field.kind.vector is not None:
         return read_vectors(store, plan.manifest, plan.field.name)
-    return read_columns(store, plan.manifest, [plan.field.name]).column(0).combine_chunks()
+    added = (plan.field,) if plan.field.is_added else ()
+    return read_columns(store, plan.manifest, [plan.field.name], added).column(0).combine_chunks()

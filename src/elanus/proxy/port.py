@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
 from elanus.core.imports import ImportTask
+from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import (
     CollectionView,
@@ -82,6 +83,10 @@ class Front(Protocol):
         delete_keys: Sequence[str],
     ) -> None:
         """Change the bounds of a field's values. Raises `FieldNotFound`, `InvalidParameter`."""
+        ...
+
+    def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
+        """Add a nullable field; older rows have its default, or null. Raises `InvalidParameter`."""
         ...
 
     def truncate_collection(self, database: str, name: str) -> None:

@@ -31,7 +31,7 @@ from elanus.meta.port import MetaStore, Put
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
-from elanus.rootcoord.lifecycle import Lifecycle, OtherCoordinators
+from elanus.rootcoord.lifecycle import OtherCoordinators
 from elanus.rootcoord.names import DEFAULT_DATABASE, Names
 from elanus.rootcoord.schema_changes import SchemaChanges
 from elanus.rootcoord.timesync import TimeSync
@@ -42,7 +42,7 @@ _TIDY_INTERVAL_S = 1.0
 _log = structlog.get_logger("rootcoord")
 
 
-class RootCoord(Names, Lifecycle, SchemaChanges):
+class RootCoord(Names, SchemaChanges):
     """Implements `elanus.api.rootcoord.RootCoordApi`.
 
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.

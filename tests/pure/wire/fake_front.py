@@ -32,11 +32,12 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.field_changes import with_altered_field
+from elanus.core.field_changes import with_added_field, with_altered_field
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
+from elanus.core.schema import FieldSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
@@ -198,6 +199,11 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
     ) -> None:
         held = self._held(database, collection)
         schema = with_altered_field(held.view.schema, field, set_properties, delete_keys)
+        held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
+
+    def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
+        held = self._held(database, collection)
+        schema = with_added_field(held.view.schema, field)
         held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
 
     def truncate_collection(self, database: str, name: str) -> None:

@@ -8,6 +8,7 @@ from fake_front import FakeFront
 from google.protobuf.message import Message
 from wire_messages import (
     Call,
+    field_message,
     float_vectors,
     key_message,
     pairs,
@@ -282,6 +283,39 @@ def test_a_field_is_altered_and_the_schema_has_another_version(call: Call) -> No
     assert {p.key: p.value for p in after.schema.fields[-1].type_params}["mmap.enabled"] == "true"
     assert insert(call, schema_timestamp=before.update_timestamp).status.code == 109
     assert insert(call, schema_timestamp=after.update_timestamp).status.code == 0
+
+
+@pytest.mark.usefixtures("books")
+def test_a_field_is_added_as_clients_of_every_generation_ask_for_it(call: Call) -> None:
+    before = call("DescribeCollection", collection_name="books").update_timestamp
+    first, second = (field_message(name, DataType.INT64, nullable=True) for name in ("n", "m"))
+    added = call("AddCollectionField", collection_name="books", schema=first.SerializeToString())
+    assert added.code == 0
+    info = milvus_pb2.AlterCollectionSchemaRequest.FieldInfo(field_schema=second)
+    assert alter_schema(call, field_infos=[info]).code == 0
+    described = call("DescribeCollection", collection_name="books")
+    assert [f.name for f in described.schema.fields] == ["id", "vector", "n", "m"]
+    assert described.update_timestamp > before
+
+
+def alter_schema(call: Call, **added: object) -> common_pb2.Status:
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    action = kind.Action(add_request=kind.AddRequest(**added))
+    return call("AlterCollectionSchema", collection_name="books", action=action).alter_status
+
+
+@pytest.mark.usefixtures("books")
+def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    assert "0 fields to add" in alter_schema(call).reason
+    function = [schema_pb2.FunctionSchema(name="f")]
+    assert "adding a function is not supported" in alter_schema(call, func_schema=function).reason
+    required = kind.FieldInfo(field_schema=field_message("n", DataType.INT64))
+    assert "added field must be nullable" in alter_schema(call, field_infos=[required]).reason
+    drop = kind.Action(drop_request=kind.DropRequest(field_name="n"))
+    dropped = call("AlterCollectionSchema", collection_name="books", action=drop).alter_status
+    assert "dropping a field or function is not supported" in dropped.reason
+    assert call("AddCollectionField", collection_name="books", schema=b"\xff").code == 1100
 
 
 @pytest.mark.usefixtures("books")

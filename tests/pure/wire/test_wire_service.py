@@ -22,9 +22,11 @@ from elanus.rpc.tracing import trace_id
 
 BUILT = {
     "AllocTimestamp",
+    "AddCollectionField",
     "AlterAlias",
     "AlterCollection",
     "AlterCollectionField",
+    "AlterCollectionSchema",
     "BatchDescribeCollection",
     "TruncateCollection",
     "AlterDatabase",

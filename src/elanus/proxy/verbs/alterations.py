@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elanus.core.errors import CollectionLoaded, InvalidParameter
-from elanus.core.field_changes import MMAP
+from elanus.core.field_changes import MMAP, with_added_field
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
+from elanus.core.schema import FieldSchema
 from elanus.core.time_to_live import time_to_live_s
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs
@@ -44,6 +45,11 @@ class Alterations(Verbs):
                 database, collection, field, set_properties, tuple(delete_keys)
             ),
         )
+
+    def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
+        with_added_field(self._collection(database, collection).view.schema, field)
+        root = self._proxy.coordinators.root
+        self._proxy.define("add field", lambda: root.add_field(database, collection, field))
 
     def _check_not_loaded(self, database: str, collection: str) -> None:
         cached = self._collection(database, collection)

@@ -141,27 +141,6 @@ class Collections:
         )
         return success()
 
-    @rpc("collection_name", "field_name", "properties", "delete_keys", privilege="PrivilegeCreateCollection")
-    def AlterCollectionField(
-        self, request: milvus_pb2.AlterCollectionFieldRequest, caller: Caller
-    ) -> common_pb2.Status:
-        self._front.alter_field(
-            database_of(request, caller),
-            check_collection_name(request.collection_name),
-            request.field_name,
-            to_dict(request.properties),
-            tuple(request.delete_keys),
-        )
-        return success()
-
-    @rpc("collection_name", privilege="PrivilegeDropCollection")
-    def TruncateCollection(
-        self, request: milvus_pb2.TruncateCollectionRequest, caller: Caller
-    ) -> milvus_pb2.TruncateCollectionResponse:
-        name = check_collection_name(request.collection_name)
-        self._front.truncate_collection(database_of(request, caller), name)
-        return milvus_pb2.TruncateCollectionResponse(status=success())
-
     @rpc("collection_name", "collectionID", privilege="PrivilegeDescribeCollection")
     def BatchDescribeCollection(
         self, request: milvus_pb2.BatchDescribeCollectionRequest, caller: Caller

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView
@@ -58,6 +58,23 @@ def decode_schema(schema_bytes: bytes, collection: str) -> CollectionSchema:
         description=message.description,
         enable_dynamic=bool(message.enable_dynamic_field),
     )
+
+
+def decode_added_field(field_bytes: bytes, collection: str) -> FieldSchema:
+    """Return the field of an AddCollectionField request. Raises as `decode_schema` does."""
+    try:
+        message = schema_pb2.FieldSchema.FromString(field_bytes)
+    except DecodeError as error:
+        raise InvalidParameter(
+            f"the field to add to collection {collection} is not a valid message: {error}"
+        ) from error
+    return added_field(message, collection)
+
+
+def added_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
+    """Return a field that is to be added. Raises as `decode_schema` does."""
+    check_declared_names([message.name])
+    return decode_field(message, collection)
 
 
 def encode_schema(schema: CollectionSchema) -> schema_pb2.CollectionSchema:

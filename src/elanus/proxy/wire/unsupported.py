@@ -19,11 +19,9 @@ _NO_REPLICATION = "insert into both servers"
 _NO_FILE_RESOURCES = "text analysis is not part of this release"
 
 INSTEAD: dict[str, str] = {
-    "AddCollectionField": _FIXED_SCHEMA,
     "AddCollectionFunction": _FIXED_SCHEMA,
     "AddCollectionStructField": _FIXED_SCHEMA,
     "AlterCollectionFunction": _FIXED_SCHEMA,
-    "AlterCollectionSchema": _FIXED_SCHEMA,
     "DropCollectionFunction": _FIXED_SCHEMA,
     "AlterIndex": "drop the index and create it with the new parameters",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
