@@ -21,6 +21,7 @@ from fake_imports import FakeImports
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 
+from elanus.core.added_fields import widened
 from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import (
@@ -204,6 +205,12 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         held = self._held(database, collection)
         schema = with_added_field(held.view.schema, field)
+        held.rows = {
+            partition: pa.Table.from_batches(
+                [widened(batch, schema) for batch in rows.to_batches()], schema.arrow_schema
+            )
+            for partition, rows in held.rows.items()
+        }
         held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
 
     def truncate_collection(self, database: str, name: str) -> None:
