@@ -161,3 +161,20 @@ def _() -> None:
             "added field must be nullable",
             lambda: client().add_collection_field(made.name, "m", DataType.INT64, nullable=False),
         )
+
+
+@check("Collections", "turn dynamic fields on; properties of an index", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=5)
+        client().alter_collection_properties(made.name, {"dynamicfield.enabled": True})
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "extra": 5}])
+        assert keys(client().query(made.name, filter="extra == 5")) == [99]
+        assert keys(client().query(made.name, filter="key >= 0")) == [0, 1, 2, 3, 4, 99]
+        changed = {"mmap.enabled": True}
+        refused("please release", lambda: client().alter_index_properties(made.name, "v", changed))
+        made.release()
+        client().alter_index_properties(made.name, "v", changed)
+        assert client().describe_index(made.name, "v")["mmap.enabled"] == "True"
+        client().drop_index_properties(made.name, "v", ["mmap.enabled"])
+        assert "mmap.enabled" not in client().describe_index(made.name, "v")

@@ -48,6 +48,17 @@ class IndexCoordApi(Protocol):
         ...
 
     @repeatable
+    async def alter_index(
+        self,
+        collection_id: CollectionID,
+        index_id: IndexID,
+        properties: Mapping[str, str],
+        delete_keys: tuple[str, ...],
+    ) -> None:
+        """Raises `IndexNotFound`."""
+        ...
+
+    @repeatable
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None: ...
     @repeatable
     async def drop_collection(self, collection_id: CollectionID) -> None: ...

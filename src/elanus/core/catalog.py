@@ -73,7 +73,10 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index definition. ``params`` is what the client sent; `elanus.index.resolve_index` reads it."""
+    """An index definition. ``params`` is what the client sent; `elanus.index.resolve_index` reads it.
+
+    ``properties``: set later; they change no answer and no index file.
+    """
 
     index_id: IndexID
     collection_id: CollectionID
@@ -81,3 +84,4 @@ class Index:
     name: str
     params: Mapping[str, str]
     created: Timestamp
+    properties: Mapping[str, str] = field(default_factory=dict)

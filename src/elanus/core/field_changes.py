@@ -9,14 +9,32 @@ from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.limits import COLLECTION_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
-from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field
+from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
 from elanus.core.types import Family
 
+DYNAMIC = "dynamicfield.enabled"
 MMAP = "mmap.enabled"
 WARMUP = "warmup"
 _KEPT = frozenset({MMAP, WARMUP})
 """Parameters that are kept and described. They could change speed only, and do not."""
+_OF_INDEXES = frozenset({MMAP, WARMUP, "indexoffsetcache.enabled"})
 _TRUTH = frozenset({"true", "false"})
+
+
+def check_index_properties(properties: Mapping[str, str], deleted: Sequence[str]) -> None:
+    """Check the properties of an index that are to change. Raises `InvalidParameter`."""
+    if properties and deleted:
+        raise InvalidParameter("cannot provide both DeleteKeys and ExtraParams: alter the index in two calls")
+    if not properties and not deleted:
+        raise InvalidParameter("no property of the index to alter: give properties or delete keys")
+    for key in (*properties, *deleted):
+        if key not in _OF_INDEXES:
+            raise InvalidParameter(
+                f"{key} is not a configable index property: {', '.join(sorted(_OF_INDEXES))} are"
+            )
+    for key, value in properties.items():
+        if key != WARMUP and value.lower() not in _TRUTH:
+            raise InvalidParameter(f"invalid {key} value: {value}, expected: true, false")
 
 
 def with_altered_field(
@@ -82,6 +100,8 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
     Raises `InvalidParameter`, with the reference's texts.
     """
     name = field.name
+    if field.is_dynamic:
+        return _with_dynamic_field(schema)
     if name in (*SYSTEM_FIELDS, DYNAMIC_FIELD):
         raise InvalidParameter(f"not support to add system field, field name = {name}")
     if field.is_primary:
@@ -105,3 +125,26 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
     number = FieldID(max(f.field_id for f in schema.fields) + 1)
     added = replace(field, field_id=number, is_added=True)
     return replace(schema, fields=(*others, added, *(f for f in schema.fields if f.is_dynamic)))
+
+
+def _with_dynamic_field(schema: CollectionSchema) -> CollectionSchema:
+    if schema.enable_dynamic:
+        raise InvalidParameter(f"dynamic field is already enabled: collection {schema.name}")
+    *others, dynamic = with_dynamic_field(schema.fields)
+    number = FieldID(max(f.field_id for f in schema.fields) + 1)
+    added = replace(dynamic, field_id=number, is_added=True)
+    return replace(schema, fields=(*others, added), enable_dynamic=True)
+
+
+def asks_for_dynamic_field(properties: Mapping[str, str], deleted: Sequence[str]) -> bool:
+    """Whether a change of properties turns dynamic fields on. Raises `InvalidParameter`."""
+    value = properties.get(DYNAMIC)
+    if DYNAMIC in deleted or (value is not None and value.lower() == "false"):
+        raise InvalidParameter("dynamic schema cannot supported to be disabled")
+    if value is None:
+        return False
+    if value.lower() != "true":
+        raise InvalidParameter(f"invalid {DYNAMIC} value: {value}, expected: true")
+    if len(properties) > 1 or deleted:
+        raise InvalidParameter("cannot alter dynamic schema with other properties at the same time")
+    return True

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
 
 TTL_PROPERTY = "collection.ttl.seconds"
+TTL_FIELD_PROPERTY = "ttl_field"
 _TTL_MAX_S = 100 * 366 * 86_400
 
 
@@ -34,6 +35,15 @@ def time_to_live_s(properties: Mapping[str, str]) -> int | None:
             "a whole number of seconds; 0 for rows that do not expire"
         )
     return seconds if seconds > 0 else None
+
+
+def refuse_ttl_field(properties: Mapping[str, str]) -> None:
+    """Raises `NotSupported` for rows that are to expire by a field of their own."""
+    if TTL_FIELD_PROPERTY in properties:
+        raise NotSupported(
+            f"the property {TTL_FIELD_PROPERTY}={properties[TTL_FIELD_PROPERTY]} is not supported by this "
+            f"release: use {TTL_PROPERTY}, or delete rows by a filter"
+        )
 
 
 def expired_until(ttl_s: int | None, read_ts: Timestamp, truncated: Timestamp = NO_TIMESTAMP) -> Timestamp:

@@ -28,6 +28,7 @@ from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.errors import (
     IndexConflict,
+    IndexNotFound,
 )
 from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
 from elanus.core.lease import Lease
@@ -102,17 +103,35 @@ class IndexCoord:
             notifications = await self._begin_change(collection_id, self._state.put_index(index))
         await self._invalidations.confirmed(notifications)
 
+    async def alter_index(
+        self,
+        collection_id: CollectionID,
+        index_id: IndexID,
+        properties: Mapping[str, str],
+        delete_keys: tuple[str, ...],
+    ) -> None:
+        async with self._defining:
+            index = self._state.index(index_id)
+            if index is None:
+                raise IndexNotFound(f"index not found[index={index_id}]: it was dropped meanwhile")
+            kept = {k: v for k, v in {**index.properties, **properties}.items() if k not in delete_keys}
+            change = self._state.put_index(replace(index, properties=kept))
+            notifications = await self._begin_change(collection_id, change)
+        await self._invalidations.confirmed(notifications)
+
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
-        index = self._state.index(index_id)
-        if index is None:
-            await self._invalidations.all_confirmed()
-        else:
-            removal = self._state.remove_index(index)
-            await self._invalidations.confirmed(await self._begin_change(collection_id, removal))
+        async with self._defining:
+            index = self._state.index(index_id)
+            if index is None:
+                await self._invalidations.all_confirmed()
+                return
+            notifications = await self._begin_change(collection_id, self._state.remove_index(index))
+        await self._invalidations.confirmed(notifications)
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
-        removal = self._remove_indexes(collection_id)
-        await self._invalidations.confirmed(await self._begin_change(collection_id, removal))
+        async with self._defining:
+            notifications = await self._begin_change(collection_id, self._remove_indexes(collection_id))
+        await self._invalidations.confirmed(notifications)
 
     async def _remove_indexes(self, collection_id: CollectionID) -> None:
         for index in self._state.indexes(collection_id):

@@ -168,6 +168,17 @@ class Front(Protocol):
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
     ) -> None: ...
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        """Raises `CollectionLoaded`, `IndexNotFound`, `InvalidParameter`."""
+        ...
+
     def describe_index(
         self, database: str, collection: str, index_name: str, field_name: str
     ) -> Sequence[IndexView]:

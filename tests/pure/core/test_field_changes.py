@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.field_changes import with_altered_field
+from elanus.core.field_changes import (
+    asks_for_dynamic_field,
+    check_index_properties,
+    with_added_field,
+    with_altered_field,
+)
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.schema_rules import with_dynamic_field
 
 TEXTS = FieldSchema(
     FieldID(102), "texts", DataType.ARRAY, element_type=DataType.VARCHAR, max_length=8, max_capacity=4
@@ -65,3 +71,36 @@ def test_what_cannot_change(field: str, params: dict[str, str], deleted: tuple[s
 def test_a_field_that_is_not_there() -> None:
     with pytest.raises(FieldNotFound, match="field not found"):
         with_altered_field(SCHEMA, "other", {"max_length": "9"}, ())
+
+
+@pytest.mark.parametrize(
+    ("properties", "deleted", "text"),
+    [
+        ({}, (), "no property of the index to alter"),
+        ({"mmap.enabled": "true"}, ("mmap.enabled",), "cannot provide both DeleteKeys and ExtraParams"),
+        ({"M": "9"}, (), "M is not a configable index property"),
+        ({}, ("M",), "M is not a configable index property"),
+        ({"mmap.enabled": "yes"}, (), "invalid mmap.enabled value: yes, expected: true, false"),
+    ],
+)
+def test_what_cannot_change_in_an_index(
+    properties: dict[str, str], deleted: tuple[str, ...], text: str
+) -> None:
+    check_index_properties({"mmap.enabled": "True"}, ())
+    check_index_properties({}, ("mmap.enabled",))
+    with pytest.raises(InvalidParameter, match=text):
+        check_index_properties(properties, deleted)
+
+
+def test_dynamic_fields_are_turned_on_and_stay_on() -> None:
+    assert asks_for_dynamic_field({"dynamicfield.enabled": "True"}, ())
+    assert not asks_for_dynamic_field({"mmap.enabled": "true"}, ())
+    for properties, deleted in (({"dynamicfield.enabled": "false"}, ()), ({}, ("dynamicfield.enabled",))):
+        with pytest.raises(InvalidParameter, match="dynamic schema cannot supported to be disabled"):
+            asks_for_dynamic_field(properties, deleted)
+    with pytest.raises(InvalidParameter, match="with other properties at the same time"):
+        asks_for_dynamic_field({"dynamicfield.enabled": "true", "a": "b"}, ())
+    turned_on = with_added_field(SCHEMA, with_dynamic_field(())[-1])
+    assert turned_on.enable_dynamic
+    assert turned_on.dynamic_field is turned_on.fields[-1]
+    assert (turned_on.fields[-1].field_id, turned_on.fields[-1].is_added) == (104, True)

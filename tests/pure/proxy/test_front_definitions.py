@@ -24,10 +24,12 @@ from elanus.core.errors import (
     IndexNotFound,
     InvalidDimension,
     InvalidParameter,
+    NotSupported,
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
+from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
@@ -350,5 +352,60 @@ def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
         ):
             with pytest.raises(CollectionLoaded, match="can not alter mmap properties if collection loaded"):
                 change()
+
+    asked(work)
+
+
+def test_the_properties_of_an_index_change_while_it_is_not_loaded() -> None:
+    def work(bench: Bench) -> None:
+        bench.index.defined = [index(name="v0")]
+        bench.front.alter_index("default", "a", "v0", {"mmap.enabled": "true"}, ())
+        (call,) = bench.index.calls.of("alter_index")
+        assert call == (CID, bench.index.defined[0].index_id, {"mmap.enabled": "true"}, ())
+        with pytest.raises(IndexNotFound, match="index not found"):
+            bench.front.alter_index("default", "c", "other", {"mmap.enabled": "true"}, ())
+        bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+        with pytest.raises(CollectionLoaded, match="can't alter index on loaded collection"):
+            bench.front.alter_index("default", "c", "v0", {}, ("mmap.enabled",))
+
+    asked(work)
+
+
+def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
+    def work(bench: Bench) -> None:
+        added: list[FieldSchema] = []
+
+        async def add_field(_database: str, _name: str, field: FieldSchema) -> None:
+            added.append(field)
+
+        bench.root.add_field = add_field  # type: ignore[attr-defined]
+        bench.front.alter_collection("default", "c", {"dynamicfield.enabled": "true"}, ())
+        assert [(f.name, f.is_dynamic) for f in added] == [("$meta", True)]
+
+    asked(work)
+
+
+def test_rows_do_not_expire_by_a_field() -> None:
+    properties = {"ttl_field": "price"}
+    refused(lambda b: b.front.alter_collection("default", "c", properties, ()), NotSupported, "ttl_field")
+
+
+def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:
+    def work(bench: Bench) -> None:
+        async def add_field(_database: str, _name: str, _field: FieldSchema) -> None:
+            bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 40})]
+
+        loads, seen = bench.query.loads, []
+
+        async def progressing(collection_id: CollectionID) -> Any:
+            seen.append(await loads(collection_id))
+            bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+            return seen[-1]
+
+        bench.root.add_field = add_field  # type: ignore[attr-defined]
+        bench.query.loads = progressing  # type: ignore[method-assign]
+        number = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
+        bench.front.add_field("default", "c", number)
+        assert [found[0].percentages[DEFAULT] for found in seen] == [40, 100]
 
     asked(work)

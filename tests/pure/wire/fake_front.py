@@ -33,7 +33,7 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.field_changes import with_added_field, with_altered_field
+from elanus.core.field_changes import check_index_properties, with_added_field, with_altered_field
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.reduce import primary_keys
@@ -329,6 +329,19 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         self.balances.append((source, tuple(targets), tuple(segment_ids)))
 
     # indexes
+
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        check_index_properties(set_properties, delete_keys)
+        held = self._held(database, collection)
+        view = held.indexes[index_name]
+        held.indexes[index_name] = replace(view, params=altered(view.params, set_properties, delete_keys))
 
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]

@@ -30,6 +30,7 @@ BUILT = {
     "BatchDescribeCollection",
     "TruncateCollection",
     "AlterDatabase",
+    "AlterIndex",
     "CheckHealth",
     "Connect",
     "CreateAlias",

@@ -100,6 +100,7 @@ PROGRAM: dict[str, dict[str, Any]] = {
         "field_name": "vector",
         "extra_params": pairs({"index_type": "FLAT", "metric_type": "L2"}),
     },
+    "AlterIndex": {**BOOKS, "index_name": "vector", "extra_params": pairs({"mmap.enabled": "true"})},
     "DescribeIndex": BOOKS,
     "GetIndexStatistics": BOOKS,
     "GetIndexState": BOOKS,

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
-from elanus.core.errors import CollectionLoaded, InvalidParameter
-from elanus.core.field_changes import MMAP, with_added_field
+from elanus.api.querycoord import QueryCoordApi
+from elanus.core.errors import CollectionLoaded, IndexNotFound, InvalidParameter
+from elanus.core.field_changes import (
+    MMAP,
+    asks_for_dynamic_field,
+    check_index_properties,
+    with_added_field,
+)
+from elanus.core.ids import CollectionID
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
 from elanus.core.schema import FieldSchema
-from elanus.core.time_to_live import time_to_live_s
+from elanus.core.schema_rules import with_dynamic_field
+from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs
+
+_LOOK_S = 0.05
+_LOOKS = 200
 
 
 class Alterations(Verbs):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
+        refuse_ttl_field(set_properties)
         time_to_live_s(set_properties)
+        if asks_for_dynamic_field(set_properties, delete_keys):
+            self._enable_dynamic_field(database, name)
+            return
         if MMAP in {*set_properties, *delete_keys}:
             self._check_not_loaded(database, name)
         if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
@@ -46,10 +62,45 @@ class Alterations(Verbs):
             ),
         )
 
+    def _enable_dynamic_field(self, database: str, name: str) -> None:
+        schema = self._collection(database, name).view.schema
+        if not schema.enable_dynamic:
+            self.add_field(database, name, with_dynamic_field(())[-1])
+
+    def alter_index(
+        self,
+        database: str,
+        collection: str,
+        index_name: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        check_index_properties(set_properties, delete_keys)
+        cached = self._collection(database, collection)
+        coordinators = self._proxy.coordinators
+
+        async def alter() -> None:
+            found = [
+                i for i in await coordinators.index.indexes(cached.collection_id) if i.name == index_name
+            ]
+            if not found:
+                raise IndexNotFound(f"index not found[index={index_name}][collection={cached.view.name}]")
+            if await coordinators.query.loads(cached.collection_id):
+                raise CollectionLoaded(
+                    "can't alter index on loaded collection, please release the collection first"
+                    f"[collection={cached.view.name}]"
+                )
+            await coordinators.index.alter_index(
+                cached.collection_id, found[0].index_id, set_properties, tuple(delete_keys)
+            )
+
+        self._proxy.define("alter index", alter)
+
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         with_added_field(self._collection(database, collection).view.schema, field)
-        root = self._proxy.coordinators.root
-        self._proxy.define("add field", lambda: root.add_field(database, collection, field))
+        cached, coordinators = self._collection(database, collection), self._proxy.coordinators
+        self._proxy.define("add field", lambda: coordinators.root.add_field(database, collection, field))
+        self._proxy.call(_served_again(coordinators.query, cached.collection_id))
 
     def _check_not_loaded(self, database: str, collection: str) -> None:
         cached = self._collection(database, collection)
@@ -70,6 +121,15 @@ class Alterations(Verbs):
             await coordinators.root.truncate_collection(cached.collection_id)
 
         self._proxy.define("truncate collection", truncate)
+
+
+async def _served_again(query: QueryCoordApi, collection_id: CollectionID) -> None:
+    """Wait until the query nodes have loaded the collection again, but not forever: the field is there."""
+    for _ in range(_LOOKS):
+        statuses = await query.loads(collection_id)
+        if all(percentage == 100 for status in statuses for percentage in status.percentages.values()):
+            return
+        await asyncio.sleep(_LOOK_S)
 
 
 def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:

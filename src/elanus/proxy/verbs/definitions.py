@@ -29,7 +29,7 @@ from elanus.core.requests import checked_shards
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
-from elanus.core.time_to_live import time_to_live_s
+from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index import ignored_params, note_ignored, resolve_index
 from elanus.proxy.api import CollectionView, CreateCollection, IndexView
@@ -86,6 +86,7 @@ class Definitions(Verbs):
     # collections
 
     def create_collection(self, request: CreateCollection) -> None:
+        refuse_ttl_field(request.properties)
         time_to_live_s(request.properties)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)
@@ -291,7 +292,7 @@ def _index_view(status: IndexStatus, schema: CollectionSchema) -> IndexView:
         name=index.name,
         field_id=index.field_id,
         field_name=schema.by_id[index.field_id].name,
-        params=index.params,
+        params={**index.params, **index.properties},
         state=status.state.value,
         fail_reason=status.fail_reason,
         total_rows=status.total_rows,

@@ -26,7 +26,7 @@ from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
-_KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled"})
+_KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled", "warmup"})
 
 _UNDERSTOOD = frozenset(
     {

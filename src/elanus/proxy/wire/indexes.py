@@ -44,6 +44,24 @@ class Indexes:
         )
         return success()
 
+    @rpc(
+        "collection_name",
+        "index_name",
+        "extra_params",
+        "delete_keys",
+        privilege="PrivilegeCreateIndex",
+        on="collection_name",
+    )
+    def AlterIndex(self, request: milvus_pb2.AlterIndexRequest, caller: Caller) -> common_pb2.Status:
+        self._front.alter_index(
+            database_of(request, caller),
+            check_collection_name(request.collection_name),
+            request.index_name,
+            to_dict(request.extra_params),
+            tuple(request.delete_keys),
+        )
+        return success()
+
     @rpc("collection_name", "field_name", "index_name", privilege="PrivilegeDropIndex", on="collection_name")
     def DropIndex(self, request: milvus_pb2.DropIndexRequest, caller: Caller) -> common_pb2.Status:
         self._front.drop_index(

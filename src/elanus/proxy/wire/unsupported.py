@@ -23,7 +23,6 @@ INSTEAD: dict[str, str] = {
     "AddCollectionStructField": _FIXED_SCHEMA,
     "AlterCollectionFunction": _FIXED_SCHEMA,
     "DropCollectionFunction": _FIXED_SCHEMA,
-    "AlterIndex": "drop the index and create it with the new parameters",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
     "RunAnalyzer": _NO_FILE_RESOURCES,
