@@ -320,15 +320,6 @@ class FakeIndexCoord:
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
         self.calls.note("drop_index", (collection_id, index_id))
 
-    async def alter_index(
-        self,
-        collection_id: CollectionID,
-        index_id: IndexID,
-        properties: Mapping[str, str],
-        delete_keys: tuple[str, ...],
-    ) -> None:
-        self.calls.note("alter_index", (collection_id, index_id, dict(properties), delete_keys))
-
     async def create_index(
         self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
     ) -> None:

@@ -23,7 +23,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ArrayChange(IntEnum):
-    """What an update does to an array; the wire's numbers."""
+    """How an update changes an array; the wire's numbers."""
 
     APPEND = 1
     REMOVE = 2
@@ -57,7 +57,7 @@ def check_update(
 def kept_fields(
     schema: CollectionSchema, update: pa.RecordBatch, changes: Mapping[str, ArrayChange]
 ) -> tuple[str, ...]:
-    """Return the columns of the present rows that an update needs, beside the primary key."""
+    """Return the columns of the present rows that an update needs, the primary key aside."""
     sent = frozenset(update.schema.names)
     return tuple(
         field.name

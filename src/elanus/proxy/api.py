@@ -56,7 +56,7 @@ class CollectionView:
 
     @property
     def schema_version(self) -> Timestamp:
-        """What clients know the schema by."""
+        """The number by which clients know the schema."""
         return self.schema_ts or self.created
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from elanus.core.errors import (
     DiskFull,
     ElanusError,
     IndexConflict,
-    IndexNotFound,
     Internal,
     InvalidParameter,
     LeaseLost,
@@ -49,22 +47,6 @@ async def test_an_index_is_defined_once(tmp_path: Path) -> None:
         with pytest.raises(IndexConflict):
             await bench.coord.create_index(CID, bench.field, name, params)
     assert bench.proxy.calls.of("invalidate_collection") == [CID]
-    await bench.coord.stop()
-
-
-async def test_properties_of_an_index_change_nothing_but_themselves(tmp_path: Path) -> None:
-    bench = await with_an_index(tmp_path)
-    (index,) = await bench.coord.indexes(CID)
-    await bench.coord.alter_index(CID, index.index_id, {"mmap.enabled": "true", "warmup": "sync"}, ())
-    (altered,) = await bench.coord.indexes(CID)
-    assert altered == replace(index, properties={"mmap.enabled": "true", "warmup": "sync"})
-    await bench.coord.alter_index(CID, index.index_id, {}, ("mmap.enabled",))
-    (altered,) = await bench.coord.indexes(CID)
-    assert dict(altered.properties) == {"warmup": "sync"}
-    assert bench.proxy.calls.of("invalidate_collection") == [CID] * 3
-    await bench.coord.drop_index(CID, index.index_id)
-    with pytest.raises(IndexNotFound):
-        await bench.coord.alter_index(CID, index.index_id, {}, ("warmup",))
     await bench.coord.stop()
 
 

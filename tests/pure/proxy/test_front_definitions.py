@@ -358,10 +358,15 @@ def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
 
 def test_the_properties_of_an_index_change_while_it_is_not_loaded() -> None:
     def work(bench: Bench) -> None:
+        changes: list[object] = []
+
+        async def alter_index(*change: object) -> None:
+            changes.append(change)
+
+        bench.index.alter_index = alter_index  # type: ignore[attr-defined]
         bench.index.defined = [index(name="v0")]
         bench.front.alter_index("default", "a", "v0", {"mmap.enabled": "true"}, ())
-        (call,) = bench.index.calls.of("alter_index")
-        assert call == (CID, bench.index.defined[0].index_id, {"mmap.enabled": "true"}, ())
+        assert changes == [(CID, bench.index.defined[0].index_id, {"mmap.enabled": "true"}, ())]
         with pytest.raises(IndexNotFound, match="index not found"):
             bench.front.alter_index("default", "c", "other", {"mmap.enabled": "true"}, ())
         bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]

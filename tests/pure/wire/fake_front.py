@@ -20,8 +20,8 @@ from fake_hybrid import FakeHybrid
 from fake_imports import FakeImports
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
+from fake_schema_changes import FakeSchemaChanges
 
-from elanus.core.added_fields import widened
 from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import (
@@ -33,12 +33,10 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.field_changes import check_index_properties, with_added_field, with_altered_field
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
-from elanus.core.schema import FieldSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
@@ -62,7 +60,6 @@ from elanus.proxy.api import (
     SegmentView,
 )
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.update_api import Update
 
 COUNT = "count(*)"
 
@@ -78,7 +75,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
+class FakeFront(FakeSchemaChanges, FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -91,7 +88,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         super().__init__()
         self.queries: list[Query] = []
         self.writes: list[Insert] = []
-        self.updates: list[Update] = []
         self.deletes: list[Delete] = []
         self.created: list[CreateCollection] = []
         self.balances: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
@@ -183,39 +179,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
         self.held[new_database, new] = held
         schema = replace(held.view.schema, name=new)
         held.view = replace(held.view, name=new, schema=schema, database=new_database)
-
-    def alter_collection(
-        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
-    ) -> None:
-        held = self._held(database, name)
-        held.view = replace(held.view, properties=altered(held.view.properties, set_properties, delete_keys))
-
-    def alter_field(
-        self,
-        database: str,
-        collection: str,
-        field: str,
-        set_properties: Mapping[str, str],
-        delete_keys: Sequence[str],
-    ) -> None:
-        held = self._held(database, collection)
-        schema = with_altered_field(held.view.schema, field, set_properties, delete_keys)
-        held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
-
-    def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
-        held = self._held(database, collection)
-        schema = with_added_field(held.view.schema, field)
-        held.rows = {
-            partition: pa.Table.from_batches(
-                [widened(batch, schema) for batch in rows.to_batches()], schema.arrow_schema
-            )
-            for partition, rows in held.rows.items()
-        }
-        held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
-
-    def truncate_collection(self, database: str, name: str) -> None:
-        held = self._held(database, name)
-        held.rows = {partition: rows.slice(0, 0) for partition, rows in held.rows.items()}
 
     def collection_rows(self, database: str, name: str) -> int:
         return sum(table.num_rows for table in self._held(database, name).rows.values())
@@ -330,19 +293,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
 
     # indexes
 
-    def alter_index(
-        self,
-        database: str,
-        collection: str,
-        index_name: str,
-        set_properties: Mapping[str, str],
-        delete_keys: Sequence[str],
-    ) -> None:
-        check_index_properties(set_properties, delete_keys)
-        held = self._held(database, collection)
-        view = held.indexes[index_name]
-        held.indexes[index_name] = replace(view, params=altered(view.params, set_properties, delete_keys))
-
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
     ) -> None:
@@ -402,12 +352,6 @@ class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, F
                 held.rows[partition] = table.filter(pc.invert(replaced))
             self._append(held, request.partition or DEFAULT_PARTITION, request.rows)
             keys = request.rows.column(key)
-            return MutationResult(keys, len(keys), len(keys), len(keys), self.allocate_timestamp())
-
-    def update(self, request: Update) -> MutationResult:
-        with self._lock:
-            self.updates.append(request)
-            keys = request.rows.column(request.collection.view.schema.primary_field.name)
             return MutationResult(keys, len(keys), len(keys), len(keys), self.allocate_timestamp())
 
     def delete(self, request: Delete) -> MutationResult:
