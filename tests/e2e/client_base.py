@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,13 +83,23 @@ def new_name() -> str:
 
 @contextmanager
 def collection(
-    *fields: FieldSchema, key: FieldSchema | None = None, vector: FieldSchema | None = None, **options: Any
+    *fields: FieldSchema,
+    key: FieldSchema | None = None,
+    vector: FieldSchema | None = None,
+    made_with: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[Collection]:
-    """A collection of a key, a vector and further fields, dropped afterwards."""
+    """A collection of a key, a vector and further fields, dropped afterwards.
+
+    ``made_with``: options of the collection; ``options``: of its schema.
+    """
     key = key or FieldSchema("key", DataType.INT64, is_primary=True)
     vector = vector or FieldSchema("v", DataType.FLOAT_VECTOR, dim=DIM)
     made = Collection(
-        new_name(), CollectionSchema([key, *fields, vector], **options), consistency_level="Strong"
+        new_name(),
+        CollectionSchema([key, *fields, vector], **options),
+        consistency_level="Strong",
+        **(made_with or {}),
     )
     try:
         yield made

@@ -15,6 +15,7 @@ import warnings
 
 import client_checks_data
 import client_checks_indexes
+import client_checks_schema
 import client_checks_search
 import client_checks_text
 import client_checks_types
@@ -25,6 +26,7 @@ from pymilvus import connections, utility
 
 CHECKS = (
     client_checks_use,
+    client_checks_schema,
     client_checks_search,
     client_checks_text,
     client_checks_data,

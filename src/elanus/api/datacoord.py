@@ -93,7 +93,8 @@ class RecoveryInfo:
 
     ``successors``: the dropped segments on record, and the requested ones that have no record any more. Each
     maps to the flushed segment that holds its rows after compaction, or to 0 when there is none. ``damaged``:
-    the flushed segments whose manifests cannot be read; they are not in ``flushed``.
+    the flushed segments whose manifests cannot be read; they are not in ``flushed``. ``schema``: the one that
+    rows are written with; it may have fields that the catalog is about to show.
     """
 
     collection_id: CollectionID
@@ -101,6 +102,7 @@ class RecoveryInfo:
     flushed: tuple[SegmentManifest, ...]
     successors: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
     damaged: tuple[DamagedManifest, ...] = ()
+    schema: CollectionSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,14 @@ class CompactionCommit:
 
 class ChannelCalls(Protocol):
     """The vchannels of collections."""
+
+    @repeatable
+    async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
+        """Write the collection's rows with this schema from now on: it has all fields of the former one.
+
+        When this has returned, no flush with the former schema is committed any more.
+        """
+        ...
 
     @repeatable
     async def watch_channels(self, collection: Collection) -> None:

@@ -17,6 +17,7 @@ class ImportRequest:
     """The names accompany the ids for display to people. ``files``: paths below the import directory.
 
     ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated.
+    ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
     collection_id: CollectionID
@@ -33,6 +34,7 @@ class ImportOrder:
 
     The names of all files that are written contain ``attempt``. ``stamp`` fills their timestamp column,
     which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
+    ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
     """
 
     task_id: TaskID
@@ -44,6 +46,7 @@ class ImportOrder:
     files: tuple[str, ...]
     segment_rows_max: int
     stamp: Timestamp
+    key_partitions: tuple[PartitionID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class ImportedSegment:
     vchannel: str
     insert_log: BinlogFile
     stats_log: str
+    partition_id: PartitionID
 
 
 @dataclass(frozen=True, slots=True)

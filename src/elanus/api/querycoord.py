@@ -82,6 +82,14 @@ class QueryCoordApi(Protocol):
         ...
 
     @repeatable
+    async def reload(self, collection_id: CollectionID) -> None:
+        """Have the query nodes load the collection again, if it is loaded: its schema has changed.
+
+        When this has returned, no node that answers serves the former schema. The load goes on.
+        """
+        ...
+
+    @repeatable
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None: ...
     @repeatable
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:

@@ -10,7 +10,7 @@ from elanus.api.idempotency import repeatable
 from elanus.core.catalog import Collection, Database
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.ids import CollectionID, NodeID
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
 
 
@@ -30,11 +30,14 @@ class TickReport:
 
 @dataclass(frozen=True, slots=True)
 class NewCollection:
+    """``key_partitions``: how many partitions the partition key selects from; 0: there is no such key."""
+
     database: str
     schema: CollectionSchema
     shards: int
     consistency_level: ConsistencyLevel
     properties: Mapping[str, str]
+    key_partitions: int = 0
 
 
 class RootCoordApi(Protocol):
@@ -99,6 +102,20 @@ class RootCoordApi(Protocol):
     async def alter_collection(
         self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None: ...
+    async def alter_field(
+        self, database: str, name: str, field: str, params: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None:
+        """Raises `CollectionNotFound`, `FieldNotFound`, `InvalidParameter`."""
+        ...
+
+    async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
+        """Add a nullable field. Raises `CollectionNotFound`, `InvalidParameter`."""
+        ...
+
+    async def truncate_collection(self, collection_id: CollectionID) -> None:
+        """Remove all rows. The collection, its partitions, indexes and loads stay."""
+        ...
+
     async def create_partition(self, database: str, collection: str, partition: str) -> None: ...
     async def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
     async def create_alias(self, database: str, collection: str, alias: str) -> None: ...

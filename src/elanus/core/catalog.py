@@ -50,7 +50,8 @@ class Collection:
 
     ``dropped`` is set when the drop is decided: the collection is invisible from then on, and its record
     stays until its segments are marked dropped. ``starts``: where each vchannel begins. ``leaving``:
-    partitions whose drop is decided but not yet announced to every role.
+    partitions whose drop is decided but not yet announced to every role. ``schema_ts``: when the schema last
+    changed (0: never). ``truncated``: rows up to this moment have expired (0: none have).
     """
 
     collection_id: CollectionID
@@ -66,6 +67,8 @@ class Collection:
     aliases: tuple[str, ...] = ()
     dropped: Timestamp = NO_TIMESTAMP
     leaving: tuple[PartitionID, ...] = ()
+    schema_ts: Timestamp = NO_TIMESTAMP
+    truncated: Timestamp = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from enum import StrEnum
 from elanus.core.errors import Internal
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
-from elanus.core.time_to_live import time_to_live_s
+from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus_ms
 
 
@@ -96,13 +96,19 @@ class CompactionPlan:
     deltas: tuple[str, ...] = ()
 
 
-def expire_until(properties: Mapping[str, str], now: Timestamp, retention_s: float) -> Timestamp:
+def expire_until(
+    properties: Mapping[str, str],
+    now: Timestamp,
+    retention_s: float,
+    truncated: Timestamp = NO_TIMESTAMP,
+) -> Timestamp:
     """Return the timestamp up to which expired rows may be removed; 0 if the collection's rows do not expire.
 
-    These rows had expired at every time that a read may still be pinned to.
+    These rows had expired at every time that a read may still be pinned to. ``truncated``: see
+    `elanus.core.catalog.Collection`.
     """
     ttl_s = time_to_live_s(properties)
-    return NO_TIMESTAMP if ttl_s is None else minus_ms(now, int((ttl_s + retention_s) * 1000))
+    return expired_until(ttl_s, minus_ms(now, int(retention_s * 1000)), truncated)
 
 
 def fold_bound(now: Timestamp, retention_s: float, checkpoint: Timestamp) -> Timestamp:

@@ -1,7 +1,7 @@
 """Properties of an index: settings that can be changed without building it again.
 
-``mmap.enabled`` maps the index file instead of reading it into memory. ``indexoffsetcache.enabled`` has no
-effect: it concerns a cache of the reference that does not exist here.
+``mmap.enabled`` maps the index file instead of reading it into memory. ``indexoffsetcache.enabled`` and
+``warmup`` have no effect: they concern caches of the reference that do not exist here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from elanus.core.errors import InvalidParameter, InvalidProperty
 
 MMAP_KEY = "mmap.enabled"
 PARAMS_KEY = "params"
-_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled")
+_WARMUP = "warmup"
+_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled", _WARMUP)
 
 
 def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) -> None:
@@ -31,7 +32,7 @@ def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) 
                 f"{name} is not configable index param: use one of {', '.join(_PROPERTIES)}"
             )
     for name, value in properties.items():
-        if value.lower() not in ("true", "false"):
+        if name != _WARMUP and value.lower() not in ("true", "false"):
             raise InvalidProperty(f"invalid {name} value: {value}, expected: true, false")
 
 

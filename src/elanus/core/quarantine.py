@@ -4,7 +4,8 @@ The proxy never writes such an entry: rows are decoded with the schema of the co
 If such an entry is in the log anyway, written by a defective or foreign program, it must not stop the readers
 of the log: they would meet it again after every restart. So each reader of the log (query node, flush task)
 skips the whole entry, an upsert together with its delete. Readers agree on which entries to skip because the
-rule depends only on the entry and the schema, and a collection's schema never changes.
+rule depends only on the entry and the schema, and a schema only grows, by fields that older rows may lack
+(`elanus.core.added_fields`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from elanus.core.added_fields import lacks_only_added, widened
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.schema import CollectionSchema
@@ -41,9 +43,10 @@ class Quarantined:
 def misfit_rows(rows: pa.RecordBatch, schema: CollectionSchema) -> str:
     """Return why rows do not fit a schema: columns, types, nulls; "" if they do. No cost per row."""
     expected = schema.arrow_schema
-    if rows.schema.names != expected.names:
+    if not lacks_only_added(rows.schema.names, schema):
         return f"its columns are {rows.schema.names}, the collection has {expected.names}"
-    for field, column in zip(expected, rows.columns, strict=True):
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        field = expected.field(name)
         if column.type != field.type:
             return f"column {field.name} is {column.type}, the collection has {field.type}"
         if column.null_count and not field.nullable:
@@ -84,6 +87,5 @@ def checked(
         )
     if isinstance(message, DeleteMessage) or message.rows.schema.equals(schema.arrow_schema):
         return message
-    # Only flags differ. Batches of one segment are joined later, so their flags must agree.
-    batch = pa.RecordBatch.from_arrays(message.rows.columns, schema=schema.arrow_schema)
-    return replace(message, rows=batch)
+    # Only flags differ, or fields were added. Batches of one segment are joined later, so they must agree.
+    return replace(message, rows=widened(message.rows, schema))

@@ -139,6 +139,22 @@ def search_field(schema: CollectionSchema, name: str) -> FieldSchema:
     return field
 
 
+def check_load_fields(schema: CollectionSchema, names: Iterable[str]) -> None:
+    """Check the fields to load: those that every read needs are among them.
+
+    Raises `FieldNotFound`, `InvalidParameter`.
+    """
+    chosen = tuple(names)
+    fields = [schema.field(name) for name in chosen]
+    shown = f"load field list [{' '.join(chosen)}]"
+    if schema.primary_field not in fields:
+        raise InvalidParameter(f"{shown} does not contain primary key field {schema.primary_field.name}")
+    if schema.partition_key is not None and schema.partition_key not in fields:
+        raise InvalidParameter(f"{shown} does not contain partition key field {schema.partition_key.name}")
+    if not any(field.kind.vector is not None for field in fields):
+        raise InvalidParameter(f"{shown} does not contain any vector field")
+
+
 def checked_shards(asked: int) -> int:
     """Return the number of shards of a new collection; 0 asks for the default. Raises `InvalidParameter`."""
     if asked < 0:

@@ -166,22 +166,27 @@ def conform(
     first_row: int = 0,
     refusal: Refusal = in_the_words_of_an_insert,
     zone: str = DEFAULT_TIMEZONE,
+    only: Collection[str] | None = None,
 ) -> pa.RecordBatch:
     """Return a batch of ``rows`` rows of ``schema.arrow_schema``.
 
     An auto-id key is part of it only with ``with_auto_key``. ``zone``: the time zone of texts without an
-    offset.
+    offset. ``only``: the fields that are part of it; None: all fields.
 
     ``given`` is called for each field in the schema's order. If it returns None, the field gets its default
     or null, the dynamic field empty objects. Raises the error that ``refusal`` makes from the first fault,
     and `InvalidParameter` for a missing field that is required.
     """
-    fields = [field for field in schema.fields if with_auto_key or not field.auto_id]
+    fields = [
+        field
+        for field in schema.fields
+        if (with_auto_key or not field.auto_id) and (only is None or field.name in only)
+    ]
     columns = []
     for field in fields:
         found = given(field)
         if found is None:
-            columns.append(_absent(field, rows))
+            columns.append(absent_column(field, rows))
         else:
             columns.append(_column(field, found, first_row, refusal, zone))
     return pa.RecordBatch.from_arrays(
@@ -189,7 +194,8 @@ def conform(
     )
 
 
-def _absent(field: FieldSchema, rows: int) -> pa.Array:
+def absent_column(field: FieldSchema, rows: int) -> pa.Array:
+    """Return the values of rows for which a field was not sent. Raises `InvalidParameter` if it must be."""
     if field.is_dynamic:
         return pa.repeat(pa.scalar(EMPTY_OBJECT), rows)
     if field.is_function_output:

@@ -35,7 +35,8 @@ class FieldSchema:
     ``is_function_output`` are computed by a function of the schema: clients neither send nor get them.
     ``default_value`` is the value for rows without the field; ``nullable`` allows null.
     ``params`` keeps any other type parameters that a client sent (``mmap.enabled`` …), so that
-    describing the collection returns them.
+    describing the collection returns them. ``is_added``: the collection may have rows without the field
+    (`elanus.core.added_fields`).
     """
 
     field_id: FieldID
@@ -53,6 +54,9 @@ class FieldSchema:
     element_type: DataType = DataType.NONE
     max_capacity: int = 0
     is_function_output: bool = False
+    is_partition_key: bool = False
+    is_clustering_key: bool = False
+    is_added: bool = False
 
     @property
     def kind(self) -> FieldKind:
@@ -120,6 +124,15 @@ class CollectionSchema:
     @cached_property
     def dynamic_field(self) -> FieldSchema | None:
         return next((f for f in self.fields if f.is_dynamic), None)
+
+    @cached_property
+    def partition_key(self) -> FieldSchema | None:
+        """The field whose values decide the partitions of rows (`elanus.core.partition_keys`)."""
+        return next((f for f in self.fields if f.is_partition_key), None)
+
+    @cached_property
+    def added_fields(self) -> tuple[FieldSchema, ...]:
+        return tuple(f for f in self.fields if f.is_added)
 
     @cached_property
     def by_name(self) -> Mapping[str, FieldSchema]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elanus.core.errors import InvalidDimension, InvalidParameter
+from elanus.core.errors import InvalidDimension, InvalidParameter, VectorClusteringKey
 from elanus.core.functions import check_functions
 from elanus.core.geometry import parse_wkt
 from elanus.core.ids import FieldID
@@ -48,6 +48,8 @@ class Declaration:
     nullable: bool
     params: Mapping[str, str]
     element_type: DataType = DataType.NONE
+    is_partition_key: bool = False
+    is_clustering_key: bool = False
 
 
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
@@ -60,6 +62,8 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
         check_field_name(part)
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)
+    _check_partition_key(declared, kind)
+    _check_clustering_key(declared, kind)
     element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
     max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
     has_max_length = (element or kind).has_max_length
@@ -81,6 +85,8 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
         params={key: value for key, value in params.items() if key not in own},
         element_type=DataType.NONE if element is None else element.data_type,
         max_capacity=max_capacity,
+        is_partition_key=declared.is_partition_key,
+        is_clustering_key=declared.is_clustering_key,
     )
 
 
@@ -89,6 +95,36 @@ def _check_roles(name: str, kind: FieldKind, *, is_primary: bool, auto_id: bool)
         raise InvalidParameter("the data type of primary key should be Int64 or VarChar")
     if auto_id and not is_primary:
         raise InvalidParameter(f"only primary field can speficy AutoID with true, field name = {name}")
+
+
+def _check_partition_key(declared: Declaration, kind: FieldKind) -> None:
+    if not declared.is_partition_key:
+        return
+    if declared.is_primary:
+        raise InvalidParameter(
+            f"the partition key field must not be primary field, field name = {declared.name}"
+        )
+    if declared.nullable:
+        raise InvalidParameter(f"partition key field not support nullable, field name = {declared.name}")
+    if not kind.can_be_key:
+        raise InvalidParameter(
+            "the data type of partition key should be Int64 or VarChar, "
+            f"but field {declared.name} is {kind.name}"
+        )
+
+
+def _check_clustering_key(declared: Declaration, kind: FieldKind) -> None:
+    """Check the type. The key is a hint: compaction keeps sorting rows by their primary key."""
+    if not declared.is_clustering_key:
+        return
+    if kind.vector is not None:
+        raise VectorClusteringKey(
+            f"vector clustering key not allowed[field={declared.name}]: use a scalar field"
+        )
+    if not (kind.family.is_number or kind.family is Family.TEXT):
+        raise InvalidParameter(
+            f"clustering key field {declared.name} has unsupported data type {type_name(declared.data_type)}"
+        )
 
 
 def _check_nullable(name: str, *, nullable: bool, is_primary: bool) -> None:
@@ -232,6 +268,12 @@ def check_fields_together(fields: Sequence[FieldSchema], structs: Sequence[str] 
         raise InvalidParameter("primary key is not specified")
     if len(primary) > 1:
         raise InvalidParameter(f"there are more than one primary key, field name = {', '.join(primary)}")
+    for role, found in (
+        ("partition key", [field.name for field in fields if field.is_partition_key]),
+        ("clustering key", [field.name for field in fields if field.is_clustering_key]),
+    ):
+        if len(found) > 1:
+            raise InvalidParameter(f"there are more than one {role}, field name = {', '.join(found)}")
     vectors = [field.name for field in fields if field.kind.vector is not None]
     if not vectors:
         raise InvalidParameter("schema does not contain vector field")
@@ -286,6 +328,8 @@ def _check_field(field: FieldSchema, collection: str) -> None:
             field.nullable,
             params,
             field.element_type,
+            field.is_partition_key,
+            field.is_clustering_key,
         ),
         collection,
     )

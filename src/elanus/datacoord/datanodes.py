@@ -188,6 +188,23 @@ class DataNodes:
             node.changed.update(names)
             node.owned.set()
 
+    async def begin_again(self, changed: Sequence[Vchannel]) -> None:
+        """Persist changed vchannels under a new epoch: each owner reads its own again, from the checkpoint.
+
+        Called under the lock.
+        """
+        if not changed:
+            return
+        epoch = await self._rootcoord.alloc_ids(1)
+        await self._put(changed, epoch)
+
+    async def _put(self, changed: Sequence[Vchannel], epoch: int) -> None:
+        names = {v.vchannel for v in changed}
+        await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
+        for name in names:
+            self._ticks.pop(name, None)
+        self.notify(names)
+
     async def _share_out(self, newcomer: LiveNode | None = None) -> None:
         """Reassign vchannels after nodes have joined or left. Called under the lock.
 
@@ -205,11 +222,7 @@ class DataNodes:
         if not changed:
             return
         epoch = newcomer.epoch if newcomer else await self._rootcoord.alloc_ids(1)
-        names = {v.vchannel for v in changed}
-        await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
-        for name in names:
-            self._ticks.pop(name, None)
-        self.notify(names)
+        await self._put(changed, epoch)
 
     # reports
 

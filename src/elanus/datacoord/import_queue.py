@@ -34,7 +34,7 @@ from elanus.core.errors import (
     TaskQueueFull,
     Unavailable,
 )
-from elanus.core.ids import CollectionID, TaskID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, TaskID
 from elanus.core.imports import (
     ATTEMPTS_MAX,
     OPEN,
@@ -47,6 +47,7 @@ from elanus.core.imports import (
     stepped,
     with_progress,
 )
+from elanus.core.partition_keys import key_partitions
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
@@ -280,6 +281,7 @@ class Imports:
             task.files,
             self._allocator.max_rows(collection.schema),
             stamp,
+            _key_partitions(collection),
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
@@ -330,7 +332,8 @@ class Imports:
         if not vchannels or any(v.dropping for v in vchannels):
             raise CollectionNotFound(f"collection not found[collection={task.collection}]")
         collection = await self._rootcoord.collection_by_id(task.collection_id)
-        if all(p.partition_id != task.partition_id for p in collection.partitions):
+        present = (ALL_PARTITIONS, *(p.partition_id for p in collection.partitions))
+        if task.partition_id not in present:
             raise PartitionNotFound(f"partition not found[partition={task.partition}]")
         return collection
 
@@ -342,3 +345,9 @@ class Imports:
         if self._state.import_task(task.task_id) == task:
             _log.warning("import failed", task=task.task_id, reason=reason)
             await self._state.put(imports=[failed(task, reason, self._clock.wall_ms())])
+
+
+def _key_partitions(collection: Collection) -> tuple[PartitionID, ...]:
+    if collection.schema.partition_key is None:
+        return ()
+    return key_partitions({p.name: p.partition_id for p in collection.partitions})

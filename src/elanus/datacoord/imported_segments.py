@@ -14,7 +14,7 @@ def imported_manifest(task: ImportTask, written: ImportedSegment, commit_ts: Tim
     return SegmentManifest(
         written.segment_id,
         task.collection_id,
-        task.partition_id,
+        written.partition_id,
         written.vchannel,
         (replace(written.insert_log, ts_min=commit_ts, ts_max=commit_ts),),
         (written.stats_log,),

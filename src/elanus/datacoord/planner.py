@@ -31,7 +31,7 @@ from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.time_to_live import TTL_PROPERTY
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
 from elanus.datacoord.context import DataContext
@@ -117,7 +117,8 @@ class Planner:
 
         Time alone makes rows expire, and deletes old enough to be folded in.
         """
-        is_timeless = not vchannel.deltas and TTL_PROPERTY not in collection.properties
+        expires = TTL_PROPERTY in collection.properties or collection.truncated != NO_TIMESTAMP
+        is_timeless = not vchannel.deltas and not expires
         return is_timeless and self._settled.get(vchannel.vchannel) == self._state.last_change(
             vchannel.vchannel
         )
@@ -146,7 +147,7 @@ class Planner:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
         change = self._state.last_change(vchannel.vchannel)
         try:
-            expired = expire_until(collection.properties, now, self._policy.retention_s)
+            expired = expire_until(collection.properties, now, self._policy.retention_s, collection.truncated)
             taken = {*self._taken(), *(() if force else self._resting())}
             survey = await self._facts.look(vchannel, bound, expired, frozenset(taken), force=force)
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:

@@ -62,6 +62,7 @@ class Recovery:
             contents.of_segments([s for s in flushed if s.segment_id not in reasons]),
             self._successors((*held, *(s.segment_id for s in segments))),
             _damaged(flushed, reasons),
+            chosen.vchannels[0].schema,
         )
 
     def _chosen(self, collection_id: CollectionID) -> Chosen:

@@ -68,14 +68,17 @@ class Snapshots:
     ) -> SnapshotLease:
         if not 0 < lease_ms <= PIN_MS_MAX:
             raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
-        ttl_s = time_to_live_s((await self._rootcoord.collection_by_id(collection_id)).properties)
+        collection = await self._rootcoord.collection_by_id(collection_id)
+        ttl_s = time_to_live_s(collection.properties)
         read_ts = await self._rootcoord.alloc_timestamp(1)
         while True:
             await self._synced(collection_id, read_ts)
             snapshot = await self._collect(collection_id, partition_ids, read_ts)
             folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
             if folded <= read_ts:
-                expiring = replace(snapshot, expired_until=expired_until(ttl_s, read_ts))
+                expiring = replace(
+                    snapshot, expired_until=expired_until(ttl_s, read_ts, collection.truncated)
+                )
                 return await self._pin(expiring, lease_ms)
             # Files written meanwhile have deletes up to ``folded`` applied: they are right only from then on.
             read_ts = folded

@@ -8,6 +8,7 @@ from elanus.api.fencing import while_active
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, NodeID, PartitionID
+from elanus.core.schema import CollectionSchema
 from elanus.datacoord.compactor import Compactor
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
@@ -41,6 +42,17 @@ class Vchannels:
             await self._state.put(vchannels=self._datanodes.placed(new))
         self._changes.happened(collection.collection_id)
         self._datanodes.notify(v.vchannel for v in new)
+
+    async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
+        """Persist the schema with a new epoch: the owners begin again from the checkpoints, and commits of
+        jobs that have the former schema are refused."""
+        async with self._lock:
+            changed = [
+                replace(v, schema=schema)
+                for v in self._state.vchannels_of(collection_id)
+                if not v.dropping and v.schema != schema
+            ]
+            await self._datanodes.begin_again(changed)
 
     async def _is_live(self, collection_id: CollectionID) -> bool:
         """Whether rootcoord still has the collection: the call may arrive late, or twice.

@@ -94,6 +94,7 @@ class SparkImports:
                 source_url=settings.source_url,
                 store_url=settings.store_url,
                 scratch_dir=settings.scratch_dir,
+                key_partitions=order.key_partitions,
             )
             plans.append(plan)
             first_id += 2 * plan.rows

@@ -17,10 +17,10 @@ from elanus.expr.bind import bind
 from elanus.expr.evaluate import evaluated
 from elanus.expr.explain import Explainer
 from elanus.expr.indexed import explain_indexed, indexed_rows, indexed_rows_max
-from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.logic import has_sample
 from elanus.expr.parse import parse
+from elanus.expr.partition_key import equal_value, values_of
 from elanus.expr.prune import Pruner
 from elanus.expr.source import Source
 from elanus.expr.tree import (
@@ -119,10 +119,14 @@ class BoundFilter:
             return None
         if not isinstance(node.right, Constant):
             return None
-        key, arrow_type = node.right.value, node.left.field.arrow_type
-        if isinstance(key, float):  # 7.0 is the key 7; 7.5 is no key
-            return JsonSet.of([key]).integers
-        return pa.array([key], arrow_type)
+        return equal_value(node.right.value, node.left.field)
+
+    def values_of(self, field: str) -> pa.Array | None:
+        """Return values of a field that every matching row has one of; None: it may have others.
+
+        The values have the field's Arrow type. The filter may allow fewer of them.
+        """
+        return values_of(self.predicate, field)
 
     def split_by_key(self) -> tuple[tuple[KeyBound, ...], BoundFilter]:
         """Return bounds of the primary key, and a filter for the rest: a row matches if it satisfies both.

@@ -133,16 +133,18 @@ class IndexCoord:
         await self._invalidations.confirmed(notifications)
 
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
-        index = self._state.index(index_id)
-        if index is None:
-            await self._invalidations.all_confirmed()
-        else:
-            removal = self._state.remove_index(index)
-            await self._invalidations.confirmed(await self._begin_change(collection_id, removal))
+        async with self._defining:
+            index = self._state.index(index_id)
+            if index is None:
+                await self._invalidations.all_confirmed()
+                return
+            notifications = await self._begin_change(collection_id, self._state.remove_index(index))
+        await self._invalidations.confirmed(notifications)
 
     async def drop_collection(self, collection_id: CollectionID) -> None:
-        removal = self._remove_indexes(collection_id)
-        await self._invalidations.confirmed(await self._begin_change(collection_id, removal))
+        async with self._defining:
+            notifications = await self._begin_change(collection_id, self._remove_indexes(collection_id))
+        await self._invalidations.confirmed(notifications)
 
     async def _remove_indexes(self, collection_id: CollectionID) -> None:
         for index in self._state.indexes(collection_id):

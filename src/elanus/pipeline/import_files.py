@@ -2,7 +2,8 @@
 
 Rows stream in batch by batch, are checked, and wait in memory by shard. When a task holds as much as it may,
 and at its end, each shard's rows are sorted by primary key and become one segment: an insert log and a
-stats log. Memory: the rows held, and one shard's once more while they are sorted.
+stats log. Where rows go by a partition key, a shard's rows become one segment for each of their partitions.
+Memory: the rows held, and one shard's once more while they are sorted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import pyarrow.compute as pc
 from elanus.api.imports import ImportedSegment
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import SegmentID
+from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.partition_keys import rows_of_partitions
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_columns import Place, check_columns, convert
 from elanus.pipeline.import_plan import FileRows, ImportPlan
@@ -111,8 +113,18 @@ class SegmentsWriter:
                 self._held[shard] = []
                 table = pa.Table.from_batches(batches).combine_chunks()
                 batches.clear()
-                self.written.append(self._segment(self._plan.vchannels[shard], table))
+                for partition_id, rows in self._by_partition(table):
+                    self.written.append(self._segment(self._plan.vchannels[shard], partition_id, rows))
         self._held_rows = self._held_bytes = 0
+
+    def _by_partition(self, table: pa.Table) -> Iterator[tuple[PartitionID, pa.Table]]:
+        key = self._plan.schema.partition_key
+        if key is None:
+            yield self._plan.partition_id, table
+            return
+        keys = table.column(key.name).combine_chunks()
+        for partition_id, numbers in rows_of_partitions(keys, self._plan.key_partitions):
+            yield partition_id, table.take(pa.array(numbers)).combine_chunks()
 
     def _hold(self, rows: pa.RecordBatch) -> None:
         shards = len(self._held)
@@ -130,11 +142,11 @@ class SegmentsWriter:
         self._held_rows += rows.num_rows
         self._held_bytes += rows.nbytes
 
-    def _segment(self, vchannel: str, table: pa.Table) -> ImportedSegment:
+    def _segment(self, vchannel: str, partition_id: PartitionID, table: pa.Table) -> ImportedSegment:
         plan = self._plan
         segment_id = SegmentID(self._next_segment_id)
         self._next_segment_id += 1
-        key = SegmentKey(plan.collection_id, plan.partition_id, segment_id, vchannel)
+        key = SegmentKey(plan.collection_id, partition_id, segment_id, vchannel)
         owner = (key.collection_id, key.partition_id, segment_id, self._name)
         file_schema = insert_log_schema(plan.schema, key)
         primary = plan.schema.primary_field.name
@@ -152,4 +164,4 @@ class SegmentsWriter:
             file = writer.finish()
         stats_path = stats_log_path(*owner)
         write_stats_log(self._store, stats_path, stats.finish())
-        return ImportedSegment(segment_id, vchannel, file, stats_path)
+        return ImportedSegment(segment_id, vchannel, file, stats_path, partition_id)

@@ -56,7 +56,7 @@ class ImportPlan:
     ``vchannels`` are index-aligned with the shards. At most ``rows_max`` rows, and ``bytes_max`` of them,
     are held before segments are written. Ids from ``first_id`` on, two for each row, are the task's.
     ``stamp`` fills the timestamp column. ``source_url`` is the store that the files are in;
-    ``scratch_dir`` a directory on the machine that runs the task.
+    ``scratch_dir`` a directory on the machine that runs the task. ``key_partitions``: see `ImportOrder`.
     """
 
     attempt: int
@@ -72,6 +72,7 @@ class ImportPlan:
     source_url: str
     store_url: str
     scratch_dir: str
+    key_partitions: tuple[PartitionID, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -115,6 +115,7 @@ def build_index_file(
 def _values(plan: IndexBuildPlan, spec: IndexSpec, store: ObjectStore) -> Any:
     if plan.field.kind.vector is not None:
         return read_vectors(store, plan.manifest, plan.field.name)
-    column = read_columns(store, plan.manifest, [plan.field.name]).column(0).combine_chunks()
+    added = (plan.field,) if plan.field.is_added else ()
+    column = read_columns(store, plan.manifest, [plan.field.name], added).column(0).combine_chunks()
     path = json_path_of(spec, plan.field)
     return column if path is None else typed_column(column, path, spec.params["json_cast_type"])

@@ -56,7 +56,8 @@ def merge_segments(
     schema, files = order.schema, order.insert_logs
     key = SegmentKey(order.collection_id, order.partition_id, order.segment_id, order.vchannel)
     scalars = scalar_columns(schema)
-    table = pa.concat_tables([read_columns(store, m, scalars) for m in order.inputs if m.insert_logs])
+    parts = [read_columns(store, m, scalars, schema.added_fields) for m in order.inputs if m.insert_logs]
+    table = pa.concat_tables(parts)
     table = table.combine_chunks()
     rows = in_order(table, schema.primary_field.name, _living(order, table, store))
     if not len(rows):

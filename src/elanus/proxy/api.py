@@ -23,7 +23,7 @@ from elanus.core.rankers import Ranker
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.boost_requests import BoostRequests
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
@@ -36,7 +36,10 @@ _NO_KEYS = pa.array([], pa.int64())
 
 @dataclass(frozen=True)
 class CollectionView:
-    """A collection as described. ``name`` is the real name, even if the lookup was by an alias."""
+    """A collection as described. ``name`` is the real name, even if the lookup was by an alias.
+
+    ``schema_ts`` and ``truncated``: see `elanus.core.catalog.Collection`.
+    """
 
     database: str
     collection_id: CollectionID
@@ -49,6 +52,13 @@ class CollectionView:
     properties: Mapping[str, str]
     num_partitions: int
     created: Timestamp
+    schema_ts: Timestamp = NO_TIMESTAMP
+    truncated: Timestamp = NO_TIMESTAMP
+
+    @property
+    def schema_version(self) -> Timestamp:
+        """The number by which clients know the schema."""
+        return self.schema_ts or self.created
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
 from elanus.core.imports import ImportTask
+from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import (
     CollectionView,
@@ -35,6 +36,7 @@ from elanus.proxy.api import (
     StartedCompaction,
 )
 from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.update_api import Update
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
@@ -72,6 +74,25 @@ class Front(Protocol):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None: ...
+    def alter_field(
+        self,
+        database: str,
+        collection: str,
+        field: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        """Change the bounds of a field's values. Raises `FieldNotFound`, `InvalidParameter`."""
+        ...
+
+    def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
+        """Add a nullable field; older rows have its default, or null. Raises `InvalidParameter`."""
+        ...
+
+    def truncate_collection(self, database: str, name: str) -> None:
+        """Remove all rows: no read as of a later moment finds them."""
+        ...
+
     def collection_rows(self, database: str, name: str) -> int:
         """Rows of all segments that are not dropped. Deletes are not subtracted, as in the reference."""
         ...
@@ -169,6 +190,10 @@ class Front(Protocol):
     # writes
     def insert(self, request: Insert) -> MutationResult: ...
     def upsert(self, request: Insert) -> MutationResult: ...
+    def update(self, request: Update) -> MutationResult:
+        """Replace some columns of rows: an upsert that keeps the others. Raises `CollectionNotLoaded`."""
+        ...
+
     def delete(self, request: Delete) -> MutationResult: ...
     def flush(self, database: str, collections: Sequence[str]) -> FlushResult: ...
     def flush_state(

@@ -149,6 +149,17 @@ class QueryCoord:
             await loader.stop()
             await loader.release(self._peers.fleet.alive())
 
+    async def reload(self, collection_id: CollectionID) -> None:
+        async with self._lock:
+            loader = self._loaders.get(collection_id)
+            if loader is None:
+                return
+            now = await self._peers.root.alloc_timestamp(1)
+            await loader.stop()
+            await loader.release(self._peers.fleet.alive())
+            await self._state.remove_replicas(collection_id)
+            self._begin(self._loader(loader.load, now))
+
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
         one = self._loaders.get(collection_id)
         asked = [one] if one else [] if collection_id else list(self._loaders.values())

@@ -203,10 +203,10 @@ class ReplicaRecords:
     async def remove(self, record: ReplicaRecord) -> None:
         await self._remove([Delete(_HEADERS + _name(record))], f"{_name(record)}/")
 
-    async def remove_all(self, collection_id: CollectionID, also: Delete) -> None:
-        """Remove the collection's records together with another key."""
+    async def remove_all(self, collection_id: CollectionID, *also: Delete) -> None:
+        """Remove the collection's records together with other keys."""
         headers = await self._meta.list(f"{_HEADERS}{collection_id}/")
-        await self._remove([also, *(Delete(key) for key, _ in headers)], f"{collection_id}/")
+        await self._remove([*also, *(Delete(key) for key, _ in headers)], f"{collection_id}/")
 
     async def remove_leftovers(self, collections: Iterable[CollectionID]) -> None:
         """Remove the parts of records of other collections than these: their removal was interrupted."""

@@ -104,6 +104,10 @@ class LoadState:
     async def remove_replica(self, record: ReplicaRecord) -> None:
         await self._replicas.remove(record)
 
+    async def remove_replicas(self, collection_id: CollectionID) -> None:
+        """Remove the replicas of a load that is to begin again."""
+        await self._replicas.remove_all(collection_id)
+
     async def groups(self) -> list[ResourceGroup]:
         """Return the resource groups that clients created."""
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elanus.api.datacoord import DamagedManifest, DataCoordApi, RecoveryInfo, VchannelRecovery
 from elanus.api.indexcoord import IndexCoordApi
@@ -82,6 +82,8 @@ async def find_target(
     collection = await root.collection_by_id(load.collection_id)
     partition_ids = load.partitions_of(collection)
     recovery = await data.recovery_info(load.collection_id, held)
+    if recovery.schema is not None and len(recovery.schema.fields) > len(collection.schema.fields):
+        collection = replace(collection, schema=recovery.schema)  # it is about to get a field
     segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
     # Files last: an output whose index has been built by now is loaded with it at once.
     indexes = await index.indexes(load.collection_id)

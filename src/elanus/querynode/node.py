@@ -148,9 +148,11 @@ class QueryNode:
 
     async def load_collection(self, request: LoadCollection) -> None:
         collection = self._collections.get(request.collection_id)
-        if collection is not None:
+        if collection is not None and collection.schema == request.schema:
             collection.want(request)
             return
+        if collection is not None:  # a release did not reach this node
+            await self.release_collection(request.collection_id)
         self._collections[request.collection_id] = LoadedCollection(
             request, self._applier, self._dropped, self._memory.let_go, self._grew
         )

@@ -80,7 +80,7 @@ def _recover(
 ) -> GrowingSegment:
     names = [field.name for field in schema.fields]
     segment = GrowingSegment(manifest.segment_id, manifest.partition_id, schema, specs)
-    for batch in read_columns(store, manifest, [TIMESTAMP_FIELD, *names]).to_batches():
+    for batch in read_columns(store, manifest, [TIMESTAMP_FIELD, *names], schema.added_fields).to_batches():
         row_ts = np.array(batch.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64)
         segment.append([NewRows(batch.select(names), row_ts)])
     return segment

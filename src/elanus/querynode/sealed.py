@@ -148,7 +148,9 @@ class _Loader:
 
     def block(self) -> Block:
         names = [field.name for field in self.schema.scalar_fields]
-        table = read_columns(self.store, self.request.manifest, [TIMESTAMP_FIELD, *names])
+        table = read_columns(
+            self.store, self.request.manifest, [TIMESTAMP_FIELD, *names], self.schema.added_fields
+        )
         columns = {name: table.column(name).combine_chunks() for name in names}
         bounds = {f.name: _bounds(columns[f.name]) for f in self.schema.scalar_fields if f.kind.has_bounds}
         for field in self.schema.scalar_fields:

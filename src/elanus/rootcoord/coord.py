@@ -1,7 +1,8 @@
 """The root coordinator role: definitions, in order with the writes, and the services every role needs.
 
-There are two families of definitions: those that only change the catalog (`elanus.rootcoord.names`), and
-those that readers of the channels must read in order (`elanus.rootcoord.lifecycle`).
+There are two families of definitions: those that only change the catalog (`elanus.rootcoord.names`,
+`elanus.rootcoord.schema_changes`), and those that readers of the channels must read in order
+(`elanus.rootcoord.lifecycle`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from elanus.meta.port import MetaStore, Put
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
-from elanus.rootcoord.lifecycle import Lifecycle, OtherCoordinators
+from elanus.rootcoord.lifecycle import OtherCoordinators
 from elanus.rootcoord.names import DEFAULT_DATABASE, Names
+from elanus.rootcoord.schema_changes import SchemaChanges
 from elanus.rootcoord.timesync import TimeSync
 from elanus.rootcoord.tso import TimestampOracle
 
@@ -40,7 +42,7 @@ _TIDY_INTERVAL_S = 1.0
 _log = structlog.get_logger("rootcoord")
 
 
-class RootCoord(Names, Lifecycle):
+class RootCoord(Names, SchemaChanges):
     """Implements `elanus.api.rootcoord.RootCoordApi`.
 
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.

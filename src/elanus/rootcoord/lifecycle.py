@@ -31,6 +31,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.limits import COLLECTIONS_MAX, PARTITIONS_MAX, SYSTEM_FIELDS_MAX_ID
 from elanus.core.messages import MsgKind
 from elanus.core.moments import TIMEZONE
+from elanus.core.partition_keys import partition_names
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP
@@ -92,7 +93,8 @@ class Lifecycle(Definitions):
             return collection
 
     async def _create(self, request: NewCollection) -> Collection:
-        collection_id = CollectionID(await self._ids.allocate(2))
+        names = partition_names(request.key_partitions) or (_DEFAULT_PARTITION,)
+        collection_id = CollectionID(await self._ids.allocate(1 + len(names)))
         vchannels = self._announcer.place_shards(
             collection_id, request.shards, self._catalog.vchannel_counts()
         )
@@ -107,7 +109,9 @@ class Lifecycle(Definitions):
                 schema=_numbered(request.schema),
                 vchannels=vchannels,
                 starts=starts,
-                partitions=(Partition(PartitionID(collection_id + 1), _DEFAULT_PARTITION, ts),),
+                partitions=tuple(
+                    Partition(PartitionID(collection_id + n), name, ts) for n, name in enumerate(names, 1)
+                ),
                 consistency_level=request.consistency_level,
                 created=ts,
                 properties=_inherited(database, request.schema) | dict(request.properties),
@@ -293,6 +297,7 @@ def _same_or_conflict(existing: Collection, request: NewCollection, database: st
         existing.name == request.schema.name
         and existing.schema == _numbered(request.schema)
         and len(existing.vchannels) == request.shards
+        and request.key_partitions in (0, len(existing.partitions))
     )
     if not same:
         raise CollectionAlreadyExists(

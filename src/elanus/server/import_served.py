@@ -6,6 +6,7 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import CollectionNotLoaded
+from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentState
 
@@ -34,7 +35,8 @@ class ServedImports:
         if await self._index.unbuilt(task.collection_id, tuple(live)):
             return False
         loads = await self._query.loads(task.collection_id)
-        if not any(task.partition_id in load.percentages for load in loads):
+        wanted = task.partition_id
+        if not any(wanted in load.percentages or wanted == ALL_PARTITIONS for load in loads):
             return True
         try:
             replicas = [r for r in await self._query.replicas(task.collection_id) if r.nodes]

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.rows import absent_column
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
-from elanus.storage.binlog import with_commit_ts
+from elanus.storage.binlog import absent_fields, field_of, with_commit_ts
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
@@ -69,7 +70,7 @@ def _row_group(
 ) -> pa.RecordBatch | None:
     key = read.schema.primary_field.name
     needed = {key, TIMESTAMP_FIELD} | chosen.field_names
-    first = with_commit_ts(parquet.read_row_group(group, columns=sorted(needed)), read.manifest)
+    first = with_commit_ts(_columns(read, parquet, group, sorted(needed)), read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
     if read.expired_until != NO_TIMESTAMP:
@@ -79,7 +80,7 @@ def _row_group(
     if not mask.any():
         return None
     rest = [name for name in read.columns if name not in needed]
-    table = parquet.read_row_group(group, columns=rest) if rest else None
+    table = _columns(read, parquet, group, rest) if rest else None
     columns = [
         (first if name in needed else table).column(name).combine_chunks()  # type: ignore[union-attr]
         for name in read.columns
@@ -87,6 +88,16 @@ def _row_group(
     fields = [read.schema.arrow_schema.field(name) for name in read.columns]
     batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
     return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def _columns(read: SegmentRead, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
+    """Return columns of a row group; fields added since the file was written hold defaults or nulls."""
+    absent = absent_fields(parquet.schema_arrow, names, read.schema.added_fields)
+    table = parquet.read_row_group(group, columns=[name for name in names if name not in absent])
+    rows = parquet.metadata.row_group(group).num_rows
+    for field in absent.values():
+        table = table.append_column(field_of(field), absent_column(field, rows))
+    return table
 
 
 def _may_match(group: pq.RowGroupMetaData, chosen: BoundFilter) -> bool:

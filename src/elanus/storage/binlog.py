@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from elanus.core.errors import FieldNotFound, Internal
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.nullable import NullableVectors, Valid
-from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType
+from elanus.core.rows import absent_column
+from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.sparse import SparseRows
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -125,20 +126,44 @@ def write_insert_log(
         return writer.finish()
 
 
-def read_columns(store: ObjectStore, source: Files, names: Sequence[str]) -> pa.Table:
+def read_columns(
+    store: ObjectStore, source: Files, names: Sequence[str], added: Sequence[FieldSchema] = ()
+) -> pa.Table:
     """The named columns of all rows, in the order of the manifest's files; system columns included.
 
-    Only those columns are read. If a manifest has a ``commit_ts``, that is every row's timestamp. Raises
+    Only those columns are read. ``added``: fields that files may lack; their default or null is returned
+    then. If a manifest has a ``commit_ts``, that is every row's timestamp. Raises
     `ValueError` when there are no files, `FieldNotFound` for a column they lack, and `ObjectMissing` and
     `CorruptObject` naming the file.
     """
     tables = []
     for file in _files(source):
         with _open_insert_log(store, file) as parquet:
-            _check_columns(parquet, file, names)
-            table = parquet.read(columns=list(names), use_threads=worth_threads(parquet))
+            absent = absent_fields(parquet.schema_arrow, names, added)
+            there = [name for name in names if name not in absent]
+            _check_columns(parquet, file, there)
+            table = parquet.read(columns=there, use_threads=worth_threads(parquet))
+            for field in absent.values():
+                table = table.append_column(field_of(field), absent_column(field, file.rows))
             tables.append(table.select(list(names)))
     return with_commit_ts(pa.concat_tables(tables), source)
+
+
+def absent_fields(
+    stored: pa.Schema, names: Iterable[str], added: Sequence[FieldSchema]
+) -> dict[str, FieldSchema]:
+    """Return those of the wanted columns that a file lacks because the field was added later.
+
+    A column of another type comes from an attempt to add the field that did not succeed: it has no values.
+    """
+    types = {field.name: field.type for field in stored}
+    wanted = frozenset(names)
+    return {f.name: f for f in added if f.name in wanted and types.get(f.name) != f.arrow_type}
+
+
+def field_of(field: FieldSchema) -> pa.Field:
+    """Return the Arrow field of a column that files lack."""
+    return pa.field(field.name, field.arrow_type, nullable=field.nullable)
 
 
 def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from checks import check, lacks, uri
+from checks import check, uri
 from embedding import embed
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -111,10 +111,12 @@ def _() -> None:
     made.drop()
 
 
-@lacks("partition key", "partition key")
+@check("partition key")
 def _() -> None:
-    refused = store("langchain_tenants", partition_key_field="tenant", enable_dynamic_field=True)
-    refused.add_texts(["red apple"], [{"tenant": "ann"}])
+    made = store("langchain_tenants", partition_key_field="tenant", auto_id=True, drop_old=True)
+    made.add_texts(["red apple", "blue car"], [{"tenant": "ann"}, {"tenant": "bob"}])
+    assert texts(made.similarity_search("car", k=2, expr='tenant == "ann"')) == ["red apple"]
+    made.drop()
 
 
 @check("full text search (BM25), and fused with vectors")

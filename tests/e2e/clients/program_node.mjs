@@ -339,13 +339,16 @@ await check('text analyzers: create, drop', async () => {
   );
   succeeded(await client.dropCollection({ collection_name: 'node_text' }));
 });
-await lacks('partition key', 'partition key', () =>
-  created(
-    'node_tenants',
-    { name: 't', data_type: DataType.VarChar, max_length: 100, is_partition_key: true },
-    { name: 'v', data_type: DataType.FloatVector, dim: DIM }
-  )
-);
+await check('partition key: create, drop', async () => {
+  succeeded(
+    await created(
+      'node_tenants',
+      { name: 't', data_type: DataType.VarChar, max_length: 100, is_partition_key: true },
+      { name: 'v', data_type: DataType.FloatVector, dim: DIM }
+    )
+  );
+  succeeded(await client.dropCollection({ collection_name: 'node_tenants' }));
+});
 
 await check('half-precision vectors: create, drop', async () => {
   succeeded(await created('node_half', { name: 'v', data_type: DataType.Float16Vector, dim: DIM }));

@@ -198,12 +198,17 @@ def test_time_to_live() -> None:
     assert expire_until({}, now, 5) == 0
     assert time_to_live_s({TTL_PROPERTY: "0"}) is None
     assert time_to_live_s({TTL_PROPERTY: "-1"}) is None
-    for wrong in ("soon", "1.5", "", "99999999999999"):
+    for wrong in ("soon", "1.5", "", "99999999999999", "-2"):
         with pytest.raises(InvalidParameter, match="whole number of seconds"):
             time_to_live_s({TTL_PROPERTY: wrong})
     assert expired_until(None, now) == 0
     assert expired_until(10, now) == compose(90_000)
     assert expired_until(101, now) == 0, "nothing is that old"
+    assert expired_until(None, now, compose(99_000)) == compose(99_000), "truncated then"
+    assert expired_until(10, now, compose(80_000)) == compose(90_000)
+    assert expired_until(None, compose(98_000), compose(99_000)) == 0, "a read of before finds the rows"
+    assert expire_until({}, now, 5, compose(96_000)) == 0, "a read may still be of before"
+    assert expire_until({}, now, 5, compose(94_000)) == compose(94_000)
     rows = manifest(file(1, 10, rows=3), file(5, 20, rows=4))
     assert expired_rows(rows, compose(10)) == 3
     assert expired_rows(replace(rows, commit_ts=compose(50)), compose(49)) == 0

@@ -34,7 +34,11 @@ def outcome(bench: Bench, *segments: int, rows: int = 10) -> ImportOutcome:
     return ImportOutcome(
         tuple(
             ImportedSegment(
-                SegmentID(s), vchannels[n % len(vchannels)], binlog(f"insert_log/{s}", rows), f"stats_log/{s}"
+                SegmentID(s),
+                vchannels[n % len(vchannels)],
+                binlog(f"insert_log/{s}", rows),
+                f"stats_log/{s}",
+                DEFAULT,
             )
             for n, s in enumerate(segments)
         )

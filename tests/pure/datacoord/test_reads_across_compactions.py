@@ -58,7 +58,11 @@ async def imported(bench: Bench, files: Files, segment_id: int, rows: range) -> 
     output = files.rows(SegmentID(segment_id), rows)
     commit_ts = bench.root.stamp()
     written = ImportedSegment(
-        SegmentID(segment_id), bench.vchannel, output.insert_logs[0], output.stats_logs[0]
+        SegmentID(segment_id),
+        bench.vchannel,
+        output.insert_logs[0],
+        output.stats_logs[0],
+        TASK.partition_id,
     )
     manifest = imported_manifest(TASK, written, commit_ts)
     path = await bench.coord.context.manifests.put(manifest, "imported")
@@ -92,7 +96,11 @@ async def test_a_thousand_small_imports_become_one_segment(tmp_path: Path) -> No
     infos = []
     for number in range(1000):
         written = ImportedSegment(
-            SegmentID(100_000 + number), bench.vchannel, binlog(f"insert_log/{number}", 1), f"stats/{number}"
+            SegmentID(100_000 + number),
+            bench.vchannel,
+            binlog(f"insert_log/{number}", 1),
+            f"stats/{number}",
+            TASK.partition_id,
         )
         manifest = imported_manifest(TASK, written, bench.root.stamp())
         infos.append(imported_segment(manifest, f"manifests/{number}", MAX_ROWS))

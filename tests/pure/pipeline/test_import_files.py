@@ -95,6 +95,29 @@ def test_a_file_that_is_overwritten_meanwhile_is_detected(tmp_path: Path, keys: 
         list(batches)
 
 
+def test_rows_go_to_the_partitions_of_their_partition_key(tmp_path: Path, keys: np.ndarray) -> None:
+    tenant = FieldSchema(FieldID(102), "tenant", DataType.INT64, is_partition_key=True)
+    of = replace(SCHEMA, fields=(*SCHEMA.fields, tenant))
+    partitions = tuple(map(PartitionID, (31, 32, 33)))
+    vectors = pa.array(list(vectors_of_keys(keys)), pa.list_(pa.float32()))
+    (tmp_path / "import").mkdir()
+    tenants = keys % 50
+    file = pa.table({"id": keys, "v": vectors, "tenant": tenants})
+    pq.write_table(file, tmp_path / "import" / "a.parquet")
+    task = replace(plan(tmp_path, surveyed(tmp_path, "a.parquet", schema=of), of), key_partitions=partitions)
+    segments = import_task(task)
+    assert {(s.vchannel, s.partition_id) for s in segments} == {(v, p) for v in VCHANNELS for p in partitions}
+    assert len({s.segment_id for s in segments}) == len(segments) == 6
+    found = keys_by_segment(tmp_path, segments)
+    assert sorted(key for segment in found.values() for key in segment) == list(range(1000))
+    numbers = shard_of_keys(pa.array(np.arange(1000) % 50), 3)
+    for segment in segments:
+        ids = found[segment.segment_id]
+        assert ids == sorted(ids)
+        assert {partitions[numbers[key]] for key in ids} == {segment.partition_id}
+        assert f"/{segment.partition_id}/" in segment.insert_log.path
+
+
 def test_a_task_writes_one_sorted_segment_per_shard(tmp_path: Path, keys: np.ndarray) -> None:
     write(tmp_path, "a.parquet", keys[:600], 100)
     write(tmp_path, "b.parquet", keys[600:], 100)

@@ -10,7 +10,7 @@ import pytest
 from fakes import CID, DEFAULT, FakeIndexCoord, FakeRoot, collection, schema
 from read_bench import NOW, Bench, cached, query, search
 
-from elanus.core.consistency import ReadConsistency
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import compose
 from elanus.proxy.api import IteratorPage
@@ -54,6 +54,30 @@ def test_pages_of_a_search_iterator_say_what_has_expired() -> None:
     bench = Bench()
     bench.verbs.search(search(collection=expiring(), page=IteratorPage(size=1)))
     assert [asked.expired_until for asked in bench.nodes.asked] == [compose(70_000)]
+
+
+def truncated(at_ms: int) -> CachedCollection:
+    known = cached()
+    return replace(known, view=replace(known.view, truncated=compose(at_ms)))
+
+
+def test_rows_of_before_a_truncation_have_expired() -> None:
+    bench = Bench()
+    bench.verbs.query(query(collection=truncated(60_000)))
+    pinned = ReadConsistency(guarantee_ts=compose(59_000), pinned=True)
+    bench.verbs.query(query(collection=truncated(60_000), consistency=pinned))
+    assert [asked.expired_until for asked in bench.nodes.asked] == [compose(60_000), 0]
+
+
+def test_no_read_as_of_now_is_from_before_a_truncation() -> None:
+    bench = Bench()
+    bench.nodes.served = compose(40_000)
+    eventually = ReadConsistency(ConsistencyLevel.EVENTUALLY)
+    bench.verbs.query(query(collection=cached(), consistency=eventually))
+    bench.verbs.query(query(collection=truncated(60_000), consistency=eventually))
+    first, second = bench.nodes.asked
+    assert first.read_ts == compose(40_000)
+    assert second.read_ts >= compose(60_000)
 
 
 def test_a_delete_by_filter_finds_no_expired_rows() -> None:

@@ -26,6 +26,7 @@ from elanus.core.errors import (
     InvalidDimension,
     InvalidParameter,
     InvalidProperty,
+    NotSupported,
     PartitionNotFound,
     PartitionNotLoaded,
 )
@@ -395,5 +396,73 @@ def test_query_segments_show_state_node_and_index() -> None:
             ),
             SegmentView(SegmentID(2), CID, OTHER, 5, SegmentState.GROWING, 512, IndexID(0), "", (NODE,)),
         ]
+
+    asked(work)
+
+
+def test_a_collection_is_flushed_before_it_is_truncated() -> None:
+    order: list[str] = []
+
+    def work(bench: Bench) -> None:
+        async def truncate(collection_id: CollectionID) -> None:
+            order.append(f"truncate {collection_id}")
+
+        bench.root.truncate_collection = truncate  # type: ignore[attr-defined]
+        bench.data.when_flushed = lambda: order.append("flush")
+        bench.front.truncate_collection("default", "a")
+        assert order == ["flush", f"truncate {CID}"]
+
+    asked(work)
+
+
+def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+        for change in (
+            lambda: bench.front.alter_collection("default", "c", {"mmap.enabled": "true"}, ()),
+            lambda: bench.front.alter_field("default", "c", "v0", {}, ("mmap.enabled",)),
+        ):
+            with pytest.raises(CollectionLoaded, match="can not alter mmap properties if collection loaded"):
+                change()
+
+    asked(work)
+
+
+def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
+    def work(bench: Bench) -> None:
+        added: list[FieldSchema] = []
+
+        async def add_field(_database: str, _name: str, field: FieldSchema) -> None:
+            added.append(field)
+
+        bench.root.add_field = add_field  # type: ignore[attr-defined]
+        bench.front.alter_collection("default", "c", {"dynamicfield.enabled": "true"}, ())
+        assert [(f.name, f.is_dynamic) for f in added] == [("$meta", True)]
+
+    asked(work)
+
+
+def test_rows_do_not_expire_by_a_field() -> None:
+    properties = {"ttl_field": "price"}
+    refused(lambda b: b.front.alter_collection("default", "c", properties, ()), NotSupported, "ttl_field")
+
+
+def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:
+    def work(bench: Bench) -> None:
+        async def add_field(_database: str, _name: str, _field: FieldSchema) -> None:
+            bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 40})]
+
+        loads, seen = bench.query.loads, []
+
+        async def progressing(collection_id: CollectionID) -> Any:
+            seen.append(await loads(collection_id))
+            bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+            return seen[-1]
+
+        bench.root.add_field = add_field  # type: ignore[attr-defined]
+        bench.query.loads = progressing  # type: ignore[method-assign]
+        number = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
+        bench.front.add_field("default", "c", number)
+        assert [found[0].percentages[DEFAULT] for found in seen] == [40, 100]
 
     asked(work)

@@ -97,9 +97,10 @@ def new(
     shards: int = 2,
     of: CollectionSchema | None = None,
     properties: Mapping[str, str] | None = None,
+    key_partitions: int = 0,
 ) -> NewCollection:
     of = of or schema(name, numbered=False)
-    return NewCollection(database, of, shards, ConsistencyLevel.BOUNDED, properties or {})
+    return NewCollection(database, of, shards, ConsistencyLevel.BOUNDED, properties or {}, key_partitions)
 
 
 async def started(*collections: str) -> tuple[Bench, RootCoord]:

@@ -26,6 +26,21 @@ from elanus.rootcoord import lifecycle
 # creating
 
 
+async def test_a_partition_key_gets_numbered_partitions_at_once() -> None:
+    _, root = await started()
+    made = await root.create_collection(new("tenants", key_partitions=3))
+    assert [p.name for p in made.partitions] == ["_default_0", "_default_1", "_default_2"]
+    ids = [p.partition_id for p in made.partitions]
+    later = await root.create_collection(new("others"))
+    assert len({*ids, made.collection_id, later.collection_id, later.partitions[0].partition_id}) == 6
+    assert await root.create_collection(new("tenants", key_partitions=3)) == made
+    await refused(
+        root.create_collection(new("tenants", key_partitions=4)),
+        CollectionAlreadyExists,
+        "different parameters",
+    )
+
+
 async def test_a_collection_gets_ids_channels_and_a_default_partition() -> None:
     bench, root = await started()
     made = await root.create_collection(new("c", shards=2, properties={"ttl": "5"}))

@@ -13,6 +13,9 @@ from elanus.api.idempotency import is_repeatable
 
 SENT_ONCE = {
     "RootCoordApi": {
+        "add_field",
+        "alter_field",
+        "truncate_collection",
         "create_database", "drop_database", "alter_database",
         "create_collection", "drop_collection", "rename_collection", "alter_collection",
         "create_partition", "drop_partition",

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from elanus.core.errors import InvalidParameter, MissingParameter, NotSupported
+from elanus.core.field_changes import with_added_field
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
@@ -216,3 +217,13 @@ def test_tls_is_asked_for_by_the_uri_or_by_naming_a_ca() -> None:
 def test_options_that_are_refused(given: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         parse_options(given)
+
+
+def test_a_field_that_was_added_later_is_null_in_older_files(read: SegmentRead, store: LocalStore) -> None:
+    number = FieldSchema(FieldID(0), "extra", DataType.INT64, nullable=True)
+    wider = replace(read, schema=with_added_field(SCHEMA, number), columns=("id", "extra"))
+    found = pa.Table.from_batches(read_segment(wider, store))
+    assert found.column("extra").to_pylist() == [None] * 20
+    assert sorted(found.column("id").to_pylist()) == list(range(20))
+    assert keys(replace(wider, filter="extra is null and id < 3"), store) == [0, 1, 2]
+    assert keys(replace(wider, filter="extra > 1"), store) == []

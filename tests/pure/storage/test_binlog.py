@@ -252,3 +252,37 @@ def test_vectors_of_wide_dimensions(store: LocalStore, tmp_path: Path) -> None:
     batch = with_system_columns(rows, 0, Timestamp(1), insert_log_schema(wide, KEY))
     file = write_insert_log(store, "a.parquet", wide, KEY, [batch], tmp_path)
     np.testing.assert_array_equal(read_vectors(store, [file], "v"), matrix)
+
+
+def test_files_may_lack_fields_that_were_added_later(store: LocalStore) -> None:
+    file = written(store, "insert_log/7/8/9/a.parquet", stamped(3, 0, 50))
+    added = (
+        FieldSchema(FieldID(900), "extra", DataType.INT64, nullable=True, is_added=True),
+        FieldSchema(
+            FieldID(901),
+            "word",
+            DataType.VARCHAR,
+            max_length=9,
+            nullable=True,
+            default_value="w",
+            is_added=True,
+        ),
+    )
+    key = EVERY_TYPE.primary_field.name
+    table = read_columns(store, [file], ["extra", key, "word"], added)
+    assert table.schema.names == ["extra", key, "word"]
+    assert table["extra"].to_pylist() == [None] * 3
+    assert table["word"].to_pylist() == ["w"] * 3
+    assert [table["extra"].type, table["word"].type] == [pa.int64(), pa.string()]
+    with pytest.raises(FieldNotFound, match="has no column other"):
+        read_columns(store, [file], ["other"], added)
+
+
+def test_a_column_of_another_type_than_the_added_field_has_no_values(store: LocalStore) -> None:
+    file = written(store, "insert_log/7/8/9/a.parquet", stamped(2, 0, 50))
+    name = next(f.name for f in EVERY_TYPE.fields if f.data_type is DataType.VARCHAR)
+    retyped = FieldSchema(FieldID(900), name, DataType.INT64, nullable=True, is_added=True)
+    assert read_columns(store, [file], [name], (retyped,))[name].to_pylist() == [None, None]
+    same = FieldSchema(FieldID(900), name, DataType.VARCHAR, max_length=9, nullable=True, is_added=True)
+    stored = read_columns(store, [file], [name])[name].to_pylist()
+    assert read_columns(store, [file], [name], (same,))[name].to_pylist() == stored

@@ -21,6 +21,7 @@ from fake_imports import FakeImports
 from fake_indexes import FakeIndexes
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
+from fake_schema_changes import FakeSchemaChanges
 
 from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -75,7 +76,15 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeIndexes, FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
+class FakeFront(
+    FakeSchemaChanges,
+    FakeIndexes,
+    FakeResourceGroups,
+    FakeImports,
+    FakeFlushing,
+    FakeCompaction,
+    FakeHybrid,
+):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
@@ -179,12 +188,6 @@ class FakeFront(FakeIndexes, FakeResourceGroups, FakeImports, FakeFlushing, Fake
         self.held[new_database, new] = held
         schema = replace(held.view.schema, name=new)
         held.view = replace(held.view, name=new, schema=schema, database=new_database)
-
-    def alter_collection(
-        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
-    ) -> None:
-        held = self._held(database, name)
-        held.view = replace(held.view, properties=altered(held.view.properties, set_properties, delete_keys))
 
     def collection_rows(self, database: str, name: str) -> int:
         return sum(table.num_rows for table in self._held(database, name).rows.values())

@@ -300,10 +300,7 @@ def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFro
 @pytest.mark.parametrize(
     ("verb", "text"),
     [
-        (lambda c: c.compact("quick", is_clustering=True), "majorCompaction"),
         (lambda c: c.create_user("anna", "Secret123!"), "CreateCredential"),
-        (lambda c: c.truncate_collection("quick"), "TruncateCollection"),
-        (lambda c: c.upsert("quick", [{"id": 1}], partial_update=True), "send whole rows"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

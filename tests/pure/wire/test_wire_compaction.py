@@ -83,11 +83,15 @@ def test_no_compaction_has_such_an_id(call: Call, rpc: str, number: int) -> None
     assert "does not exist" in call(rpc, compactionID=number).status.reason
 
 
+@pytest.mark.parametrize("kind", ["majorCompaction", "l0Compaction"])
+def test_every_kind_of_compaction_is_the_one_there_is(call: Call, front: FakeFront, kind: str) -> None:
+    assert call("ManualCompaction", collection_name="books", **{kind: True}).status.code == 0
+    assert len(front.compacted) == 1
+
+
 @pytest.mark.parametrize(
     ("field", "remedy"),
     [
-        ({"majorCompaction": True}, "no clustering keys"),
-        ({"l0Compaction": True}, "without it"),
         ({"segment_ids": [1]}, "chosen by the server"),
         ({"timetravel": 5}, "retention_s"),
     ],

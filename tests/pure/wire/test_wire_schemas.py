@@ -76,6 +76,27 @@ def default(**value: Any) -> Message:
             [field_message("id", 22, {"max_capacity": 4}, element_type=5, is_primary_key=True), VECTOR],
             "should be Int64 or VarChar",
         ),
+        ([key_message(is_partition_key=True), VECTOR], "the partition key field must not be primary field"),
+        (
+            [KEY, VECTOR, scalar(DataType.DOUBLE, is_partition_key=True)],
+            "the data type of partition key should be Int64 or VarChar",
+        ),
+        (
+            [KEY, VECTOR, scalar(DataType.INT64, is_partition_key=True, nullable=True)],
+            "partition key field not support nullable",
+        ),
+        (
+            [KEY, VECTOR, *(field_message(n, 5, is_partition_key=True) for n in ("a", "b"))],
+            "there are more than one partition key, field name = a, b",
+        ),
+        (
+            [KEY, VECTOR, scalar(DataType.BOOL, is_clustering_key=True)],
+            "clustering key field x has unsupported data type Bool",
+        ),
+        (
+            [KEY, VECTOR, *(field_message(n, 5, is_clustering_key=True) for n in ("a", "b"))],
+            "there are more than one clustering key, field name = a, b",
+        ),
         ([KEY, VECTOR, scalar(0)], "data type None"),
         ([KEY, VECTOR, scalar(99)], "data type 99"),
         ([KEY, VECTOR, field_message("1a", DataType.INT64)], "Invalid field name: 1a. The first character"),
@@ -136,8 +157,6 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
     ("content", "text"),
     [
         (schema_bytes(KEY, VECTOR, scalar(DataType.STRING)), "use VarChar"),
-        (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_partition_key=True)), "a partition key"),
-        (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, is_clustering_key=True)), "a clustering key"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, {"enable_analyzer": "true"})), "enable_analyzer"),
         (schema_bytes(KEY, VECTOR, enable_namespace=True), "the field enable_namespace"),
     ],

@@ -22,8 +22,13 @@ from elanus.rpc.tracing import trace_id
 
 BUILT = {
     "AllocTimestamp",
+    "AddCollectionField",
     "AlterAlias",
     "AlterCollection",
+    "AlterCollectionField",
+    "AlterCollectionSchema",
+    "BatchDescribeCollection",
+    "TruncateCollection",
     "AlterDatabase",
     "AlterIndex",
     "CheckHealth",
@@ -141,9 +146,9 @@ def test_the_texts_are_of_rpcs_that_exist_and_are_not_built() -> None:
 
 
 def test_a_request_field_that_is_not_understood_is_refused(call: Call, front: FakeFront) -> None:
-    status = call("LoadCollection", collection_name="books", load_fields=["a"])
-    assert "the field load_fields of LoadCollection is not supported" in status.reason
-    assert front.loads == []
+    status = call("Insert", collection_name="books", namespace="a").status
+    assert "the field namespace of Insert is not supported" in status.reason
+    assert front.writes == []
 
 
 def test_a_defect_becomes_a_status_and_a_log_entry(

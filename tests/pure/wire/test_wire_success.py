@@ -10,6 +10,7 @@ from fake_front import FakeFront
 from test_wire_service import BUILT
 from wire_messages import (
     Call,
+    field_message,
     float_vectors,
     key_message,
     pairs,
@@ -64,6 +65,22 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "DescribeCollection": BOOKS,
     "ShowCollections": {},
     "AlterCollection": BOOKS,
+    "AddCollectionField": {**BOOKS, "schema": field_message("x", 5, nullable=True).SerializeToString()},
+    "AlterCollectionSchema": {
+        **BOOKS,
+        "action": milvus_pb2.AlterCollectionSchemaRequest.Action(
+            add_request=milvus_pb2.AlterCollectionSchemaRequest.AddRequest(
+                field_infos=[
+                    milvus_pb2.AlterCollectionSchemaRequest.FieldInfo(
+                        field_schema=field_message("y", 5, nullable=True)
+                    )
+                ]
+            )
+        ),
+    },
+    "AlterCollectionField": {**BOOKS, "field_name": "vector", "properties": pairs({"mmap.enabled": "true"})},
+    "BatchDescribeCollection": {"collection_name": ["books"]},
+    "TruncateCollection": BOOKS,
     "CreateAlias": {**BOOKS, "alias": "shelf"},
     "AlterAlias": {**BOOKS, "alias": "shelf"},
     "DescribeAlias": {"alias": "shelf"},

@@ -18,6 +18,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import IndexNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
+from elanus.core.partition_keys import isolates_keys, key_partitions
 from elanus.core.schema import FieldSchema
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
@@ -50,9 +51,19 @@ class CachedCollection:
         except KeyError:
             raise PartitionNotFound(f"partition not found[partition={name}]") from None
 
+    @cached_property
+    def key_partitions(self) -> tuple[PartitionID, ...]:
+        """The partitions that rows are in by their partition key; none without such a key."""
+        return () if self.view.schema.partition_key is None else key_partitions(self.partitions)
+
+    @cached_property
+    def isolates_keys(self) -> bool:
+        """Whether every search names one value of the partition key."""
+        return isolates_keys(self.view.properties, self.view.schema)
+
     def expired_until(self, read_ts: Timestamp) -> Timestamp:
         """Return the timestamp up to which rows have expired for a read as of ``read_ts``; 0: none have."""
-        return expired_until(self._ttl_s, read_ts)
+        return expired_until(self._ttl_s, read_ts, self.view.truncated)
 
     @cached_property
     def _ttl_s(self) -> int | None:
@@ -137,4 +148,6 @@ def collection_view(database: str, collection: Collection) -> CollectionView:
         properties=collection.properties,
         num_partitions=len(collection.partitions),
         created=collection.created,
+        schema_ts=collection.schema_ts,
+        truncated=collection.truncated,
     )

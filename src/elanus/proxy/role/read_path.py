@@ -23,6 +23,7 @@ from elanus.core.consistency import (
 )
 from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.partition_keys import partitions_of_values
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
@@ -129,6 +130,8 @@ class ReadPath:
         own_write = self._own_writes.last(consistency.client, cached.collection_id)
         guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
         is_pinned = consistency.moment is not None
+        if not is_pinned:
+            guarantee = max(guarantee, cached.view.truncated)  # no read as of now is from before that
         is_fixed = is_pinned or (fresh and guarantee >= now)
         # No node serves the present already, so a strong read need not ask up to where they serve.
         asks = is_pinned or not is_fixed
@@ -155,8 +158,28 @@ def check_same_collection(cached: CachedCollection, expected: CollectionID | Non
         )
 
 
-def read_partitions(cached: CachedCollection, names: tuple[str, ...]) -> tuple[PartitionID, ...]:
-    """Raises `PartitionNotFound`, with the reference's text for reads."""
+def refuse_partition_names(cached: CachedCollection, names: tuple[str, ...]) -> None:
+    """Raises `InvalidParameter` if partitions are named and the partition key decides on them."""
+    if names and cached.view.schema.partition_key is not None:
+        raise InvalidParameter(
+            "not support manually specifying the partition names if partition key mode is used: "
+            f"partitions {', '.join(names)}; filter by {cached.view.schema.partition_key.name} instead"
+        )
+
+
+def read_partitions(
+    cached: CachedCollection, names: tuple[str, ...], bound: BoundFilter
+) -> tuple[PartitionID, ...]:
+    """Return the partitions that a read looks at; none: all.
+
+    They are those that it names, or those of the partition keys in its filter. Raises `InvalidParameter`, and
+    `PartitionNotFound` with the reference's text for reads.
+    """
+    key = cached.view.schema.partition_key
+    if key is not None:
+        refuse_partition_names(cached, names)
+        values = bound.values_of(key.name)
+        return () if values is None else partitions_of_values(values, cached.key_partitions)
     for name in names:
         if name not in cached.partitions:
             raise PartitionNotFound(f"partition name {name} not found")

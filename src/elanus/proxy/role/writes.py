@@ -21,6 +21,7 @@ from elanus.core.lease import Lease
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.offload import Offload
+from elanus.core.partition_keys import rows_of_partitions
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import encode
 from elanus.log.port import Log, NewEntry
@@ -34,11 +35,15 @@ _OFFLOAD_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ShardRows:
-    """The rows of one write that go to one vchannel. ``replaced``: see `UpsertMessage`."""
+    """The rows of one write that go to one vchannel. ``replaced``: see `UpsertMessage`.
+
+    ``partition_id``: where a partition key sends them; None: to the partition of the write.
+    """
 
     vchannel: str
     rows: pa.RecordBatch
     replaced: pa.Array | None = None
+    partition_id: PartitionID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,19 @@ def rows_by_shard(
         ShardRows(v, rows.take(at), None if replaced is None else replaced.take(at))
         for v, at in ((v, pa.array(part)) for v, part in _by_shard(keys, vchannels))
     ]
+
+
+def shards_by_partition(
+    shards: Sequence[ShardRows], field: str, partitions: Sequence[PartitionID]
+) -> list[ShardRows]:
+    """Split each shard's rows by the hash of their partition key, which is in the column ``field``."""
+    split = []
+    for shard in shards:
+        for partition_id, numbers in rows_of_partitions(shard.rows.column(field), partitions):
+            at = pa.array(numbers)
+            replaced = None if shard.replaced is None else shard.replaced.take(at)
+            split.append(ShardRows(shard.vchannel, shard.rows.take(at), replaced, partition_id))
+    return split
 
 
 def keys_by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[ShardKeys]:
@@ -118,8 +136,9 @@ class LogWriter:
         messages: list[WriteMessage] = []
         row_id = write.row_id_start
         for shard in write.shards:
+            partition_id = write.partition_id if shard.partition_id is None else shard.partition_id
             places = await self._assigner.assign(
-                write.collection_id, write.partition_id, shard.vchannel, shard.rows.num_rows, ts
+                write.collection_id, partition_id, shard.vchannel, shard.rows.num_rows, ts
             )
             begin = 0
             for place in places:
@@ -128,7 +147,7 @@ class LogWriter:
                         ts,
                         shard.vchannel,
                         write.collection_id,
-                        write.partition_id,
+                        partition_id,
                         place.segment_id,
                         row_id,
                     )

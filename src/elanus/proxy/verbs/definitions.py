@@ -21,13 +21,15 @@ from elanus.core.names import (
     check_database_name,
     check_partition_name,
 )
+from elanus.core.partition_keys import checked_partitions, isolates_keys
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
-from elanus.core.time_to_live import time_to_live_s
+from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
+from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.proxy.api import CollectionView, CreateCollection
 from elanus.proxy.role.cache import CachedCollection, collection_view
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import Verbs, refuse_partitions
 
 _NONE = CollectionID(0)
 """No collection has this id."""
@@ -81,17 +83,19 @@ class Definitions(Verbs):
     # collections
 
     def create_collection(self, request: CreateCollection) -> None:
+        refuse_ttl_field(request.properties)
         time_to_live_s(request.properties)
         check_timezone(request.properties)
-        if request.num_partitions > 1:
-            raise InvalidParameter(
-                "num_partitions should only be specified with partition key field enabled, "
-                f"got {request.num_partitions}"
-            )
         check_schema(request.schema)
+        isolates_keys(request.properties, request.schema)
         shards = checked_shards(request.shards)
         new = NewCollection(
-            request.database, request.schema, shards, request.consistency_level, request.properties
+            request.database,
+            request.schema,
+            shards,
+            request.consistency_level,
+            request.properties,
+            checked_partitions(request.schema, request.num_partitions),
         )
         self._proxy.define("create collection", lambda: self._root.create_collection(new))
 
@@ -140,16 +144,6 @@ class Definitions(Verbs):
             "rename collection", lambda: self._root.rename_collection(database, old, new, new_database)
         )
 
-    def alter_collection(
-        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
-    ) -> None:
-        time_to_live_s(set_properties)
-        check_timezone(set_properties)
-        self._proxy.define(
-            "alter collection",
-            lambda: self._root.alter_collection(database, name, set_properties, tuple(delete_keys)),
-        )
-
     def collection_rows(self, database: str, name: str) -> int:
         return self._rows(self._collection(database, name), None)
 
@@ -179,6 +173,7 @@ class Definitions(Verbs):
     # partitions
 
     def create_partition(self, database: str, collection: str, partition: str) -> None:
+        refuse_partitions(self._collection(database, collection), "create partition")
         check_partition_name(partition)
         self._proxy.define(
             "create partition", lambda: self._root.create_partition(database, collection, partition)
@@ -187,6 +182,7 @@ class Definitions(Verbs):
     def drop_partition(self, database: str, collection: str, partition: str) -> None:
         """Drop a partition that is not loaded. If it does not exist this succeeds, as in the reference."""
         cached = self._collection(database, collection)
+        refuse_partitions(cached, "drop partition")
         coordinators = self._proxy.coordinators
 
         async def drop_if_there() -> None:
@@ -222,5 +218,7 @@ class Definitions(Verbs):
         return sum(
             s.rows
             for s in segments
-            if s.state is not SegmentState.DROPPED and partition_id in (None, s.partition_id)
+            if s.state is not SegmentState.DROPPED
+            and partition_id in (None, s.partition_id)
+            and not NO_TIMESTAMP < s.sealed_at <= cached.view.truncated
         )

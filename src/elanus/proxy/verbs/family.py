@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import PartitionID
 from elanus.proxy.api import ComponentView
 from elanus.proxy.role.cache import CachedCollection
@@ -34,6 +35,15 @@ class Verbs:
 
     def _collection(self, database: str, name: str) -> CachedCollection:
         return self._proxy.collection(database, name)
+
+
+def refuse_partitions(cached: CachedCollection, doing: str) -> None:
+    """Raises `InvalidParameter` for a collection whose partitions belong to its partition key."""
+    if cached.view.schema.partition_key is not None:
+        raise InvalidParameter(
+            f"disable {doing} if partition key mode is used: collection {cached.view.name}, "
+            f"partition key {cached.view.schema.partition_key.name}"
+        )
 
 
 def partition_ids(cached: CachedCollection, names: tuple[str, ...]) -> tuple[PartitionID, ...]:

@@ -6,6 +6,7 @@ gRPC threads; calls to the coordinators go through the proxy's queues on the eve
 
 from __future__ import annotations
 
+from elanus.proxy.verbs.alterations import Alterations
 from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
 from elanus.proxy.verbs.hybrid import HybridSearching
@@ -13,18 +14,19 @@ from elanus.proxy.verbs.imports import BulkImports
 from elanus.proxy.verbs.indexes import IndexDefinitions
 from elanus.proxy.verbs.introspection import Introspection
 from elanus.proxy.verbs.loading import Loading
-from elanus.proxy.verbs.mutations import Mutations
 from elanus.proxy.verbs.query import Querying
 from elanus.proxy.verbs.resource_groups import ResourceGroups
 from elanus.proxy.verbs.search import Searching
+from elanus.proxy.verbs.updates import Updates
 
 
 class ProxyFront(
     Definitions,
+    Alterations,
     IndexDefinitions,
     Loading,
     ResourceGroups,
-    Mutations,
+    Updates,
     Searching,
     HybridSearching,
     Querying,

@@ -15,7 +15,6 @@ from elanus.core.rankers import GROUP_SCORERS, check_ranker
 from elanus.core.requests import check_answer_size, check_hits, check_query_window, check_round_decimal
 from elanus.proxy.api import SearchResult
 from elanus.proxy.hybrid_api import HybridSearch
-from elanus.proxy.role.read_path import read_partitions
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, rounded, window
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
@@ -31,13 +30,12 @@ class HybridSearching(Verbs):
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
             columns = (*outputs.columns, *groups, *check_decay_field(schema, request.ranker))
-            partitions = read_partitions(cached, request.partitions)
             plans = [
                 planned(
                     proxy,
                     cached,
                     replace(search, offset=0, ignore_growing=search.ignore_growing or request.ignore_growing),
-                    partitions,
+                    request.partitions,
                     tuple(dict.fromkeys(columns)),
                     request.grouping,
                 )

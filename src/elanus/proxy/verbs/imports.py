@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from elanus.api.imports import ImportRequest
 from elanus.core.errors import InvalidParameter, NotSupported
-from elanus.core.ids import CollectionID, TaskID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.mutations import write_partition
 
 _SUFFIXES = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".npy")
 
@@ -21,11 +22,13 @@ class BulkImports(Verbs):
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
-        partition = partition or DEFAULT_PARTITION
+        partition_id = write_partition(cached, partition)
+        if partition_id != ALL_PARTITIONS:
+            partition = partition or DEFAULT_PARTITION
         request = ImportRequest(
             cached.collection_id,
             cached.view.name,
-            cached.partition_id(partition),
+            partition_id,
             partition,
             tuple(files),
             write_id,

@@ -16,7 +16,7 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.proxy.api import LoadedView, LoadStateView, ReplicaView
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.verbs.family import Verbs, partition_ids
+from elanus.proxy.verbs.family import Verbs, partition_ids, refuse_partitions
 
 _OBSTACLES_SHOWN = 5
 
@@ -37,6 +37,8 @@ class Loading(Verbs):
     ) -> None:
         """``refresh`` requests segments added since the load; those are served anyway."""
         cached = self._collection(database, collection)
+        if partitions:
+            refuse_partitions(cached, "load partitions")
         wanted = partition_ids(cached, tuple(partitions))
         for field in cached.view.schema.vector_fields:
             if all(index.field_id != field.field_id for index in cached.indexes):
@@ -49,6 +51,8 @@ class Loading(Verbs):
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
         cached = self._collection(database, collection)
+        if partitions:
+            refuse_partitions(cached, "release partitions")
         wanted = partition_ids(cached, tuple(partitions))
         self._proxy.define("release", lambda: self._query.release(cached.collection_id, wanted))
 

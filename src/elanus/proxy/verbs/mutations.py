@@ -24,7 +24,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.fresh_keys import TakeIds, keys_in_shards_of, keys_of_ids
-from elanus.proxy.role.writes import KeyDelete, RowWrite, keys_by_shard, rows_by_shard
+from elanus.proxy.role.read_path import refuse_partition_names
+from elanus.proxy.role.writes import KeyDelete, RowWrite, keys_by_shard, rows_by_shard, shards_by_partition
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.partial import partial_mutation
 from elanus.proxy.verbs.query import matching_keys
@@ -41,7 +42,7 @@ class Mutations(Verbs):
 
     def _write(self, request: Insert, *, replaces: bool) -> tuple[pa.Array, Timestamp]:
         cached = request.collection
-        partition_id = cached.partition_id(request.partition or DEFAULT_PARTITION)
+        partition_id = write_partition(cached, request.partition)
         self._pressure.before_write(cached.collection_id, request.rows.nbytes)
         count = request.rows.num_rows
         if count == 0:
@@ -65,6 +66,7 @@ class Mutations(Verbs):
         the same delete may be repeated. The result has the keys that were deleted last.
         """
         cached = request.collection
+        refuse_partition_names(cached, (request.partition,) if request.partition else ())
         partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
         if not request.filter.strip():
             raise InvalidParameter(
@@ -162,6 +164,17 @@ class Mutations(Verbs):
         return self._proxy.call(finished())
 
 
+def write_partition(cached: CachedCollection, name: str) -> PartitionID:
+    """Return the partition that a write goes to; `ALL_PARTITIONS`: each row goes by its partition key.
+
+    ``name``: as the client gave it, or empty. Raises `PartitionNotFound`, `InvalidParameter`.
+    """
+    if cached.view.schema.partition_key is None:
+        return cached.partition_id(name or DEFAULT_PARTITION)
+    refuse_partition_names(cached, (name,) if name else ())
+    return ALL_PARTITIONS
+
+
 def row_write(
     cached: CachedCollection,
     partition_id: PartitionID,
@@ -192,10 +205,13 @@ def row_write(
         rows, distinct = _last_of_each_key(rows, key_field.name)
     else:
         distinct = keys
+    shards = rows_by_shard(rows, distinct, view.vchannels, replaced)
+    if view.schema.partition_key is not None:
+        shards = shards_by_partition(shards, view.schema.partition_key.name, cached.key_partitions)
     return keys, RowWrite(
         cached.collection_id,
         partition_id,
-        rows_by_shard(rows, distinct, view.vchannels, replaced),
+        shards,
         first_id,
         replaces=replaces,
         size_bytes=rows.nbytes,

@@ -11,18 +11,18 @@ from elanus.api.boosts import Boost, Boosts
 from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.grouping import Grouping, check_group_size, grouping_fields
-from elanus.core.ids import PartitionID
 from elanus.core.metrics import Metric
 from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
+from elanus.expr.partition_key import check_isolated
 from elanus.proxy.api import Search
 from elanus.proxy.boost_requests import BoostRequests
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
-from elanus.proxy.role.read_path import plan_filter
+from elanus.proxy.role.read_path import plan_filter, read_partitions
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 
@@ -43,11 +43,12 @@ def planned(
     proxy: Proxy,
     cached: CachedCollection,
     request: Search,
-    partitions: tuple[PartitionID, ...],
+    partitions: tuple[str, ...],
     columns: Sequence[str],
     grouping: Grouping | None,
 ) -> Planned:
-    """``columns``: the stored columns that are wanted with the hits.
+    """``partitions``: the names that the client gave. ``columns``: the stored columns that are wanted with
+    the hits.
 
     Raises what an unusable search raises, but nothing about loads and indexes.
     """
@@ -60,15 +61,20 @@ def planned(
     check_hits(query_count(request), hits_per_query(k, grouping), limits.search_hits_max)
     if grouping is not None:
         check_grouping(cached, request, grouping)
+    bound = plan_filter(cached, request.filter, request.filter_values)
+    partition_ids = read_partitions(cached, partitions, bound)
+    key = schema.partition_key
+    if key is not None and cached.isolates_keys:
+        check_isolated(bound.predicate, key.name)
     draft = NodeSearch(
         collection_id=cached.collection_id,
-        partition_ids=partitions,
+        partition_ids=partition_ids,
         field_id=field.field_id,
         queries=request.queries,
         k=k,
         metric_type="",
         params=request.params,
-        filter=plan_filter(cached, request.filter, request.filter_values),
+        filter=bound,
         output_fields=tuple(columns),
         read_ts=NO_TIMESTAMP,
         ignore_growing=request.ignore_growing,
@@ -153,7 +159,7 @@ def _vectors_of(
     rows = proxy.reads.nodes.query(
         NodeQuery(
             collection_id=draft.collection_id,
-            partition_ids=draft.partition_ids,
+            partition_ids=() if cached.key_partitions else draft.partition_ids,
             filter=plan_filter(cached, "", {}),
             primary_keys=ids.unique(),
             output_fields=(field.name,),

@@ -36,8 +36,8 @@ class Querying(Verbs):
             aggregating = None if counting else self._aggregation(request)
             is_rows = not counting and aggregating is None
             outputs = cached.plans.outputs(request.output_fields if is_rows else (), with_key=True)
-            partitions = read_partitions(cached, request.partitions)
             bound = plan_filter(cached, request.filter, request.filter_values)
+            partitions = read_partitions(cached, request.partitions, bound)
             if bound.matches_all and request.ids is None and request.limit is None and is_rows:
                 raise InvalidParameter(
                     "empty expression should be used with limit: invalid parameter: "
@@ -111,9 +111,9 @@ def matching_keys(
     They come in ascending order, at most ``keys_max`` at a time, all as of the moment of the first read.
     """
     key = cached.view.schema.primary_field.name
-    partitions = read_partitions(cached, (partition,) if partition else ())
     consistency = ReadConsistency(ConsistencyLevel.STRONG)
     bound = cached.plans.filter(text, values)
+    partitions = read_partitions(cached, (partition,) if partition else (), bound)
     while True:
         with reads.begin() as patience:
             read_ts = reads.read_timestamp(cached, consistency, patience)

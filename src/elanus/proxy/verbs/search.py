@@ -10,7 +10,7 @@ from elanus.core.rankers import check_ranker
 from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
 from elanus.proxy.api import Search, SearchResult
-from elanus.proxy.role.read_path import check_same_collection, read_partitions
+from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, ordered, rounded, window
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
@@ -27,9 +27,8 @@ class Searching(Verbs):
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
             columns = (*outputs.columns, *groups, *_extra_columns(schema, request))
-            partitions = read_partitions(cached, request.partitions)
             plan = planned(
-                proxy, cached, request, partitions, tuple(dict.fromkeys(columns)), request.grouping
+                proxy, cached, request, request.partitions, tuple(dict.fromkeys(columns)), request.grouping
             )
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             wanted = pinned(proxy, cached, plan, read_ts, patience)

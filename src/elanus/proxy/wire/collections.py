@@ -12,7 +12,7 @@ from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import decode_schema, describe
-from elanus.proxy.wire.status import success
+from elanus.proxy.wire.status import status_of, success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 
@@ -144,6 +144,22 @@ class Collections:
             tuple(request.delete_keys),
         )
         return success()
+
+    @rpc("collection_name", "collectionID", privilege="PrivilegeDescribeCollection")
+    def BatchDescribeCollection(
+        self, request: milvus_pb2.BatchDescribeCollectionRequest, caller: Caller
+    ) -> milvus_pb2.BatchDescribeCollectionResponse:
+        """Describe several collections, by name or by id. Each answer has a status of its own."""
+        database = database_of(request, caller)
+        response = milvus_pb2.BatchDescribeCollectionResponse(status=success())
+        wanted = [(name, 0) for name in request.collection_name] or [("", i) for i in request.collectionID]
+        for name, collection_id in wanted:
+            try:
+                view = self._front.describe_collection(database, name, collection_id)
+                response.responses.append(describe(view, name))
+            except CollectionNotFound as error:
+                response.responses.add(status=status_of(error))
+        return response
 
     @rpc("collection_name", "alias", privilege="PrivilegeCreateAlias")
     def CreateAlias(self, request: milvus_pb2.CreateAliasRequest, caller: Caller) -> common_pb2.Status:

@@ -27,13 +27,18 @@ class Compaction:
         "collection_name",
         "collectionID",
         "target_size",
+        "majorCompaction",
+        "l0Compaction",
         privilege="PrivilegeCompaction",
         on="collection_name",
     )
     def ManualCompaction(
         self, request: milvus_pb2.ManualCompactionRequest, caller: Caller
     ) -> milvus_pb2.ManualCompactionResponse:
-        """Start a compaction by collection name, or by id as older clients send it."""
+        """Start a compaction by collection name, or by id as older clients send it.
+
+        There is one kind of compaction, whichever is asked for: it merges segments and folds deletes in.
+        """
         name = request.collection_name
         if not request.collectionID:
             check_collection_name(name)

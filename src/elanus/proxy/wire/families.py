@@ -14,6 +14,7 @@ from elanus.proxy.wire.loading import Loading
 from elanus.proxy.wire.partitions import Partitions
 from elanus.proxy.wire.reads import Reads
 from elanus.proxy.wire.resource_groups import ResourceGroups
+from elanus.proxy.wire.schema_changes import SchemaChanges
 from elanus.proxy.wire.writes import Writes
 
 
@@ -22,6 +23,7 @@ def milvus_families(front: Front, deploy_mode: str) -> tuple[object, ...]:
     return (
         Databases(front),
         Collections(front),
+        SchemaChanges(front),
         Partitions(front),
         Loading(front),
         Indexes(front),

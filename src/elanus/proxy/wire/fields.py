@@ -28,7 +28,7 @@ from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
-_KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled"})
+_KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled", "warmup"})
 _KEPT_OF_TEXTS = _KEPT_PARAMS | TEXT_PARAMS
 
 _UNDERSTOOD = frozenset(
@@ -75,6 +75,8 @@ def decode_field(
             bool(message.nullable),
             _type_params(message),
             _element_type(message),
+            bool(message.is_partition_key),
+            bool(message.is_clustering_key),
         ),
         collection,
     )
@@ -96,6 +98,8 @@ def encode_field(field: FieldSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2
         autoID=field.auto_id,
         nullable=field.nullable,
         is_dynamic=field.is_dynamic,
+        is_partition_key=field.is_partition_key,
+        is_clustering_key=field.is_clustering_key,
         element_type=schema_pb2.DataType.ValueType(field.element_type),
         is_function_output=field.is_function_output,
     )
@@ -116,10 +120,6 @@ def encode_field(field: FieldSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2
 
 
 def _refuse_unbuilt_roles(message: schema_pb2.FieldSchema) -> None:
-    if message.is_partition_key:
-        raise unsupported("a partition key", "create partitions and name one in each request")
-    if message.is_clustering_key:
-        raise unsupported("a clustering key", "leave is_clustering_key out")
     if message.is_dynamic:
         raise InvalidParameter(
             f"cannot explicitly set a field as a dynamic field, field name = {message.name}; "

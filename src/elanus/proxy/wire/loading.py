@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
+from elanus.core.requests import check_load_fields
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
@@ -11,6 +12,8 @@ from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 _DEFAULT_REPLICAS = 1
+_LOAD_FIELDS = ("load_fields", "skip_load_dynamic_field", "load_params")
+"""Which fields to load, and how soon. All are loaded: a field that was left out can be read all the same."""
 
 
 class Loading:
@@ -22,6 +25,7 @@ class Loading:
         "replica_number",
         "resource_groups",
         "refresh",
+        *_LOAD_FIELDS,
         privilege="PrivilegeLoad",
         on="collection_name",
     )
@@ -35,6 +39,7 @@ class Loading:
         "replica_number",
         "resource_groups",
         "refresh",
+        *_LOAD_FIELDS,
         privilege="PrivilegeLoad",
         on="collection_name",
     )
@@ -48,9 +53,12 @@ class Loading:
         caller: Caller,
         partitions: tuple[str, ...],
     ) -> None:
+        database, name = database_of(request, caller), check_collection_name(request.collection_name)
+        if request.load_fields:
+            check_load_fields(self._front.describe_collection(database, name).schema, request.load_fields)
         self._front.load(
-            database_of(request, caller),
-            check_collection_name(request.collection_name),
+            database,
+            name,
             partitions,
             replicas=request.replica_number or _DEFAULT_REPLICAS,
             refresh=request.refresh,

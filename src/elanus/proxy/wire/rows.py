@@ -26,12 +26,15 @@ def decode_rows(
     *,
     with_auto_key: bool,
     zone: str = DEFAULT_TIMEZONE,
+    partial: bool = False,
 ) -> pa.RecordBatch:
     """Return a request's ``fields_data`` as a batch of ``rows`` rows, columns in the schema's order.
 
     An auto-id primary key is left out of the batch, and must not be sent, unless ``with_auto_key``
     (upserts name the rows they replace by it). ``zone``: the time zone of moments without an
-    offset. Raises `InvalidParameter`, `InvalidDimension`.
+    offset. ``partial``: columns that are not sent are left out.
+
+    Raises `InvalidParameter`, `InvalidDimension`.
     """
     if rows <= 0:
         raise InvalidParameter(f"num_rows should be greater than 0, got {rows}")
@@ -43,6 +46,7 @@ def decode_rows(
     def given(field: FieldSchema) -> Given | None:
         return decode_column(field, sent[field.name], rows) if field.name in sent else None
 
-    batch = conform(schema, given, rows, with_auto_key=with_auto_key, zone=zone)
+    only = frozenset(sent) if partial else None
+    batch = conform(schema, given, rows, with_auto_key=with_auto_key, zone=zone, only=only)
     check_lengths(schema.structs, batch)
     return batch

@@ -12,7 +12,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
 from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
@@ -80,6 +80,23 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
     )
 
 
+def decode_added_field(field_bytes: bytes, collection: str) -> FieldSchema:
+    """Return the field of an AddCollectionField request. Raises as `decode_schema` does."""
+    try:
+        message = schema_pb2.FieldSchema.FromString(field_bytes)
+    except DecodeError as error:
+        raise InvalidParameter(
+            f"the field to add to collection {collection} is not a valid message: {error}"
+        ) from error
+    return added_field(message, collection)
+
+
+def added_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
+    """Return a field that is to be added. Raises as `decode_schema` does."""
+    check_declared_names([message.name])
+    return decode_field(message, collection)
+
+
 def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.CollectionSchema:
     """Return the schema as clients see it: without ``$meta``."""
     return schema_pb2.CollectionSchema(
@@ -110,8 +127,8 @@ def describe(view: CollectionView, asked_name: str) -> milvus_pb2.DescribeCollec
         physical_channel_names=view.pchannels,
         created_timestamp=view.created,
         created_utc_timestamp=physical_ms(view.created),
-        update_timestamp=view.created,
-        update_timestamp_str=str(view.created),
+        update_timestamp=view.schema_version,
+        update_timestamp_str=str(view.schema_version),
         shards_num=len(view.vchannels),
         aliases=view.aliases,
         consistency_level=common_pb2.ConsistencyLevel.ValueType(view.consistency_level),

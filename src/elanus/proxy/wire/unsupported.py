@@ -19,15 +19,10 @@ _NO_REPLICATION = "insert into both servers"
 _NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
-    "AddCollectionField": _FIXED_SCHEMA,
     "AddCollectionFunction": _FIXED_SCHEMA,
     "AddCollectionStructField": _FIXED_SCHEMA,
-    "AlterCollectionField": _FIXED_SCHEMA,
     "AlterCollectionFunction": _FIXED_SCHEMA,
-    "AlterCollectionSchema": _FIXED_SCHEMA,
     "DropCollectionFunction": _FIXED_SCHEMA,
-    "TruncateCollection": "drop the collection and create it again",
-    "BatchDescribeCollection": "use DescribeCollection for each",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
     "Prewarm": "use LoadCollection",
@@ -61,8 +56,6 @@ _INSTEAD_BY_WORD: tuple[tuple[str, str], ...] = (
 
 
 INSTEAD_OF_FIELD: dict[str, str] = {
-    "partial_update": "send whole rows",
-    "field_ops": "send whole rows",
     "namespace": _NO_NAMESPACES,
     "enable_namespace": _NO_NAMESPACES,
     "search_by_primary_keys": "send the keys in the field ids",
@@ -71,12 +64,7 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "search_aggregation": "group the hits in the client",
     "highlighter": "highlight in the client",
     "struct_array_fields": "use JSON",
-    "load_fields": "leave it out: all fields are loaded",
-    "skip_load_dynamic_field": "leave it out: all fields are loaded",
-    "load_params": "leave it out",
     "time_stamp": "leave it out: the answer is as of now",
-    "majorCompaction": "there are no clustering keys; compact without it",
-    "l0Compaction": "compact without it: deletes are folded in on the way",
     "timetravel": "set datacoord.retention_s",
     "segment_ids": _WHOLE_COMPACTION,
     "channel": _WHOLE_COMPACTION,

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 
 from elanus.core.consistency import ReadConsistency
-from elanus.core.errors import ElanusError, MissingParameter, SchemaMismatch
+from elanus.core.errors import ElanusError, InvalidParameter, MissingParameter, SchemaMismatch
 from elanus.core.moments import with_offsets
 from elanus.core.names import check_collection_name, check_partition_name
+from elanus.core.partial_update import ArrayChange
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMutation
 from elanus.proxy.api import Insert as RowInsert
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
+from elanus.proxy.update_api import Update
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids
 from elanus.proxy.wire.rows import decode_rows
-from elanus.proxy.wire.stubs import milvus_pb2
+from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
 _MS_PER_S = 1000
 _WRITE_FIELDS = (
@@ -48,6 +52,24 @@ def _explain_delete(response: milvus_pb2.MutationResult, error: ElanusError) -> 
         response.delete_cnt = int(error.stored.sum())
 
 
+def _changes(operations: Iterable[schema_pb2.FieldPartialUpdateOp]) -> dict[str, ArrayChange]:
+    """Return the arrays that are not replaced. Raises `InvalidParameter`."""
+    found: dict[str, ArrayChange] = {}
+    for operation in operations:
+        if operation.field_name in found:
+            raise InvalidParameter(f"field_ops: duplicate op for field {operation.field_name}")
+        if operation.op == schema_pb2.FieldPartialUpdateOp.REPLACE:
+            continue
+        try:
+            found[operation.field_name] = ArrayChange(operation.op)
+        except ValueError:
+            raise InvalidParameter(
+                f"field_ops: unknown op {operation.op} of field {operation.field_name}: "
+                "use REPLACE, ARRAY_APPEND or ARRAY_REMOVE"
+            ) from None
+    return found
+
+
 class Writes:
     def __init__(self, front: Front) -> None:
         self._front = front
@@ -56,9 +78,22 @@ class Writes:
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         return _mutation(self._front.insert(self._rows(request, caller, with_auto_key=False)))
 
-    @rpc(*_WRITE_FIELDS, privilege="PrivilegeUpsert", on="collection_name", explains=_explain)
+    @rpc(
+        *_WRITE_FIELDS,
+        "partial_update",
+        "field_ops",
+        privilege="PrivilegeUpsert",
+        on="collection_name",
+        explains=_explain,
+    )
     def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
+        if request.partial_update or request.field_ops:
+            return _mutation(self._front.update(self._update(request, caller)))
         return _mutation(self._front.upsert(self._rows(request, caller, with_auto_key=True)))
+
+    def _update(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> Update:
+        rows = self._rows(request, caller, with_auto_key=True, partial=True)
+        return Update(rows.collection, rows.partition, rows.rows, _changes(request.field_ops), caller.client)
 
     def _rows(
         self,
@@ -66,6 +101,7 @@ class Writes:
         caller: Caller,
         *,
         with_auto_key: bool,
+        partial: bool = False,
     ) -> RowInsert:
         database = database_of(request, caller)
         name = check_collection_name(request.collection_name)
@@ -78,6 +114,7 @@ class Writes:
             request.num_rows,
             with_auto_key=with_auto_key,
             zone=collection.timezone,
+            partial=partial,
         )
         partition = request.partition_name and check_partition_name(request.partition_name)
         return RowInsert(collection, partition, rows, caller.client)
@@ -157,10 +194,10 @@ class Writes:
 
 def _check_schema_version(view: CollectionView, schema_timestamp: int) -> None:
     """Check the schema version that clients since 2.6 packed the rows for. On this error they refetch it."""
-    if schema_timestamp not in (0, view.created):
+    if schema_timestamp not in (0, view.schema_version):
         raise SchemaMismatch(
             f"collection schema mismatch[collection={view.name}]: the rows were packed for schema "
-            f"{schema_timestamp}, the collection has {view.created}"
+            f"{schema_timestamp}, the collection has {view.schema_version}"
         )
 
 

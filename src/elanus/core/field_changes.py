@@ -1,0 +1,134 @@
+"""Changes of fields that a client asks for: which parameters may change and to what, and further fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.ids import FieldID
+from elanus.core.limits import COLLECTION_FIELDS_MAX
+from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
+from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
+from elanus.core.types import Family
+
+DYNAMIC = "dynamicfield.enabled"
+MMAP = "mmap.enabled"
+WARMUP = "warmup"
+_KEPT = frozenset({MMAP, WARMUP})
+"""Parameters that are kept and described. They could change speed only, and do not."""
+_OF_INDEXES = frozenset({MMAP, WARMUP, "indexoffsetcache.enabled"})
+_TRUTH = frozenset({"true", "false"})
+
+
+def with_altered_field(
+    schema: CollectionSchema, name: str, params: Mapping[str, str], deleted: Sequence[str]
+) -> CollectionSchema:
+    """Return the schema with other parameters of a field. Raises `FieldNotFound`, `InvalidParameter`."""
+    field = schema.by_name.get(name)
+    if field is None or field.is_dynamic:
+        raise FieldNotFound(f"field not found[field={name}]: collection {schema.name} has no such field")
+    if not params and not deleted:
+        raise InvalidParameter(f"no property of field {name} to alter: give properties or delete keys")
+    altered = _with_params(field, schema.name, params, deleted)
+    return replace(schema, fields=tuple(altered if f is field else f for f in schema.fields))
+
+
+def _with_params(
+    field: FieldSchema, collection: str, params: Mapping[str, str], deleted: Sequence[str]
+) -> FieldSchema:
+    is_array = field.kind.family is Family.LIST
+    element = field.element if is_array else field
+    for key in deleted:
+        if key not in _KEPT:
+            raise InvalidParameter(
+                f"{key} is not allowed to delete in collection field param: field {field.name}"
+            )
+    for key, value in params.items():
+        if key == MAX_LENGTH and not element.kind.has_max_length:
+            raise InvalidParameter(f"can not modify the maxlength for non-string types: field {field.name}")
+        if key == MAX_CAPACITY and not is_array:
+            raise InvalidParameter(f"can not modify the max_capacity for non-array types: field {field.name}")
+        if key not in {MAX_LENGTH, MAX_CAPACITY, *_KEPT}:
+            raise InvalidParameter(
+                f"{key} does not allow update in collection field param: field {field.name}; "
+                f"{MAX_LENGTH}, {MAX_CAPACITY} and {MMAP} do"
+            )
+        if key == MMAP and value.lower() not in _TRUTH:
+            raise InvalidParameter(
+                f"invalid {MMAP} value: {value}, expected: true, false: field {field.name}"
+            )
+    kept = {key: value for key, value in field.params.items() if key not in deleted}
+    kept |= {key: value for key, value in params.items() if key in _KEPT}
+    own = {MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity, "dim": field.dim}
+    known = {key: str(value) for key, value in own.items() if value}
+    checked = declared_field(
+        Declaration(
+            field.name,
+            field.data_type,
+            field.description,
+            field.is_primary,
+            field.auto_id,
+            field.nullable,
+            known | {key: value for key, value in params.items() if key not in _KEPT},
+            field.element_type,
+        ),
+        collection,
+    )
+    return replace(field, max_length=checked.max_length, max_capacity=checked.max_capacity, params=kept)
+
+
+def with_added_field(schema: CollectionSchema, field: FieldSchema) -> CollectionSchema:
+    """Return the schema with one more field, numbered, before the dynamic one.
+
+    Raises `InvalidParameter`, with the reference's texts.
+    """
+    name = field.name
+    if field.is_dynamic:
+        return _with_dynamic_field(schema)
+    if name in (*SYSTEM_FIELDS, DYNAMIC_FIELD):
+        raise InvalidParameter(f"not support to add system field, field name = {name}")
+    if field.is_primary:
+        raise InvalidParameter(f"not support to add pk field, field name = {name}")
+    if field.kind.vector is not None:
+        raise InvalidParameter(f"not support to add vector field, field name = {name}")
+    if not field.nullable:
+        raise InvalidParameter(f"added field must be nullable, please check it, field name = {name}")
+    if field.is_partition_key:
+        raise InvalidParameter(f"not support to add partition key field, field name = {name}")
+    others = [f for f in schema.fields if not f.is_dynamic]
+    if name in {f.name for f in others}:
+        raise InvalidParameter(f"duplicate field name: {name}: collection {schema.name} has it")
+    if field.is_clustering_key and any(f.is_clustering_key for f in others):
+        raise InvalidParameter(f"already has another clutering key field, field name: {name}")
+    if len(others) >= COLLECTION_FIELDS_MAX:
+        raise InvalidParameter(
+            f"The number of fields has reached the maximum value {COLLECTION_FIELDS_MAX}: "
+            f"collection {schema.name}"
+        )
+    number = FieldID(max(f.field_id for f in schema.fields) + 1)
+    added = replace(field, field_id=number, is_added=True)
+    return replace(schema, fields=(*others, added, *(f for f in schema.fields if f.is_dynamic)))
+
+
+def _with_dynamic_field(schema: CollectionSchema) -> CollectionSchema:
+    if schema.enable_dynamic:
+        raise InvalidParameter(f"dynamic field is already enabled: collection {schema.name}")
+    *others, dynamic = with_dynamic_field(schema.fields)
+    number = FieldID(max(f.field_id for f in schema.fields) + 1)
+    added = replace(dynamic, field_id=number, is_added=True)
+    return replace(schema, fields=(*others, added), enable_dynamic=True)
+
+
+def asks_for_dynamic_field(properties: Mapping[str, str], deleted: Sequence[str]) -> bool:
+    """Whether a change of properties turns dynamic fields on. Raises `InvalidParameter`."""
+    value = properties.get(DYNAMIC)
+    if DYNAMIC in deleted or (value is not None and value.lower() == "false"):
+        raise InvalidParameter("dynamic schema cannot supported to be disabled")
+    if value is None:
+        return False
+    if value.lower() != "true":
+        raise InvalidParameter(f"invalid {DYNAMIC} value: {value}, expected: true")
+    if len(properties) > 1 or deleted:
+        raise InvalidParameter("cannot alter dynamic schema with other properties at the same time")
+    return True

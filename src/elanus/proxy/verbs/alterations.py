@@ -1,0 +1,115 @@
+"""Changes of a collection: its properties, its fields, and the removal of all rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from elanus.api.querycoord import QueryCoordApi
+from elanus.core.errors import CollectionLoaded, InvalidParameter
+from elanus.core.field_changes import (
+    MMAP,
+    asks_for_dynamic_field,
+    with_added_field,
+)
+from elanus.core.ids import CollectionID
+from elanus.core.moments import check_timezone
+from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
+from elanus.core.schema import FieldSchema
+from elanus.core.schema_rules import with_dynamic_field
+from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
+from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.verbs.family import Verbs
+
+_LOOK_S = 0.05
+_LOOKS = 200
+
+
+class Alterations(Verbs):
+    def alter_collection(
+        self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
+    ) -> None:
+        refuse_ttl_field(set_properties)
+        time_to_live_s(set_properties)
+        check_timezone(set_properties)
+        if asks_for_dynamic_field(set_properties, delete_keys):
+            self._enable_dynamic_field(database, name)
+            return
+        if MMAP in {*set_properties, *delete_keys}:
+            self._check_not_loaded(database, name)
+        if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
+            _check_isolation_change(self._collection(database, name), set_properties)
+        self._proxy.define(
+            "alter collection",
+            lambda: self._proxy.coordinators.root.alter_collection(
+                database, name, set_properties, tuple(delete_keys)
+            ),
+        )
+
+    def alter_field(
+        self,
+        database: str,
+        collection: str,
+        field: str,
+        set_properties: Mapping[str, str],
+        delete_keys: Sequence[str],
+    ) -> None:
+        if MMAP in {*set_properties, *delete_keys}:
+            self._check_not_loaded(database, collection)
+        self._proxy.define(
+            "alter field",
+            lambda: self._proxy.coordinators.root.alter_field(
+                database, collection, field, set_properties, tuple(delete_keys)
+            ),
+        )
+
+    def _enable_dynamic_field(self, database: str, name: str) -> None:
+        schema = self._collection(database, name).view.schema
+        if not schema.enable_dynamic:
+            self.add_field(database, name, with_dynamic_field(())[-1])
+
+    def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
+        with_added_field(self._collection(database, collection).view.schema, field)
+        cached, coordinators = self._collection(database, collection), self._proxy.coordinators
+        self._proxy.define("add field", lambda: coordinators.root.add_field(database, collection, field))
+        self._proxy.call(_served_again(coordinators.query, cached.collection_id))
+
+    def _check_not_loaded(self, database: str, collection: str) -> None:
+        cached = self._collection(database, collection)
+        query = self._proxy.coordinators.query
+        if self._proxy.define("loads", lambda: query.loads(cached.collection_id)):
+            raise CollectionLoaded(
+                f"can not alter mmap properties if collection loaded[collection={cached.view.name}]: "
+                "release it first"
+            )
+
+    def truncate_collection(self, database: str, name: str) -> None:
+        """Flush first, so that the segments of earlier rows have no later ones and are removed as a whole."""
+        cached = self._collection(database, name)
+        coordinators = self._proxy.coordinators
+
+        async def truncate() -> None:
+            await coordinators.data.flush(cached.collection_id)
+            await coordinators.root.truncate_collection(cached.collection_id)
+
+        self._proxy.define("truncate collection", truncate)
+
+
+async def _served_again(query: QueryCoordApi, collection_id: CollectionID) -> None:
+    """Wait until the query nodes have loaded the collection again, but not forever: the field is there."""
+    for _ in range(_LOOKS):
+        statuses = await query.loads(collection_id)
+        if all(percentage == 100 for status in statuses for percentage in status.percentages.values()):
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
+def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:
+    """Raises `InvalidParameter` while an index made for the other mode exists."""
+    wanted = isolates_keys(properties, cached.view.schema)
+    vectors = {field.field_id for field in cached.view.schema.vector_fields}
+    if wanted != cached.isolates_keys and any(index.field_id in vectors for index in cached.indexes):
+        raise InvalidParameter(
+            "can not alter partition key isolation mode if the collection already has a vector index. "
+            f"Please drop the index first: collection {cached.view.name}"
+        )

@@ -1,0 +1,180 @@
+"""Checks of `client_program`: partition keys, clustering keys, and what changes in a collection."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from client_base import FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, program
+from pymilvus import DataType, FieldSchema, MilvusClient, MilvusException
+
+ROWS = 300
+
+
+def refused(text: str, work: object) -> None:
+    """The server refuses it, and says why."""
+    assert callable(work)
+    try:
+        work()
+    except MilvusException as error:
+        reason = error.message
+    else:
+        reason = "it was not refused"
+    assert text in reason, reason
+
+
+@check("Collections", "partition key: routed writes, filters, upsert that changes the key")
+def _() -> None:
+    tenant = FieldSchema("tenant", DataType.VARCHAR, max_length=20, is_partition_key=True)
+    names = [f"t{n % 10}" for n in range(ROWS)]
+    with collection(tenant) as made:
+        filled(made, names)
+        assert [p.name for p in made.partitions] == [f"_default_{n}" for n in range(16)]
+        described = {field["name"]: field for field in made.describe()["fields"]}
+        assert described["tenant"]["is_partition_key"]
+        assert keys(made.query('tenant == "t3"')) == list(range(3, ROWS, 10))
+        found = made.query('tenant in ["t1", "t2"] and key < 50')
+        assert keys(found) == [n for n in range(50) if n % 10 in (1, 2)]
+        assert keys(made.query('tenant == "t1" or key == 5')) == sorted([5, *range(1, ROWS, 10)])
+        hits = made.search(VECTORS[:1], "v", L2, 5, expr='tenant == "t7"', output_fields=["tenant"])[0]
+        assert [hit.entity.get("tenant") for hit in hits] == ["t7"] * 5
+        made.upsert([[3], ["t4"], VECTORS[3:4]])
+        assert keys(made.query('tenant == "t3"')) == list(range(13, ROWS, 10))
+        assert 3 in keys(made.query('tenant == "t4"'))
+        made.delete('tenant == "t5"')
+        assert Counter(row["tenant"] for row in made.query("key >= 0", output_fields=["tenant"]))["t5"] == 0
+        refused("partition key mode", lambda: made.query("key > 1", partition_names=["_default_1"]))
+        refused("partition key mode", lambda: made.create_partition("another"))
+
+
+@check("Collections", "partition key: number of partitions, isolation")
+def _() -> None:
+    tenant = FieldSchema("tenant", DataType.INT64, is_partition_key=True)
+    with collection(tenant, made_with={"num_partitions": 4}) as made:
+        assert len(made.partitions) == 4
+        made.set_properties({"partitionkey.isolation": "true"})
+        filled(made, [n % 5 for n in range(ROWS)])
+        assert len(made.search(VECTORS[:1], "v", L2, 3, expr="tenant == 2")[0]) == 3
+        refused("does not support IN", lambda: made.search(VECTORS[:1], "v", L2, 3, expr="tenant in [2]"))
+        refused("partition key not found", lambda: made.search(VECTORS[:1], "v", L2, 3))
+
+
+@check("Collections", "clustering key: declared, compaction by it")
+def _() -> None:
+    stars = FieldSchema("stars", DataType.INT32, is_clustering_key=True)
+    with collection(stars) as made:
+        described = {field["name"]: field for field in made.describe()["fields"]}
+        assert described["stars"]["is_clustering_key"]
+        filled(made, [n % 5 for n in range(ROWS)])
+        made.compact(is_clustering=True)
+        made.wait_for_compaction_completed(is_clustering=True)
+        assert keys(made.query("stars == 3")) == list(range(3, ROWS, 5))
+
+
+def client() -> MilvusClient:
+    return MilvusClient(uri=program.uri)
+
+
+@check("Writes", "partial update: some fields of rows, dynamic keys", needs=VERSION >= (2, 6))
+def _() -> None:
+    fields = (FieldSchema("n", DataType.INT32), FieldSchema("s", DataType.VARCHAR, max_length=9))
+    with collection(*fields, enable_dynamic_field=True) as made:
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        rows = [{"key": k, "n": k, "s": f"s{k}", "v": VECTORS[k], "x": k, "y": 0} for k in range(5)]
+        made.insert(rows)
+        client().upsert(made.name, [{"key": 2, "n": 22}, {"key": 3, "n": 33}], partial_update=True)
+        client().upsert(made.name, [{"key": 3, "x": "new"}], partial_update=True)
+        found = made.query("key in [2, 3]", output_fields=["n", "s", "x", "y", "v"])
+        seen = {row["key"]: (row["n"], row["s"], row["x"], row["y"]) for row in found}
+        assert seen == {2: (22, "s2", 2, 0), 3: (33, "s3", "new", 0)}
+        assert [np.allclose(row["v"], VECTORS[row["key"]]) for row in found] == [True, True]
+        refused("has no corresponding", lambda: client().upsert(made.name, [{"key": 9}], partial_update=True))
+
+
+@check("Writes", "partial update: elements appended to arrays and removed", needs=VERSION >= (3, 0))
+def _() -> None:
+    tags = FieldSchema("tags", DataType.ARRAY, element_type=DataType.INT64, max_capacity=4)
+    with collection(tags) as made:
+        made.insert([[1, 2], [[1, 2], [3]], VECTORS[:2]])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        data = [{"key": 1, "tags": [5]}, {"key": 2, "tags": [3]}]
+        client().upsert(made.name, data, field_ops={"tags": "array_append"})
+        client().upsert(made.name, [{"key": 2, "tags": [3]}], field_ops={"tags": "array_remove"})
+        found = made.query("key > 0", output_fields=["tags"])
+        assert {row["key"]: list(row["tags"]) for row in found} == {1: [1, 2, 5], 2: []}
+
+
+@check("Collections", "alter a field: `max_length`, `max_capacity`", needs=VERSION >= (2, 6))
+def _() -> None:
+    text = FieldSchema("s", DataType.VARCHAR, max_length=4)
+    with collection(text) as made:
+        client().alter_collection_field(made.name, "s", {"max_length": 10})
+        described = {f["name"]: f for f in client().describe_collection(made.name)["fields"]}
+        assert described["s"]["params"]["max_length"] == 10
+        client().insert(made.name, [{"key": 1, "s": "longer", "v": VECTORS[0]}])
+
+
+@check("Collections", "truncate", needs=VERSION >= (3, 0))
+def _() -> None:
+    with collection() as made:
+        filled(made)
+        client().truncate_collection(made.name)
+        assert made.query("", output_fields=["count(*)"])[0]["count(*)"] == 0
+        assert client().get_collection_stats(made.name)["row_count"] == 0
+        made.insert([[3], VECTORS[3:4]])
+        assert keys(made.query("key >= 0")) == [3]
+        assert list(made.search(VECTORS[:1], "v", L2, 5)[0].ids) == [3]
+
+
+@check("Collections", "load some fields, time-to-live, properties of databases", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(FieldSchema("n", DataType.INT64)) as made:
+        filled(made, list(range(ROWS)))
+        made.release()
+        client().load_collection(made.name, load_fields=["key", "v"])
+        assert len(made.search(VECTORS[:1], "v", L2, 5)[0]) == 5
+        client().alter_collection_properties(made.name, {"collection.ttl.seconds": 3600})
+        assert client().describe_collection(made.name)["properties"]["collection.ttl.seconds"] == "3600"
+        client().drop_collection_properties(made.name, ["collection.ttl.seconds"])
+        assert "collection.ttl.seconds" not in client().describe_collection(made.name)["properties"]
+    client().alter_database_properties("default", {"database.replica.number": 1})
+    assert client().describe_database("default")["database.replica.number"] == "1"
+    client().drop_database_properties("default", ["database.replica.number"])
+    assert "database.replica.number" not in client().describe_database("default")
+
+
+@check("Collections", "add a field: older rows have null or the default", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=20)
+        client().add_collection_field(made.name, "n", DataType.INT64, nullable=True)
+        text = {"nullable": True, "default_value": "old", "max_length": 9}
+        client().add_collection_field(made.name, "s", DataType.VARCHAR, **text)
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "n": 5, "s": "new"}])
+        assert keys(client().query(made.name, filter="n is null")) == list(range(20))
+        assert keys(client().query(made.name, filter='n > 4 and s == "new"')) == [99]
+        (row,) = client().query(made.name, filter="key == 3", output_fields=["n", "s"])
+        assert (row["n"], row["s"]) == (None, "old")
+        refused(
+            "added field must be nullable",
+            lambda: client().add_collection_field(made.name, "m", DataType.INT64, nullable=False),
+        )
+
+
+@check("Collections", "turn dynamic fields on; properties of an index", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=5)
+        client().alter_collection_properties(made.name, {"dynamicfield.enabled": True})
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "extra": 5}])
+        assert keys(client().query(made.name, filter="extra == 5")) == [99]
+        assert keys(client().query(made.name, filter="key >= 0")) == [0, 1, 2, 3, 4, 99]
+        changed = {"mmap.enabled": True}
+        refused("please release", lambda: client().alter_index_properties(made.name, "v", changed))
+        made.release()
+        client().alter_index_properties(made.name, "v", changed)
+        assert client().describe_index(made.name, "v")["mmap.enabled"] == "True"
+        client().drop_index_properties(made.name, "v", ["mmap.enabled"])
+        assert "mmap.enabled" not in client().describe_index(made.name, "v")

@@ -1,0 +1,86 @@
+"""Which parameters of a field can change, and to what."""
+
+from __future__ import annotations
+
+import pytest
+
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.field_changes import (
+    asks_for_dynamic_field,
+    with_added_field,
+    with_altered_field,
+)
+from elanus.core.ids import FieldID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.schema_rules import with_dynamic_field
+
+TEXTS = FieldSchema(
+    FieldID(102), "texts", DataType.ARRAY, element_type=DataType.VARCHAR, max_length=8, max_capacity=4
+)
+SCHEMA = CollectionSchema(
+    "books",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(
+            FieldID(101), "s", DataType.VARCHAR, max_length=8, is_partition_key=True, description="d"
+        ),
+        TEXTS,
+        FieldSchema(FieldID(103), "v", DataType.FLOAT_VECTOR, dim=4),
+    ),
+)
+
+
+def test_the_bounds_of_values_change_and_nothing_else_does() -> None:
+    longer = with_altered_field(SCHEMA, "s", {"max_length": "16"}, ())
+    assert longer.field("s").max_length == 16
+    assert longer.field("s").is_partition_key
+    assert longer.field("s").description == "d"
+    assert [f.field_id for f in longer.fields] == [100, 101, 102, 103]
+    assert longer.arrow_schema.equals(SCHEMA.arrow_schema)
+    wider = with_altered_field(SCHEMA, "texts", {"max_capacity": "9", "max_length": "3"}, ()).field("texts")
+    assert (wider.max_capacity, wider.max_length, wider.element_type) == (9, 3, DataType.VARCHAR)
+
+
+def test_parameters_that_change_no_answer_are_kept_and_taken_away() -> None:
+    mapped = with_altered_field(SCHEMA, "v", {"mmap.enabled": "True"}, ())
+    assert dict(mapped.field("v").params) == {"mmap.enabled": "True"}
+    assert mapped.field("v").dim == 4
+    assert dict(with_altered_field(mapped, "v", {}, ("mmap.enabled",)).field("v").params) == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "params", "deleted", "text"),
+    [
+        ("id", {"max_length": "9"}, (), "can not modify the maxlength for non-string types"),
+        ("s", {"max_capacity": "9"}, (), "can not modify the max_capacity for non-array types"),
+        ("s", {"max_length": "0"}, (), r"should be in \(0, 65535\], but got 0"),
+        ("s", {"max_length": "x"}, (), r"should be in \(0, 65535\], but got x"),
+        ("texts", {"max_capacity": "4097"}, (), r"should be in \(0, 4096\]"),
+        ("v", {"dim": "9"}, (), "dim does not allow update in collection field param"),
+        ("v", {"mmap.enabled": "maybe"}, (), "invalid mmap.enabled value: maybe, expected: true, false"),
+        ("s", {}, ("max_length",), "max_length is not allowed to delete in collection field param"),
+        ("s", {}, (), "no property of field s to alter"),
+    ],
+)
+def test_what_cannot_change(field: str, params: dict[str, str], deleted: tuple[str, ...], text: str) -> None:
+    with pytest.raises(InvalidParameter, match=text):
+        with_altered_field(SCHEMA, field, params, deleted)
+
+
+def test_a_field_that_is_not_there() -> None:
+    with pytest.raises(FieldNotFound, match="field not found"):
+        with_altered_field(SCHEMA, "other", {"max_length": "9"}, ())
+
+
+def test_dynamic_fields_are_turned_on_and_stay_on() -> None:
+    assert asks_for_dynamic_field({"dynamicfield.enabled": "True"}, ())
+    assert not asks_for_dynamic_field({"mmap.enabled": "true"}, ())
+    for properties, deleted in (({"dynamicfield.enabled": "false"}, ()), ({}, ("dynamicfield.enabled",))):
+        with pytest.raises(InvalidParameter, match="dynamic schema cannot supported to be disabled"):
+            asks_for_dynamic_field(properties, deleted)
+    with pytest.raises(InvalidParameter, match="with other properties at the same time"):
+        asks_for_dynamic_field({"dynamicfield.enabled": "true", "a": "b"}, ())
+    turned_on = with_added_field(SCHEMA, with_dynamic_field(())[-1])
+    assert turned_on.enable_dynamic
+    assert turned_on.dynamic_field is turned_on.fields[-1]
+    assert (turned_on.fields[-1].field_id, turned_on.fields[-1].is_added) == (104, True)

@@ -1,0 +1,121 @@
+"""Partial updates: which columns are needed, and the whole rows that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import FieldID
+from elanus.core.partial_update import ArrayChange, check_update, kept_fields, updated
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+
+SCHEMA = CollectionSchema(
+    "books",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "n", DataType.INT32, default_value=9),
+        FieldSchema(FieldID(102), "s", DataType.VARCHAR, max_length=9, nullable=True),
+        FieldSchema(
+            FieldID(103), "tags", DataType.ARRAY, element_type=DataType.INT32, max_capacity=3, nullable=True
+        ),
+        FieldSchema(FieldID(104), "v", DataType.FLOAT_VECTOR, dim=2),
+        FieldSchema(FieldID(105), "$meta", DataType.JSON, is_dynamic=True),
+    ),
+    enable_dynamic=True,
+)
+OLD = {
+    "id": [2, 1],
+    "n": [20, 10],
+    "s": ["two", None],
+    "tags": [[1, 2, 1], None],
+    "v": [[2.0, 2.0], [1.0, 1.0]],
+    "$meta": ['{"a":1,"b":[1]}', "{}"],
+}
+APPEND, REMOVE = ArrayChange.APPEND, ArrayChange.REMOVE
+
+
+def batch(**columns: list[Any]) -> pa.RecordBatch:
+    names = [field.name for field in SCHEMA.fields if field.name in columns]
+    arrays = [pa.array(columns[n], SCHEMA.field(n).arrow_type) for n in names]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def update(changes: Mapping[str, ArrayChange] | None = None, **columns: list[Any]) -> dict[str, list[Any]]:
+    sent, changes = batch(**columns), changes or {}
+    check_update(SCHEMA, sent, changes)
+    kept = ("id", *kept_fields(SCHEMA, sent, changes))
+    found = {name: pa.array(OLD[name], SCHEMA.field(name).arrow_type) for name in kept}
+    rows = updated(SCHEMA, sent, changes, found)
+    assert rows.schema == SCHEMA.arrow_schema
+    found_rows: dict[str, list[Any]] = rows.to_pydict()
+    return found_rows
+
+
+def test_columns_that_are_not_sent_keep_their_values() -> None:
+    assert update(id=[1, 2], n=[11, 21]) == {
+        "id": [1, 2],
+        "n": [11, 21],
+        "s": [None, "two"],
+        "tags": [None, [1, 2, 1]],
+        "v": [[1.0, 1.0], [2.0, 2.0]],
+        "$meta": ["{}", '{"a":1,"b":[1]}'],
+    }
+
+
+def test_a_null_that_is_sent_replaces_the_value() -> None:
+    assert update(id=[2], s=[None])["s"] == [None]
+
+
+def test_new_rows_get_defaults_and_nulls() -> None:
+    rows = update(id=[5, 2], v=[[5.0, 5.0], [7.0, 7.0]])
+    assert rows["n"] == [9, 20]
+    assert rows["s"] == [None, "two"]
+    assert rows["tags"] == [None, [1, 2, 1]]
+    assert rows["v"] == [[5.0, 5.0], [7.0, 7.0]]
+    assert rows["$meta"] == ["{}", '{"a":1,"b":[1]}']
+    assert update(id=[5], v=[[5.0, 5.0]])["n"] == [9]
+
+
+@pytest.mark.parametrize("ids", [[5], [5, 2]])
+def test_a_new_row_needs_every_required_column(ids: list[int]) -> None:
+    with pytest.raises(InvalidParameter, match=r"fieldSchema\(v\) has no corresponding fieldData pass in"):
+        update(id=ids, n=[1] * len(ids))
+
+
+def test_dynamic_keys_are_merged() -> None:
+    rows = update(id=[2, 1], **{"$meta": ['{"b":{"c":2},"d":null}', '{"x":1}']})
+    assert rows["$meta"] == ['{"a":1,"b":{"c":2},"d":null}', '{"x":1}']
+
+
+def test_arrays_are_extended() -> None:
+    assert update({"tags": APPEND}, id=[1], tags=[[7, 8]])["tags"] == [[7, 8]]
+    assert update({"tags": APPEND}, id=[2], tags=[[]])["tags"] == [[1, 2, 1]]
+    assert update({"tags": APPEND}, id=[2], tags=[None])["tags"] == [[1, 2, 1]]
+    assert update({"tags": APPEND}, id=[5], tags=[[3]], v=[[0.0, 0.0]])["tags"] == [[3]]
+    with pytest.raises(InvalidParameter, match=r"the length \(4\) of 0th array exceeds max capacity \(3\)"):
+        update({"tags": APPEND}, id=[2], tags=[[3]])
+
+
+def test_elements_are_removed_wherever_they_are() -> None:
+    assert update({"tags": REMOVE}, id=[2, 1], tags=[[1, 9], [1]])["tags"] == [[2], None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns", "text"),
+    [
+        ({}, {"n": [1]}, "must assign pk when upsert, primary field: id"),
+        ({}, {"id": [1, 1], "n": [1, 2]}, "duplicate primary keys are not allowed in the same batch"),
+        ({"x": APPEND}, {"id": [1]}, "field x does not exist"),
+        ({"n": APPEND}, {"id": [1], "n": [1]}, "ARRAY_APPEND requires an Array field, but n is INT32"),
+        ({"tags": REMOVE}, {"id": [1]}, "field tags has ARRAY_REMOVE, but no data was sent"),
+    ],
+)
+def test_what_makes_no_sense(
+    changes: Mapping[str, ArrayChange], columns: dict[str, list[Any]], text: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=text):
+        update(changes, **columns)

@@ -1,0 +1,62 @@
+"""A collection gets a field: what was begun with the former schema is refused, and begun again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from data_bench import Bench
+from fakes import CID, collection, settle
+from test_data_nodes import epoch_of, join
+
+from elanus.core.errors import CommitRefused
+from elanus.core.field_changes import with_added_field
+from elanus.core.ids import FieldID
+from elanus.core.schema import DataType, FieldSchema
+from elanus.core.segments import SegmentState as S
+
+NUMBER = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
+
+
+async def test_the_owner_reads_again_with_the_new_schema_and_the_flush_with_the_old_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, collection())
+    await bench.start()
+    await bench.coord.watch_channels(bench.collections[0])
+    owner = await join(bench, 7)
+    (vchannel,) = owner.owned()
+    segment = await bench.write(10)
+    await bench.coord.flush(CID)
+    await owner.report(vchannel, segment)
+    assert (await bench.segment(segment)).state is S.FLUSHING
+    before, attempt = epoch_of(bench, vchannel), await owner.attempt()
+
+    schema = with_added_field(bench.collections[0].schema, NUMBER)
+    await bench.coord.change_schema(CID, schema)
+    after = epoch_of(bench, vchannel)
+    assert after != before
+    assert (await bench.segment(segment)).state is S.SEALED, "to be flushed again"
+    with pytest.raises(CommitRefused):
+        await bench.commit({segment: 10}, [segment], vchannel=vchannel, epoch=before, attempt=attempt)
+    assert (await bench.coord.recovery_info(CID)).schema == schema
+    await settle()
+    assert owner.node.following == {vchannel: after}
+
+    await owner.report(vchannel, segment)
+    await bench.commit(
+        {segment: 10}, [segment], vchannel=vchannel, epoch=after, attempt=await owner.attempt()
+    )
+    assert (await bench.segment(segment)).state is S.FLUSHED
+    await bench.coord.stop()
+
+
+async def test_the_same_schema_again_changes_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection())
+    await bench.start()
+    await bench.coord.watch_channels(bench.collections[0])
+    await join(bench, 7)
+    before = await bench.snapshot()
+    await bench.coord.change_schema(CID, bench.collections[0].schema)
+    assert await bench.snapshot() == before
+    await bench.coord.stop()

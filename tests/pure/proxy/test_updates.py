@@ -1,0 +1,75 @@
+"""A partial update reads the rows that are there, and upserts whole ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from fakes import collection
+from proxy_bench import Bench, resolved
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.messages import UpsertMessage
+from elanus.proxy.update_api import Update
+
+PLAIN = collection(shards=2)
+VECTOR = PLAIN.schema.field("v0").arrow_type
+
+
+def in_a_thread(work: Callable[[Bench], object]) -> None:
+    async def run() -> None:
+        bench = Bench(PLAIN)
+        await bench.proxy.start()
+        try:
+            await asyncio.to_thread(work, bench)
+        finally:
+            await bench.proxy.stop()
+
+    asyncio.run(run())
+
+
+def update(*columns: tuple[str, pa.Array]) -> Update:
+    return Update(resolved(PLAIN), "", pa.RecordBatch.from_pydict(dict(columns)))
+
+
+KEYS = ("pk", pa.array([7, 8], pa.int64()))
+PRICES = ("price", pa.array([0.5, 1.5]))
+VECTORS = ("v0", pa.array([[7.0, 7.0], [8.0, 8.0]], VECTOR))
+
+
+def test_the_columns_that_are_not_sent_are_read() -> None:
+    def work(bench: Bench) -> None:
+        bench.nodes.rows = {
+            "pk": pa.array([8, 7], pa.int64()),
+            "v0": pa.array([[8.0, 8.0], [7.0, 7.0]], VECTOR),
+        }
+        assert bench.front.update(update(KEYS, PRICES)).upsert_count == 2
+        (read,) = bench.nodes.asked
+        assert read.output_fields == ("pk", "v0")
+        assert read.primary_keys.to_pylist() == [7, 8]
+        written = pa.Table.from_batches([m.rows for m in bench.messages()]).sort_by("pk").to_pydict()
+        assert written == {"pk": [7, 8], "price": [0.5, 1.5], "v0": [[7.0, 7.0], [8.0, 8.0]]}
+        assert all(isinstance(m, UpsertMessage) and m.ts > read.read_ts for m in bench.messages())
+
+    in_a_thread(work)
+
+
+def test_an_update_of_all_columns_reads_nothing() -> None:
+    def work(bench: Bench) -> None:
+        bench.front.update(update(KEYS, PRICES, VECTORS))
+        assert bench.nodes.asked == []
+        assert sum(m.rows.num_rows for m in bench.messages()) == 2
+
+    in_a_thread(work)
+
+
+def test_a_refused_update_writes_nothing() -> None:
+    def work(bench: Bench) -> None:
+        bench.nodes.rows = {"pk": pa.array([], pa.int64()), "v0": pa.array([], VECTOR)}
+        with pytest.raises(InvalidParameter, match=r"fieldSchema\(v0\) has no corresponding fieldData"):
+            bench.front.update(update(KEYS, PRICES))
+        assert bench.messages() == []
+
+    in_a_thread(work)

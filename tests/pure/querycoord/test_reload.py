@@ -1,0 +1,49 @@
+"""A collection whose schema has changed is loaded again, as it was loaded before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fakes import CID, DEFAULT, OTHER, collection, manifest, recovery, settle
+from query_bench import Bench
+
+from elanus.core.field_changes import with_added_field
+from elanus.core.ids import FieldID
+from elanus.core.schema import DataType, FieldSchema
+
+OF = collection(partitions=(DEFAULT, OTHER))
+NEW = with_added_field(OF.schema, FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True))
+
+
+async def test_nodes_release_it_and_load_it_with_the_schema_that_rows_are_written_with() -> None:
+    bench = Bench(OF)
+    found = recovery(OF, manifest(1, partition_id=DEFAULT), manifest(2, partition_id=OTHER))
+    bench.set_data(found)
+    await bench.start()
+    await bench.coord.load(CID, (DEFAULT,), 1)
+    await settle()
+    assert bench.node.held[CID].request.schema == OF.schema
+    bench.set_data(replace(found, schema=NEW))
+    bench.node.calls.asked.clear()
+    await bench.coord.reload(CID)
+    await settle()
+    assert [c for c, _ in bench.node.calls.asked if c.endswith("_collection")] == [
+        "release_collection",
+        "load_collection",
+    ]
+    held = bench.node.held[CID]
+    assert (held.request.schema, held.request.partition_ids) == (NEW, (DEFAULT,))
+    assert set(held.served) == {1}
+    (status,) = await bench.coord.loads(CID)
+    assert status.percentages == {DEFAULT: 100}
+    await bench.coord.stop()
+
+
+async def test_what_is_not_loaded_is_left_alone() -> None:
+    bench = Bench(OF)
+    bench.set_data(recovery(OF))
+    await bench.start()
+    await bench.coord.reload(CID)
+    await settle()
+    assert CID not in bench.node.held
+    await bench.coord.stop()

@@ -1,0 +1,116 @@
+"""Fields that are altered and added, truncation, partial updates, and which fields to load, on the wire."""
+
+from __future__ import annotations
+
+import pytest
+from fake_front import FakeFront
+from test_wire_families import books as books
+from test_wire_families import insert
+from wire_messages import Call, field_message, pairs, scalar_data
+
+from elanus.core.schema import DataType
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
+
+
+@pytest.mark.usefixtures("books")
+def test_a_field_is_altered_and_the_schema_has_another_version(call: Call) -> None:
+    before = call("DescribeCollection", collection_name="books")
+    changed = pairs({"mmap.enabled": "true"})
+    altered = call("AlterCollectionField", collection_name="books", field_name="vector", properties=changed)
+    assert altered.code == 0
+    after = call("DescribeCollection", collection_name="books")
+    assert after.update_timestamp > before.update_timestamp
+    assert {p.key: p.value for p in after.schema.fields[-1].type_params}["mmap.enabled"] == "true"
+    assert insert(call, schema_timestamp=before.update_timestamp).status.code == 109
+    assert insert(call, schema_timestamp=after.update_timestamp).status.code == 0
+
+
+@pytest.mark.usefixtures("books")
+def test_a_field_is_added_as_clients_of_every_generation_ask_for_it(call: Call) -> None:
+    before = call("DescribeCollection", collection_name="books").update_timestamp
+    first, second = (field_message(name, DataType.INT64, nullable=True) for name in ("n", "m"))
+    added = call("AddCollectionField", collection_name="books", schema=first.SerializeToString())
+    assert added.code == 0
+    info = milvus_pb2.AlterCollectionSchemaRequest.FieldInfo(field_schema=second)
+    assert alter_schema(call, field_infos=[info]).code == 0
+    described = call("DescribeCollection", collection_name="books")
+    assert [f.name for f in described.schema.fields] == ["id", "vector", "n", "m"]
+    assert described.update_timestamp > before
+
+
+def alter_schema(call: Call, **added: object) -> common_pb2.Status:
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    action = kind.Action(add_request=kind.AddRequest(**added))
+    return call("AlterCollectionSchema", collection_name="books", action=action).alter_status
+
+
+@pytest.mark.usefixtures("books")
+def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    assert "0 fields to add" in alter_schema(call).reason
+    function = [schema_pb2.FunctionSchema(name="f")]
+    assert "adding a function is not supported" in alter_schema(call, func_schema=function).reason
+    required = kind.FieldInfo(field_schema=field_message("n", DataType.INT64))
+    assert "added field must be nullable" in alter_schema(call, field_infos=[required]).reason
+    drop = kind.Action(drop_request=kind.DropRequest(field_name="n"))
+    dropped = call("AlterCollectionSchema", collection_name="books", action=drop).alter_status
+    assert "dropping a field or function is not supported" in dropped.reason
+    assert call("AddCollectionField", collection_name="books", schema=b"\xff").code == 1100
+
+
+@pytest.mark.usefixtures("books")
+def test_a_truncated_collection_has_no_rows(call: Call) -> None:
+    assert call("TruncateCollection", collection_name="books").status.code == 0
+    stats = call("GetCollectionStatistics", collection_name="books").stats
+    assert {s.key: s.value for s in stats} == {"row_count": "0"}
+    assert call("TruncateCollection", collection_name="nope").status.code == 100
+
+
+@pytest.mark.usefixtures("books")
+def test_collections_are_described_together_each_with_its_own_status(call: Call) -> None:
+    answer = call("BatchDescribeCollection", collection_name=["books", "nope"])
+    assert answer.status.code == 0
+    assert [(r.collection_name, r.status.code) for r in answer.responses] == [("books", 0), ("", 100)]
+    by_id = call("BatchDescribeCollection", collectionID=[answer.responses[0].collectionID])
+    assert [r.collection_name for r in by_id.responses] == ["books"]
+
+
+@pytest.mark.usefixtures("books")
+@pytest.mark.parametrize(
+    ("fields", "code", "reason"),
+    [
+        (["id", "vector"], 0, ""),
+        (["vector"], 1100, "does not contain primary key field id"),
+        (["id"], 1100, "does not contain any vector field"),
+        (["id", "vector", "other"], 1700, "field other not exist"),
+    ],
+)
+def test_the_fields_to_load_are_checked(call: Call, fields: list[str], code: int, reason: str) -> None:
+    status = call("LoadCollection", collection_name="books", load_fields=fields, skip_load_dynamic_field=True)
+    assert status.code == code
+    assert reason in status.reason
+
+
+@pytest.mark.usefixtures("books")
+def test_a_partial_update_has_the_columns_that_were_sent(call: Call, front: FakeFront) -> None:
+    columns = [scalar_data("id", DataType.INT64, [1, 2])]
+    answer = call("Upsert", collection_name="books", fields_data=columns, num_rows=2, partial_update=True)
+    assert (answer.status.code, answer.upsert_cnt) == (0, 2)
+    (update,) = front.updates
+    assert update.rows.to_pydict() == {"id": [1, 2]}
+    assert update.changes == {}
+
+
+@pytest.mark.usefixtures("books")
+@pytest.mark.parametrize(
+    ("operations", "reason"),
+    [([("id", 7)], "unknown op 7 of field id"), ([("id", 1), ("id", 2)], "duplicate op for field id")],
+)
+def test_operations_on_arrays_are_checked(
+    call: Call, front: FakeFront, operations: list[tuple[str, int]], reason: str
+) -> None:
+    columns = [scalar_data("id", DataType.INT64, [1])]
+    ops = [schema_pb2.FieldPartialUpdateOp(field_name=name, op=op) for name, op in operations]
+    answer = call("Upsert", collection_name="books", fields_data=columns, num_rows=1, field_ops=ops)
+    assert (answer.status.code, front.updates) == (1100, [])
+    assert reason in answer.status.reason
