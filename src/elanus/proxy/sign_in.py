@@ -1,0 +1,129 @@
+"""Who sends a request: the user that a token names, if the password in it is right.
+
+A token is ``user:password``, or an API key, which has no colon. gRPC clients send it in base64, HTTP clients
+as it is. Verifying a password takes tens of milliseconds, so a token that was right is remembered: under a
+keyed hash, with the generation of the user's password. A change of the password makes another
+generation, a dropped user has none, so what is remembered needs no clearing. A token that was wrong is
+remembered too, for as long as nothing about users changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from elanus.core.access import AccessPolicy, User
+from elanus.core.errors import ElanusError, Unauthenticated
+from elanus.core.privileges import ROOT
+from elanus.proxy.passwords import is_outdated, verify_password
+
+DEFAULT_ROOT_PASSWORD = "Milvus"
+"""The reference's: what clients send that name none."""
+_REMEMBERED_MAX = 10_000
+_MISSING = "missing authorization in header"
+_WRONG = "auth check failure, please check username and password are correct"
+_WRONG_KEY = "auth check failure, please check api key is correct"
+
+T = TypeVar("T")
+
+Rehash = Callable[[User, str], None]
+"""Called with a user and its password when the stored hash is of an outdated kind."""
+
+
+class SignIn:
+    """Verifies tokens. Safe to call from any thread.
+
+    ``policy`` returns the current policy, None when authorization is off. ``initial_password``: root's until
+    it is changed for the first time; "" lets root not sign in before. ``verify`` compares a password with a
+    stored hash.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], AccessPolicy] | None,
+        initial_password: str = DEFAULT_ROOT_PASSWORD,
+        verify: Callable[[str, str], bool] = verify_password,
+        rehash: Rehash | None = None,
+    ) -> None:
+        self._policy = policy
+        self._initial_password = initial_password
+        self._verify = verify
+        self._rehash = rehash
+        self._key = os.urandom(32)
+        self._right: dict[bytes, tuple[str, int]] = {}
+        self._wrong: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether callers must sign in."""
+        return self._policy is not None
+
+    def user_of(self, token: str) -> str:
+        """Return the user that the token names; "" when authorization is off.
+
+        Raises `Unauthenticated` with the reference's text, and `ElanusError` when the users cannot be read.
+        """
+        if self._policy is None:
+            return ""
+        if not token:
+            raise Unauthenticated(_MISSING)
+        policy = self._policy()
+        digest = hashlib.blake2b(token.encode(), key=self._key, digest_size=16).digest()
+        known = self._right.get(digest)
+        if known is not None:
+            user = policy.users.get(known[0])
+            if user is not None and user.generation == known[1]:
+                return user.name
+        return self._verified(token, digest, policy)
+
+    def user_of_header(self, value: str) -> str:
+        """The same for a token in base64, as gRPC clients send it in ``authorization``."""
+        if self._policy is None:
+            return ""
+        try:
+            return self.user_of(base64.b64decode(value, validate=True).decode())
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            raise Unauthenticated("invalid token format") from None
+
+    def is_password_of(self, user: User, password: str) -> bool:
+        """Whether the password is the user's. Blocks for tens of milliseconds."""
+        if user.name == ROOT and not user.password_hash:
+            expected = self._initial_password
+            return bool(expected) and hmac.compare_digest(expected.encode(), password.encode())
+        return bool(user.password_hash) and self._verify(password, user.password_hash)
+
+    def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
+        name, colon, password = token.partition(":")
+        refusal = Unauthenticated(_WRONG if colon else _WRONG_KEY)
+        if self._wrong.get(digest) == policy.version:
+            raise refusal
+        user = policy.users.get(name) if colon else None
+        if user is None or not self.is_password_of(user, password):
+            self._remember(self._wrong, digest, policy.version)
+            raise refusal
+        self._remember(self._right, digest, (user.name, user.generation))
+        if self._rehash is not None and is_outdated(user.password_hash):
+            self._hash_again(user, password)
+        return user.name
+
+    def _remember(self, table: dict[bytes, T], digest: bytes, value: T) -> None:
+        with self._lock:
+            if len(table) >= _REMEMBERED_MAX:
+                table.pop(next(iter(table)))
+            table[digest] = value
+
+    def _hash_again(self, user: User, password: str) -> None:
+        """The sign-in succeeded; a hash that could not be replaced now is replaced at another one."""
+        assert self._rehash is not None
+        try:
+            self._rehash(user, password)
+        except ElanusError:
+            with self._lock:
+                self._right.clear()
