@@ -170,6 +170,11 @@ class FakeLease:
         self.calls = Calls()
         self.given_up = ""
 
+        self.valid = True
+
+    def is_valid(self) -> bool:
+        return self.valid
+
     async def confirm(self) -> None:
         self.calls.note("confirm")
 
@@ -187,6 +192,9 @@ class FakeProxy:
 
     async def invalidate_everything(self) -> None:
         self.calls.note("invalidate_everything")
+
+    async def invalidate_access(self) -> None:
+        self.calls.note("invalidate_access")
 
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         self.calls.note("release_query_channels", collection_id)

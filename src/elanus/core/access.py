@@ -109,9 +109,9 @@ class AccessPolicy:
 
 
 def first_policy() -> AccessPolicy:
-    """What a new system has: root, and the roles admin and public."""
+    """What a new system has: root, and the roles admin and public, of which it is no member."""
     return AccessPolicy(
-        {ROOT: User(ROOT, "", 0, (ADMIN, PUBLIC))},
+        {ROOT: User(ROOT, "", 0)},
         {ADMIN: Role(ADMIN), PUBLIC: Role(PUBLIC, PUBLIC_GRANTS)},
     )
 

@@ -128,13 +128,17 @@ _OTHER = (
     "ExportSnapshot",
 )
 """Privileges in no group: they are granted by name."""
-_ON_COLLECTIONS = frozenset(_COLLECTION_RW) - {"DescribeCollection", "DescribeAlias", "ListAliases"}
+_ON_COLLECTIONS = frozenset(
+    {*_COLLECTION_RW, "AlterCollectionSchema", "RefreshExternalCollection"}
+    - {"DescribeCollection", "DescribeAlias", "ListAliases"}
+)
 PRIVILEGES: frozenset[str] = frozenset().union(*GROUPS.values(), _OTHER, (ALL,))
 """Every privilege that is no group."""
+_ON_USERS = frozenset({"UpdateUser", "SelectUser"})
 PRIVILEGES_OF: Mapping[str, frozenset[str]] = {
-    COLLECTION: _ON_COLLECTIONS | {"AlterCollectionSchema", "RefreshExternalCollection"},
-    GLOBAL: PRIVILEGES - _ON_COLLECTIONS - {"UpdateUser", "SelectUser"},
-    USER: frozenset({"UpdateUser", "SelectUser"}),
+    COLLECTION: _ON_COLLECTIONS,
+    GLOBAL: PRIVILEGES - _ON_COLLECTIONS - _ON_USERS,
+    USER: _ON_USERS,
 }
 """The privileges that a grant on an object type may name."""
 
@@ -282,7 +286,8 @@ def decide(
     if object_type == USER and names == (rights.user,):
         return ALLOW
     needed = privilege.removeprefix(PREFIX)
-    if needed == _READ_GRANTS and names and rights.roles.issuperset(set(names) - {PUBLIC}):
+    of_own_roles = bool(names) and rights.roles.issuperset(set(names) - {PUBLIC})
+    if object_type == GLOBAL and needed == _READ_GRANTS and of_own_roles:
         return ALLOW
     if all(rights.holds(needed, database, name) for name in names or (ANY,)):
         return ALLOW

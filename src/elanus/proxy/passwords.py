@@ -8,8 +8,13 @@ The libraries are imported when the first password is hashed: a server without u
 
 from __future__ import annotations
 
+import hmac
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from elanus.core.access import User
+from elanus.core.privileges import ROOT
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -30,7 +35,7 @@ def _hasher() -> PasswordHasher:
 def hash_password(password: str) -> str:
     """Return the hash to store. Blocks for tens of milliseconds, and while other hashes are computed."""
     with _turns:
-        return _hasher().hash(password)
+        return str(_hasher().hash(password))
 
 
 def verify_password(password: str, stored: str) -> bool:
@@ -39,11 +44,11 @@ def verify_password(password: str, stored: str) -> bool:
         if stored.startswith(_BCRYPT):
             import bcrypt
 
-            return bcrypt.checkpw(password.encode()[:72], stored.encode())
+            return bool(bcrypt.checkpw(password.encode()[:72], stored.encode()))
         from argon2.exceptions import InvalidHashError, VerificationError
 
         try:
-            return _hasher().verify(stored, password)
+            return bool(_hasher().verify(stored, password))
         except (VerificationError, InvalidHashError):
             return False
 
@@ -56,3 +61,19 @@ def is_outdated(stored: str) -> bool:
 def is_hash(stored: str) -> bool:
     """Whether a text has the form of a hash that `verify_password` reads."""
     return stored.startswith((*_BCRYPT, "$argon2id$"))
+
+
+def is_password_of(
+    user: User,
+    password: str,
+    initial_root_password: str,
+    verify: Callable[[str, str], bool] = verify_password,
+) -> bool:
+    """Whether the password is the user's. Blocks as `hash_password` does.
+
+    ``initial_root_password``: root's until it is changed for the first time; "" is nobody's.
+    """
+    if user.name == ROOT and not user.password_hash:
+        expected = initial_root_password
+        return bool(expected) and hmac.compare_digest(expected.encode(), password.encode())
+    return bool(user.password_hash) and verify(password, user.password_hash)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import hmac
 import os
 import threading
 from collections.abc import Callable
@@ -20,11 +19,8 @@ from typing import TypeVar
 
 from elanus.core.access import AccessPolicy, User
 from elanus.core.errors import ElanusError, Unauthenticated
-from elanus.core.privileges import ROOT
-from elanus.proxy.passwords import is_outdated, verify_password
+from elanus.proxy.passwords import is_outdated, is_password_of, verify_password
 
-DEFAULT_ROOT_PASSWORD = "Milvus"
-"""The reference's: what clients send that name none."""
 _REMEMBERED_MAX = 10_000
 _MISSING = "missing authorization in header"
 _WRONG = "auth check failure, please check username and password are correct"
@@ -47,7 +43,7 @@ class SignIn:
     def __init__(
         self,
         policy: Callable[[], AccessPolicy] | None,
-        initial_password: str = DEFAULT_ROOT_PASSWORD,
+        initial_password: str = "",
         verify: Callable[[str, str], bool] = verify_password,
         rehash: Rehash | None = None,
     ) -> None:
@@ -92,20 +88,13 @@ class SignIn:
         except (binascii.Error, UnicodeDecodeError, ValueError):
             raise Unauthenticated("invalid token format") from None
 
-    def is_password_of(self, user: User, password: str) -> bool:
-        """Whether the password is the user's. Blocks for tens of milliseconds."""
-        if user.name == ROOT and not user.password_hash:
-            expected = self._initial_password
-            return bool(expected) and hmac.compare_digest(expected.encode(), password.encode())
-        return bool(user.password_hash) and self._verify(password, user.password_hash)
-
     def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
         name, colon, password = token.partition(":")
         refusal = Unauthenticated(_WRONG if colon else _WRONG_KEY)
         if self._wrong.get(digest) == policy.version:
             raise refusal
         user = policy.users.get(name) if colon else None
-        if user is None or not self.is_password_of(user, password):
+        if user is None or not is_password_of(user, password, self._initial_password, self._verify):
             self._remember(self._wrong, digest, policy.version)
             raise refusal
         self._remember(self._right, digest, (user.name, user.generation))

@@ -11,6 +11,7 @@ the user to choose stand in `elanus.core.limits`.
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -23,6 +24,8 @@ from elanus.log.backends import BACKENDS as LOGS
 from elanus.meta.backends import BACKENDS as METAS
 from elanus.storage.backends import BACKENDS as STORES
 
+DEFAULT_ROOT_PASSWORD = "Milvus"
+"""The reference's: what programs sign in with that were written for a new server."""
 Host = Annotated[str, Field(min_length=1)]
 PORT_MAX = 65_535
 Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
@@ -60,8 +63,7 @@ class ProxySettings(Section):
     """The gRPC front that Milvus clients connect to."""
 
     host: Host = "127.0.0.1"
-    """The address to listen on. Clients are not authenticated, so anything but loopback lets anyone who
-    reaches the address read and write all data."""
+    """The address to listen on. Anything but loopback needs `authorization_enabled`, or `open_to_all`."""
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
     count: int = Field(default=1, ge=1, le=64)
@@ -73,6 +75,14 @@ class ProxySettings(Section):
     """Connections of clients. A further one is closed at once, and its client gets the gRPC status
     UNAVAILABLE (`Socket closed`). Each takes one of the open files of the process (`ulimit -n`). 0 stands for
     three quarters of those that it may have, divided by `count`."""
+    authorization_enabled: bool = False
+    """Whether clients must sign in as a user, and may do only what its roles allow (docs/security.md)."""
+    open_to_all: bool = False
+    """Whether a server without `authorization_enabled` may listen on another address than loopback. Everybody
+    who reaches that address may then read, change and delete all data."""
+    root_password: str = Field(default="", pattern=r"^(.{6,72})?$", repr=False)
+    """The password of the user root until it is changed for the first time. If none is set, it is the
+    reference's (`Milvus`) where `host` is loopback, and root cannot sign in elsewhere."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
     """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A
     strong read does not wait for it: it asks for a report. A pchannel without writes is ticked once a second,
@@ -103,11 +113,35 @@ class ProxySettings(Section):
     must connect with TLS; they need none of their own (docs/production.md)."""
     tls_key: str = ""
     """The file with the certificate's key (PEM, without a password)."""
+    tls_client_ca: str = ""
+    """A file with the CA of clients (PEM). With it, clients must present a certificate that it signed, in
+    addition to what else they need."""
 
     @model_validator(mode="after")
     def _certificate_has_its_key(self) -> Self:
         _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key)
         return self
+
+    @model_validator(mode="after")
+    def _clients_ca_has_a_certificate(self) -> Self:
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError(
+                "tls_client_ca is set and tls_cert is not: TLS needs a certificate of the server"
+            )
+        return self
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs of this machine reach the port."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def initial_root_password(self) -> str:
+        """What `root_password` stands for; "": root cannot sign in."""
+        return self.root_password or (DEFAULT_ROOT_PASSWORD if self.is_on_loopback else "")
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
@@ -135,6 +169,10 @@ class RootcoordSettings(Section):
     go on above that bound."""
     tso_update_ms: int = Field(default=50, ge=1, le=1000)
     """How often the oracle moves its physical part to the wall clock."""
+    users_max: int = Field(default=100, ge=1, le=10_000)
+    """Users that may exist, root included."""
+    roles_max: int = Field(default=10, ge=2, le=1000)
+    """Roles that may exist, admin and public included."""
 
 
 class DatacoordSettings(Section):

@@ -114,6 +114,15 @@ async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Onli
         raise CannotStart(str(error)) from error
 
 
+def settings_of_pipeline(settings: Settings, data_dir: DataDir) -> str:
+    """Return the settings for the other process as JSON, without secrets that it does not need.
+
+    Every user of the machine can read the arguments of a process.
+    """
+    here = settings.model_copy(update={"data_dir": data_dir.root})
+    return here.model_dump_json(exclude={"proxy": {"root_password"}})
+
+
 async def _start_pipeline(
     stack: AsyncExitStack,
     settings: Settings,
@@ -136,7 +145,7 @@ async def _start_pipeline(
     await server.start()
     stack.push_async_callback(server.stop)
     arguments = [
-        f"--settings-json={settings.model_copy(update={'data_dir': data_dir.root}).model_dump_json()}",
+        f"--settings-json={settings_of_pipeline(settings, data_dir)}",
         f"--online={online_address}",
         f"--address={address}",
     ]

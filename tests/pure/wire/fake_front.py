@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from fake_access import FakeAccess
 from fake_compaction import FakeCompaction
 from fake_flushing import FakeFlushing
 from fake_hybrid import FakeHybrid
@@ -74,7 +75,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
+class FakeFront(FakeAccess, FakeResourceGroups, FakeImports, FakeFlushing, FakeCompaction, FakeHybrid):
     """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:

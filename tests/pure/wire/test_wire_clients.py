@@ -301,7 +301,6 @@ def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFro
     ("verb", "text"),
     [
         (lambda c: c.compact("quick", is_clustering=True), "majorCompaction"),
-        (lambda c: c.create_user("anna", "Secret123!"), "CreateCredential"),
         (lambda c: c.truncate_collection("quick"), "TruncateCollection"),
         (lambda c: c.upsert("quick", [{"id": 1}], partial_update=True), "send whole rows"),
     ],
