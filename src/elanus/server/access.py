@@ -1,17 +1,23 @@
-"""Who may use a port for clients: the guard and the sign-in of a proxy, as the settings say."""
+"""Who may use a port for clients, as the settings say: guard, sign-in and audit log of the proxies."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from elanus.core.access import AccessPolicy, User
-from elanus.proxy.calls import AllowAll, Guard
+from elanus.metrics import Metrics
+from elanus.proxy.audit import AuditLog
+from elanus.proxy.calls import AllowAll, Audit, Guard
 from elanus.proxy.guard import AccessGuard, SeesAll, Visibility
 from elanus.proxy.passwords import hash_password
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.sign_in import SignIn
-from elanus.server.settings import ProxySettings
+from elanus.server.settings import ProxySettings, Settings
 from elanus.server.startup import CannotStart
 
 
@@ -33,6 +39,30 @@ def check_openness(settings: ProxySettings) -> None:
         "and delete all data. Set proxy.authorization_enabled=true and proxy.root_password "
         "(docs/security.md), or proxy.open_to_all=true if the network keeps others away"
     )
+
+
+def open_audit(stack: AsyncExitStack, settings: Settings, root: Path, metrics: Metrics) -> Audit | None:
+    """Open the audit log of a process, closed with the stack; None if there is none. Raises `CannotStart`.
+
+    ``root``: the process's data directory.
+    """
+    audit = settings.audit
+    if not audit.enabled:
+        return None
+    file = (Path(audit.directory) if audit.directory else root / "audit") / "audit.log"
+    try:
+        opened = AuditLog(
+            file,
+            time.time,
+            metrics.audit_records_lost.inc,
+            data_share=audit.data_share,
+            file_max_bytes=audit.file_max_mb * 1024 * 1024,
+            files_max=audit.files_max,
+        )
+    except OSError as error:
+        raise CannotStart(f"audit.directory: {file} cannot be written: {error.strerror}") from error
+    stack.push_async_callback(asyncio.to_thread, opened.close)
+    return opened
 
 
 def port_access(settings: ProxySettings, current: Callable[[], Proxy]) -> PortAccess:

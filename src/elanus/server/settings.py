@@ -491,6 +491,21 @@ class MetricsSettings(Section):
     directory names."""
 
 
+class AuditSettings(Section):
+    """The record of who asked for what, on the proxies (docs/security.md)."""
+
+    enabled: bool = False
+    """Whether it is written."""
+    directory: str = ""
+    """Where `audit.log` is written; without a value, the directory `audit` in the data directory."""
+    data_share: float = Field(default=0.01, ge=0, le=1)
+    """The share of calls recorded of those that only look, or read or write rows. All others are recorded."""
+    file_max_mb: int = Field(default=100, ge=1, le=10_000)
+    """The size at which a file is put aside and another one is begun."""
+    files_max: int = Field(default=10, ge=1, le=1000)
+    """Files that are kept, the current one included."""
+
+
 class LoggingSettings(Section):
     """The server's own messages, on standard error."""
 
@@ -523,6 +538,7 @@ class Settings(Section):
     querynode: QuerynodeSettings = QuerynodeSettings()
     pipeline: PipelineSettings = PipelineSettings()
     metrics: MetricsSettings = MetricsSettings()
+    audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()
 
     @model_validator(mode="after")

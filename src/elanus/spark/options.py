@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.pins import PIN_MS_MAX
@@ -20,6 +20,7 @@ _KNOWN = frozenset(
         "port",
         "tls_ca",
         "tls_server_name",
+        "token",
         "database",
         "collection",
         "partitions",
@@ -38,7 +39,7 @@ class ReadOptions:
     Empty ``partitions`` or ``columns``: all of them.
 
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
-    found from here, "" for where the server says.
+    found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
     """
 
     address: str
@@ -50,6 +51,7 @@ class ReadOptions:
     filter: str
     lease_ms: int
     store: str
+    token: str = field(default="", repr=False)
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -71,6 +73,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         filter=options.get("filter", ""),
         lease_ms=_lease_ms(options.get("lease_s", "")),
         store=options.get("store", ""),
+        token=options.get("token", ""),
     )
 
 
