@@ -411,7 +411,6 @@ def refused(call: Callable[[Collection], object]) -> Callable[[], None]:
     return ask
 
 
-check(REFUSED, "users")(refused(lambda made: utility.create_user("somebody", "A-password1")))
 check(REFUSED, "bulk insert of JSON files")(
     refused(lambda made: utility.do_bulk_insert(made.name, ["file.json"]))
 )

@@ -13,6 +13,7 @@ import json
 import sys
 import warnings
 
+import client_checks_access
 import client_checks_data
 import client_checks_search
 import client_checks_use
@@ -20,7 +21,7 @@ import pymilvus
 from client_base import program
 from pymilvus import connections, utility
 
-CHECKS = (client_checks_use, client_checks_search, client_checks_data)
+CHECKS = (client_checks_use, client_checks_search, client_checks_data, client_checks_access)
 """Importing a module of checks adds them to the program."""
 
 
