@@ -15,8 +15,8 @@ Here each repetition asks with a bound of its own, as the pages of an iterator d
 Random keys are in the range of each segment, and are decided by filters; the rest is visiting those that they
 let through. Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
 
-*Guard.* Every call of a server with users signs in and is decided about. A thousand calls of a user with a grant on
-a collection, by its alias, with all that is cached: 15 microseconds each at most.
+*Guard.* Every call of a server with users signs in and is decided about. Here are a thousand calls of a user
+with a grant on a collection, by its alias, with all that is cached: 15 microseconds each at most.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import CollectionNotFound, DatabaseNotFound, PermissionDenied, Unauthenticated
-from elanus.core.privileges import ANY, Deny, Rights, decide
+from elanus.core.privileges import ANY, PREFIX, Deny, Rights, decide
 from elanus.proxy.calls import Caller, ObjectType
 
 _ABOUT_ROLES = "PrivilegeSelectOwnership"
@@ -69,14 +69,16 @@ class AccessGuard:
         rights = self._rights_of(caller)
         if rights.may_everything or not privilege:
             return
-        everything = decide(rights, privilege, object_type, database, ())
-        if not isinstance(everything, Deny):
+        needed = privilege.removeprefix(PREFIX)
+        if rights.holds(needed, database, ANY):
             return
         names = object_names
         of_roles = object_type is ObjectType.GLOBAL and privilege == _ABOUT_ROLES
         if names and object_type is not ObjectType.USER and not of_roles:
             names = tuple(self._meant(database, name) for name in names)
-        decision = decide(rights, privilege, object_type, database, names) if names else everything
+        if len(names) == 1 and rights.holds(needed, database, names[0]):
+            return  # the usual case, and all that `decide` would find out
+        decision = decide(rights, privilege, object_type, database, names)
         if isinstance(decision, Deny):
             raise PermissionDenied(decision.reason)
 

@@ -22,6 +22,7 @@ from elanus.core.errors import ElanusError, Unauthenticated
 from elanus.proxy.passwords import is_outdated, is_password_of, verify_password
 
 _REMEMBERED_MAX = 10_000
+_IN_BASE64 = b"base64"
 _MISSING = "missing authorization in header"
 _WRONG = "auth check failure, please check username and password are correct"
 _WRONG_KEY = "auth check failure, please check api key is correct"
@@ -71,22 +72,39 @@ class SignIn:
         if not token:
             raise Unauthenticated(_MISSING)
         policy = self._policy()
-        digest = hashlib.blake2b(token.encode(), key=self._key, digest_size=16).digest()
-        known = self._right.get(digest)
-        if known is not None:
-            user = policy.users.get(known[0])
-            if user is not None and user.generation == known[1]:
-                return user.name
-        return self._verified(token, digest, policy)
+        digest = self._digest(token)
+        return self._known(digest, policy) or self._verified(token, digest, policy)
 
     def user_of_header(self, value: str) -> str:
         """The same for a token in base64, as gRPC clients send it in ``authorization``."""
         if self._policy is None:
             return ""
+        policy = self._policy()
+        digest = self._digest(value, _IN_BASE64)
+        if known := self._known(digest, policy):
+            return known
         try:
-            return self.user_of(base64.b64decode(value, validate=True).decode())
-        except (binascii.Error, UnicodeDecodeError, ValueError):
+            token = base64.b64decode(value, validate=True).decode()
+        except (binascii.Error, ValueError):
             raise Unauthenticated("invalid token format") from None
+        user = self.user_of(token)
+        with self._lock:
+            right = self._right.get(self._digest(token))
+        if right is not None:
+            self._remember(self._right, digest, right)
+        return user
+
+    def _digest(self, text: str, form: bytes = b"") -> bytes:
+        """``form``: keeps a token apart from the same text that is another one in base64."""
+        return hashlib.blake2b(text.encode(), key=self._key, person=form, digest_size=16).digest()
+
+    def _known(self, digest: bytes, policy: AccessPolicy) -> str:
+        """The user of a token that was right before, and still is; else ""."""
+        known = self._right.get(digest)
+        if known is None:
+            return ""
+        user = policy.users.get(known[0])
+        return known[0] if user is not None and user.generation == known[1] else ""
 
     def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
         name, colon, password = token.partition(":")

@@ -101,8 +101,8 @@ class Observed(Protocol):
 class ObservePort:
     """The HTTP port, open from construction until `close`.
 
-    ``guarded``: the server has users. The port has none, so only programs of this machine get more than health
-    and metrics. Raises `PortTaken`.
+    ``guarded``: the server has users. The port has none, so only programs of this machine get more than
+    health and metrics. Raises `PortTaken`.
     """
 
     def __init__(
