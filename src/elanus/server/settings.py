@@ -11,40 +11,19 @@ the user to choose stand in `elanus.core.limits`.
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from elanus.channels.backends import BACKENDS as CHANNELS
 from elanus.core.backends import Backends
 from elanus.core.errors import InvalidParameter
 from elanus.log.backends import BACKENDS as LOGS
 from elanus.meta.backends import BACKENDS as METAS
+from elanus.server.settings_access import AccessSettings, AuditSettings
+from elanus.server.settings_base import PORT_MAX, Host, Port, Section, all_or_none
 from elanus.storage.backends import BACKENDS as STORES
-
-DEFAULT_ROOT_PASSWORD = "Milvus"
-"""The reference's: what programs sign in with that were written for a new server."""
-Host = Annotated[str, Field(min_length=1)]
-PORT_MAX = 65_535
-Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
-
-
-class Section(BaseModel):
-    """A group of settings. Its docstring introduces it on the configuration page."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
-
-
-def _all_or_none(**files: str) -> None:
-    missing = [name for name, file in files.items() if not file]
-    if missing and len(missing) < len(files):
-        raise ValueError(
-            f"{' and '.join(missing)} must be set too: {', '.join(files)} go together, all of them or none"
-        )
 
 
 def _backend(backends: Backends[Any]) -> AfterValidator:
@@ -59,11 +38,9 @@ def _backend(backends: Backends[Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class ProxySettings(Section):
+class ProxySettings(AccessSettings):
     """The gRPC front that Milvus clients connect to."""
 
-    host: Host = "127.0.0.1"
-    """The address to listen on. Anything but loopback needs `authorization_enabled`, or `open_to_all`."""
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
     count: int = Field(default=1, ge=1, le=64)
@@ -75,14 +52,6 @@ class ProxySettings(Section):
     """Connections of clients. A further one is closed at once, and its client gets the gRPC status
     UNAVAILABLE (`Socket closed`). Each takes one of the open files of the process (`ulimit -n`). 0 stands for
     three quarters of those that it may have, divided by `count`."""
-    authorization_enabled: bool = False
-    """Whether clients must sign in as a user, and may do only what its roles allow (docs/security.md)."""
-    open_to_all: bool = False
-    """Whether a server without `authorization_enabled` may listen on another address than loopback. Everybody
-    who reaches that address may then read, change and delete all data."""
-    root_password: str = Field(default="", pattern=r"^(.{6,72})?$", repr=False)
-    """The password of the user root until it is changed for the first time. If none is set, it is the
-    reference's (`Milvus`) where `host` is loopback, and root cannot sign in elsewhere."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
     """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A
     strong read does not wait for it: it asks for a report. A pchannel without writes is ticked once a second,
@@ -108,40 +77,6 @@ class ProxySettings(Section):
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
     """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
     steps (docs/consistency.md)."""
-    tls_cert: str = ""
-    """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
-    must connect with TLS; they need none of their own (docs/production.md)."""
-    tls_key: str = ""
-    """The file with the certificate's key (PEM, without a password)."""
-    tls_client_ca: str = ""
-    """A file with the CA of clients (PEM). With it, clients must present a certificate that it signed, in
-    addition to what else they need."""
-
-    @model_validator(mode="after")
-    def _certificate_has_its_key(self) -> Self:
-        _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key)
-        return self
-
-    @model_validator(mode="after")
-    def _clients_ca_has_a_certificate(self) -> Self:
-        if self.tls_client_ca and not self.tls_cert:
-            raise ValueError(
-                "tls_client_ca is set and tls_cert is not: TLS needs a certificate of the server"
-            )
-        return self
-
-    @property
-    def is_on_loopback(self) -> bool:
-        """Whether only programs of this machine reach the port."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-    @property
-    def initial_root_password(self) -> str:
-        """What `root_password` stands for; "": root cannot sign in."""
-        return self.root_password or (DEFAULT_ROOT_PASSWORD if self.is_on_loopback else "")
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
@@ -300,7 +235,7 @@ class ClusterSettings(Section):
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
-        _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key, tls_ca=self.tls_ca)
+        all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key, tls_ca=self.tls_ca)
         if self.tls_server_name and not self.tls_cert:
             raise ValueError("tls_server_name needs tls_cert, tls_key and tls_ca")
         return self
@@ -489,21 +424,6 @@ class MetricsSettings(Section):
     port: Port = 9091
     """The port to listen on; 0 takes a free one, which the server's announcement in the data
     directory names."""
-
-
-class AuditSettings(Section):
-    """The record of who asked for what, on the proxies (docs/security.md)."""
-
-    enabled: bool = False
-    """Whether it is written."""
-    directory: str = ""
-    """Where `audit.log` is written; without a value, the directory `audit` in the data directory."""
-    data_share: float = Field(default=0.01, ge=0, le=1)
-    """The share of calls recorded of those that only look, or read or write rows. All others are recorded."""
-    file_max_mb: int = Field(default=100, ge=1, le=10_000)
-    """The size at which a file is put aside and another one is begun."""
-    files_max: int = Field(default=10, ge=1, le=1000)
-    """Files that are kept, the current one included."""
 
 
 class LoggingSettings(Section):

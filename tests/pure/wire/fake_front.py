@@ -1,7 +1,5 @@
-"""A `Front` in memory: what the wire's tests, and scripts that try other clients, stand on.
-
-Just enough of a database to answer every verb truthfully: rows in one Arrow table a partition, brute-force
-L2 search, and of the filter language the empty filter, ``key in [...]``, ``key == x`` and ``key > x``.
+"""A `Front` in memory, for the wire's tests and scripts that try other clients: rows in one Arrow table a
+partition, brute-force L2 search; filters are the empty one, ``key in [...]``, ``key == x`` and ``key > x``.
 """
 
 from __future__ import annotations
