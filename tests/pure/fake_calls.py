@@ -1,4 +1,4 @@
-"""What most fakes are made of: the calls they received, and the fakes of a lease and of a proxy."""
+"""The calls that a fake received, and the fakes of a lease and of a proxy."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class PrivilegeGroup:
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """Who exists and may do what. ``version`` grows with every change."""
+    """All users, roles and privilege groups. ``version`` grows with every change."""
 
     users: Mapping[str, User] = field(default_factory=dict)
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class AccessPolicy:
 
 
 def first_policy() -> AccessPolicy:
-    """What a new system has: root, and the roles admin and public, of which it is no member."""
+    """Return the policy of a new system: root, and the roles admin and public, of which it is no member."""
     return AccessPolicy(
         {ROOT: User(ROOT, "", 0)},
         {ADMIN: Role(ADMIN), PUBLIC: Role(PUBLIC, PUBLIC_GRANTS)},

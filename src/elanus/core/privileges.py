@@ -2,7 +2,7 @@
 
 A *grant* gives a role one privilege, or a group of them, on an object in a database; ``*`` stands for every
 object, or every database. A user has the grants of its roles and those of the role ``public``. Two users are
-outside of this: ``root``, and whoever has the role ``admin``, may do everything.
+outside of this: ``root``, and the members of the role ``admin``, may do everything.
 
 The nine built-in groups are for three levels (collection, database, cluster) with three steps each. The
 levels do not cascade, as in the reference: ``DatabaseAdmin`` says nothing about the rows of the database's
@@ -145,7 +145,7 @@ PRIVILEGES_OF: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a role may do. ``privilege``: one, a group, or `ANY`. ``grantor``: the user that granted it."""
+    """A part of what a role may do. ``privilege``: one, a group, or `ANY`. ``grantor``: the user that granted it."""
 
     object_type: str
     object_name: str
@@ -154,7 +154,7 @@ class Grant:
     grantor: str = ROOT
 
     def same_as(self, other: Grant) -> bool:
-        """Whether both give the same, whoever granted it."""
+        """Whether both give the same; their grantors may differ."""
         return self.key == other.key
 
     @property
@@ -167,7 +167,7 @@ PUBLIC_GRANTS = (
     Grant(GLOBAL, ANY, ANY, "ListAliases"),
     Grant(COLLECTION, ANY, ANY, "IndexDetail"),
 )
-"""What the role public has at first, as in the reference: a client asks for a schema before it inserts."""
+"""The first grants of the role public, as in the reference: clients ask for a schema before they insert."""
 
 
 def object_type_of(privilege: str) -> str:

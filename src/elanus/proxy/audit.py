@@ -131,7 +131,9 @@ class AuditLog:
         return int(n * self._data_share) > int((n - 1) * self._data_share)
 
     def _opened(self) -> BinaryIO:
-        return open(self._file, "ab", opener=_private)
+        out = open(self._file, "ab", opener=_private)
+        self._size_bytes = self._file.stat().st_size
+        return out
 
     def _write(self) -> None:
         ended = False
@@ -153,9 +155,9 @@ class AuditLog:
         if self._out.closed:
             self._out = self._opened()
         for line in batch:
-            if self._out.tell() and self._out.tell() + len(line) > self._file_max_bytes:
+            if self._size_bytes and self._size_bytes + len(line) > self._file_max_bytes:
                 self._rotate()
-            self._out.write(line)
+            self._size_bytes += self._out.write(line)
         self._out.flush()
 
     def _rotate(self) -> None:

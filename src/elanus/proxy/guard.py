@@ -2,7 +2,7 @@
 
 It decides by the objects that a request means, not by what it calls them: an alias stands for its collection,
 and the database is the request's own, else the connection's. A privilege on the name of an alias gives
-nothing, or whoever may move the alias could give away what it then points to.
+nothing, or a user who may move the alias could give away what it then points to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Raises `CollectionNotFound`, `DatabaseNotFound`."""
 
 
 class Visibility(Protocol):
-    """What a caller sees in lists. Lists leave out the rest instead of failing."""
+    """The part of a list that a caller sees. Lists leave out the rest instead of failing."""
 
     def databases(self, caller: Caller, names: Iterable[str]) -> list[str]:
         """Return those names of databases in which the caller holds anything."""
@@ -33,7 +33,7 @@ class Visibility(Protocol):
     def collections(self, caller: Caller, database: str, names: Iterable[str]) -> list[str]:
         """Return those names of collections on which the caller holds anything.
 
-        What everybody holds by the role public does not count.
+        The privileges of the role public, which everybody holds, do not count.
         """
         ...
 
@@ -91,7 +91,7 @@ class AccessGuard:
         return [name for name in names if rights.sees(database, name)]
 
     def _meant(self, database: str, name: str) -> str:
-        """What does not exist has only the name that it is called by: a collection to create, a role."""
+        """An object that does not exist has only the name that it is called by: a collection to create."""
         if name == ANY:
             return name
         try:

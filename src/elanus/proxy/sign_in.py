@@ -1,4 +1,4 @@
-"""Who sends a request: the user that a token names, if the password in it is right.
+"""Sign-in: the user that a token names, if the password in it is right.
 
 A token is ``user:password``, or an API key, which has no colon. gRPC clients send it in base64, HTTP clients
 as it is. Verifying a password takes tens of milliseconds, so a token that was right is remembered: under a

@@ -218,7 +218,7 @@ class _Renewal:
 
 
 def _mark(file: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is written again or replaced."""
+    """Return values that change when a file is written again or replaced."""
     try:
         found = file.stat()
     except OSError:

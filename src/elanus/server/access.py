@@ -1,4 +1,4 @@
-"""Who may use a port for clients, as the settings say: guard, sign-in and audit log of the proxies."""
+"""Access to the ports for clients, as the settings say: guard, sign-in and audit log of the proxies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from elanus.server.startup import CannotStart
 
 @dataclass(frozen=True, slots=True)
 class PortAccess:
-    """What every front of a proxy (gRPC, HTTP) asks before it answers."""
+    """The checks that every front of a proxy (gRPC, HTTP) makes before it answers."""
 
     guard: Guard
     sign_in: SignIn

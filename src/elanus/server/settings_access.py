@@ -14,7 +14,7 @@ DEFAULT_ROOT_PASSWORD = "Milvus"
 
 
 class AccessSettings(Section):
-    """Who may use the ports for clients: a part of the settings of proxies."""
+    """Access to the ports for clients: a part of the settings of proxies."""
 
     host: Host = "127.0.0.1"
     """The address to listen on. Anything but loopback needs `authorization_enabled`, or `open_to_all`."""
@@ -58,7 +58,7 @@ class AccessSettings(Section):
 
     @property
     def initial_root_password(self) -> str:
-        """What `root_password` stands for; "": root cannot sign in."""
+        """The password that `root_password` stands for; "": root cannot sign in."""
         return self.root_password or (DEFAULT_ROOT_PASSWORD if self.is_on_loopback else "")
 
 

@@ -1,4 +1,4 @@
-"""What all groups of settings are made of: their base, and the values that several of them have."""
+"""The base of all groups of settings, and the kinds of values that several of them have."""
 
 from __future__ import annotations
 

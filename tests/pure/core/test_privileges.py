@@ -1,4 +1,4 @@
-"""Who may do what: grants, groups, the role public, and what needs no grant."""
+"""Decisions about operations: grants, groups, the role public, and what needs no grant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy's copy of users and rights: dropped when told, and worth nothing without the lease."""
+"""A proxy's copy of users and rights: dropped when notified, and worth nothing without the lease."""
 
 from __future__ import annotations
 

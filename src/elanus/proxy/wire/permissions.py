@@ -1,4 +1,4 @@
-"""What each RPC of the service needs, fixed when a server starts.
+"""The privilege that each RPC of the service needs, fixed when a server starts.
 
 The protos declare a privilege for most requests. For the others there is a table here. An RPC in neither
 stops the start: an update of the protos cannot bring an RPC that nobody thought about.

@@ -74,7 +74,7 @@ def _refusing_handler(
 ) -> grpc.RpcMethodHandler:
     """For RPCs whose response has no status: a gRPC error of a kind that clients do not retry.
 
-    They do nothing, but who does not sign in is not even told that.
+    They do nothing, but a caller that does not sign in does not even learn that.
     """
     error = unsupported_rpc(method.name)
 
