@@ -145,7 +145,7 @@ PRIVILEGES_OF: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A part of what a role may do. ``privilege``: one, a group, or `ANY`. ``grantor``: the user that granted it."""
+    """A part of what a role may do. ``privilege``: one, a group, or `ANY`. ``grantor``: who granted it."""
 
     object_type: str
     object_name: str

@@ -131,7 +131,7 @@ class AuditLog:
         return int(n * self._data_share) > int((n - 1) * self._data_share)
 
     def _opened(self) -> BinaryIO:
-        out = open(self._file, "ab", opener=_private)
+        out = open(self._file, "ab", opener=_private)  # noqa: SIM115 - the writer closes it
         self._size_bytes = self._file.stat().st_size
         return out
 
