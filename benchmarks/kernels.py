@@ -14,10 +14,14 @@ Here each repetition asks with a bound of its own, as the pages of an iterator d
 *Deletes.* Which of ten thousand segments a few deletes may concern is decided at every tick that has deletes.
 Random keys are in the range of each segment, and are decided by filters; the rest is visiting those that they
 let through. Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
+
+*Guard.* Every call of a server with users signs in and is decided about. Here are a thousand calls of a user
+with a grant on a collection, by its alias, with all that is cached: 15 microseconds each at most.
 """
 
 from __future__ import annotations
 
+import base64
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -28,10 +32,15 @@ import pyarrow as pa
 
 from benchmarks.metrics import median
 from elanus.api.querynode import NodeQuery
+from elanus.core.access import Role, User, first_policy, with_role, with_user
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.privileges import Grant
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
+from elanus.proxy.calls import Caller, ObjectType
+from elanus.proxy.guard import AccessGuard
+from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.querynode.block import Block
@@ -44,6 +53,7 @@ from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 REPEATS = 7
 WIRE_ROWS, WIRE_DIMENSION = 1000, 768
 WIRE_LIMIT_MS = 5.0
+GUARDED_CALLS = 1000
 FILTER_ROWS = 1_000_000
 SEGMENTS = 10_000
 DECISION_LIMIT_MS = 10.0
@@ -98,6 +108,7 @@ def kernels(filter_rows: int = FILTER_ROWS) -> Iterator[Kernel]:
     yield _decision_kernel()
     yield _filters_kernel()
     yield _delete_kernel()
+    yield _guard_kernel()
 
 
 def median_ms(kernel: Kernel) -> float:
@@ -118,6 +129,23 @@ def _once_ms(action: Callable[[], object]) -> float:
     begun = time.perf_counter()
     action()
     return (time.perf_counter() - begun) * 1e3
+
+
+def _guard_kernel() -> Kernel:
+    policy = first_policy()
+    policy = with_role(policy, Role("clerk", (Grant("Collection", "books", "default", "Search"),)), 9)
+    policy = with_user(policy, User("ada", "hash", 1, ("clerk",)), 9)
+    sign_in = SignIn(lambda: policy, verify=lambda password, stored: True)
+    guard = AccessGuard(lambda: policy, lambda database, name: "books")
+    header = base64.b64encode(b"ada:secret").decode()
+
+    def check() -> np.ndarray:
+        for _ in range(GUARDED_CALLS):
+            caller = Caller(user=sign_in.user_of_header(header))
+            guard.allow(caller, "PrivilegeSearch", ObjectType.COLLECTION, "default", ("shelf",))
+        return np.empty(0)
+
+    return Kernel(f"sign-in and guard, {GUARDED_CALLS:,} calls", GUARDED_CALLS, 15.0, check)
 
 
 def _wire_kernel() -> Kernel:

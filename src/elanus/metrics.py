@@ -110,6 +110,9 @@ LOG_BYTES = GaugeSpec("elanus_log_bytes", "Size of the message log on disk.")
 WRITES_HELD_BACK = CounterSpec(
     "elanus_writes_held_back_total", "Writes slowed, turned away or refused by back-pressure.", ("action",)
 )
+AUDIT_RECORDS_LOST = CounterSpec(
+    "elanus_audit_records_lost_total", "Audit records lost: the writer was behind, or its disk failed."
+)
 RESOURCE_GROUPS = GaugeSpec("elanus_resource_groups", "Resource groups, the default one among them.")
 MISSING_NODES = GaugeSpec(
     "elanus_resource_group_missing_nodes",
@@ -149,6 +152,7 @@ SPECS: tuple[Spec, ...] = (
     GC_RECLAIMED_BYTES,
     LOG_BYTES,
     WRITES_HELD_BACK,
+    AUDIT_RECORDS_LOST,
     RESOURCE_GROUPS,
     MISSING_NODES,
     PIPELINE_UP,
@@ -184,6 +188,7 @@ class Metrics:
         self.gc_waiting_bytes = GC_WAITING_BYTES.create(registry)
         self.gc_reclaimed_bytes = GC_RECLAIMED_BYTES.create(registry)
         self.log_bytes = LOG_BYTES.create(registry)
+        self.audit_records_lost = AUDIT_RECORDS_LOST.create(registry)
         self.writes_held_back = WRITES_HELD_BACK.create(registry)
         self.resource_groups = RESOURCE_GROUPS.create(registry)
         self.missing_nodes = MISSING_NODES.create(registry)

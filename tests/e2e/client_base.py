@@ -27,6 +27,7 @@ SECTIONS = (
     "Types",
     "Indexes",
     "Filters",
+    "Users",
     REFUSED,
 )
 

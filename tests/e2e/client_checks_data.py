@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pymilvus
-from client_base import DIM, FLAT, L2, REFUSED, VECTORS, VERSION, check, collection, filled, keys, program
-from pymilvus import Collection, DataType, FieldSchema, utility
+from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, program
+from pymilvus import Collection, DataType, FieldSchema
 
 TYPES: Sequence[tuple[str, Sequence[Any], dict[str, Any]]] = (
     ("BOOL", [True, False, True], {}),
@@ -456,6 +456,3 @@ def refused(call: Callable[[Collection], object]) -> Callable[[], None]:
             assert time.monotonic() - began < 5
 
     return ask
-
-
-check(REFUSED, "users")(refused(lambda made: utility.create_user("somebody", "A-password1")))

@@ -13,6 +13,7 @@ import json
 import sys
 import warnings
 
+import client_checks_access
 import client_checks_data
 import client_checks_indexes
 import client_checks_schema
@@ -32,6 +33,7 @@ CHECKS = (
     client_checks_data,
     client_checks_types,
     client_checks_indexes,
+    client_checks_access,
 )
 """Importing a module of checks adds them to the program."""
 

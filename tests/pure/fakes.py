@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from fake_altering import FakeAltering
+from fake_calls import Calls as Calls
+from fake_calls import FakeLease as FakeLease
+from fake_calls import FakeProxy as FakeProxy
 
 from elanus.api.datacoord import (
     AllocationRequest,
@@ -45,25 +48,6 @@ async def settle(steps: int = 50) -> None:
 async def inline(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Stands for `offload`: nothing here blocks."""
     return function(*args, **kwargs)
-
-
-@dataclass
-class Calls:
-    """The calls, in order, and the errors that are to be raised instead of an answer."""
-
-    asked: list[tuple[str, Any]] = field(default_factory=list)
-    failing: dict[str, BaseException] = field(default_factory=dict)
-
-    def note(self, method: str, what: Any = None) -> None:
-        self.asked.append((method, what))
-        self.check(method)
-
-    def check(self, method: str) -> None:
-        if method in self.failing:
-            raise self.failing[method]
-
-    def of(self, method: str) -> list[Any]:
-        return [what for name, what in self.asked if name == method]
 
 
 class FakeRoot:
@@ -158,44 +142,6 @@ class FakeNodes(Nodes[Any]):
     def _notify(self) -> None:
         for listener in self._listeners:
             listener()
-
-
-class FakeLease:
-    """Holds until the test says otherwise."""
-
-    def __init__(self, node_id: int = 1) -> None:
-        self.node_id = NodeID(node_id)
-        self.calls = Calls()
-        self.given_up = ""
-
-    async def confirm(self) -> None:
-        self.calls.note("confirm")
-
-    def give_up(self, why: str) -> None:
-        self.given_up = why
-
-
-class FakeProxy:
-    def __init__(self) -> None:
-        self.calls = Calls()
-        self.node_id = NodeID(1)
-
-    async def invalidate_collection(self, collection_id: CollectionID) -> None:
-        self.calls.note("invalidate_collection", collection_id)
-
-    async def invalidate_everything(self) -> None:
-        self.calls.note("invalidate_everything")
-
-    async def release_query_channels(self, collection_id: CollectionID) -> None:
-        self.calls.note("release_query_channels", collection_id)
-
-    async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
-        self.calls.note("return_allocations", collection_id)
-        return NO_TIMESTAMP
-
-    async def report_tick(self, now: Timestamp) -> TickReport:
-        self.calls.note("report_tick")
-        return TickReport(self.node_id, NO_TIMESTAMP, {})
 
 
 class FakeData:

@@ -1,4 +1,4 @@
-"""Invalidation of what proxies cache about a collection.
+"""Invalidation of what proxies cache: about a collection, and about users and their rights.
 
 A change of definitions returns only when no proxy works with the old ones. A call that fails may or may not
 have arrived, so it is repeated until the proxy has answered or is gone (its cache with it). If a proxy does
@@ -13,7 +13,8 @@ takes a name freed by the change, waits for the notifications too (`all_confirme
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import structlog
 
@@ -28,6 +29,8 @@ _PAUSE_MAX_S = 1.0
 """The pause between two attempts: doubled each time, up to the maximum."""
 _log = structlog.get_logger("rpc")
 
+Notice = Callable[[ProxyApi], Coroutine[Any, Any, None]]
+"""The call by which a proxy is notified."""
 Notifications = tuple[asyncio.Task[None], ...]
 """Notifications under way. They continue whether or not anybody waits for them."""
 
@@ -45,7 +48,13 @@ class Invalidations:
         (`invalidate_everything`)."""
         if self._stopped:
             return ()
-        return tuple(self._begin(n, c) for c in collection_ids for n in tuple(self._proxies))
+        return tuple(self._begin(n, _forget(c)) for c in collection_ids for n in tuple(self._proxies))
+
+    def begin_access(self) -> Notifications:
+        """Make every proxy forget users, roles and privileges. As `begin`."""
+        if self._stopped:
+            return ()
+        return tuple(self._begin(n, lambda proxy: proxy.invalidate_access()) for n in tuple(self._proxies))
 
     async def confirmed(self, notifications: Notifications) -> None:
         """Wait until the proxies have forgotten the collections. Raises `Unavailable` when one does not
@@ -73,10 +82,10 @@ class Invalidations:
             raise Unavailable(f"of an earlier change: {error.message}; retry when they have") from None
 
     def invalidate_everything(self) -> None:
-        """Make every proxy forget all collections, without waiting: which proxy was notified of what is not
+        """Make every proxy forget all it caches, without waiting: which proxy was notified of what is not
         known."""
         for node_id in tuple(self._proxies):
-            self._begin(node_id, None)
+            self._begin(node_id, lambda proxy: proxy.invalidate_everything())
 
     async def stop(self) -> None:
         self._stopped = True
@@ -84,23 +93,24 @@ class Invalidations:
             task.cancel()
         await asyncio.gather(*self._notifying, return_exceptions=True)
 
-    def _begin(self, node_id: NodeID, collection_id: CollectionID | None) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._notify(node_id, collection_id), name=f"invalidate proxy {node_id}")
+    def _begin(self, node_id: NodeID, notice: Notice) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._notify(node_id, notice), name=f"invalidate proxy {node_id}")
         self._notifying[task] = node_id
         task.add_done_callback(self._notifying.pop)
         return task
 
-    async def _notify(self, node_id: NodeID, collection_id: CollectionID | None) -> None:
+    async def _notify(self, node_id: NodeID, notice: Notice) -> None:
         pause_s = _PAUSE_S
         while (proxy := self._proxies.get(node_id)) is not None:
             try:
-                if collection_id is None:
-                    await proxy.invalidate_everything()
-                else:
-                    await proxy.invalidate_collection(collection_id)
+                await notice(proxy)
             except ElanusError as error:
                 _log.info("proxy not notified; trying again", proxy=node_id, error=error.message)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_MAX_S)
             else:
                 return
+
+
+def _forget(collection_id: CollectionID) -> Notice:
+    return lambda proxy: proxy.invalidate_collection(collection_id)

@@ -18,8 +18,13 @@ class ProxyApi(Protocol):
 
     @repeatable
     async def invalidate_everything(self) -> None:
-        """Forget what is cached of all collections: a new coordinator cannot know what proxies were notified
-        of."""
+        """Forget what is cached of all collections and of users: a new coordinator cannot know what proxies
+        were notified of."""
+        ...
+
+    @repeatable
+    async def invalidate_access(self) -> None:
+        """Forget what is cached of users, roles and privileges. The next request reads them again."""
         ...
 
     @repeatable

@@ -1,4 +1,4 @@
-"""The root coordinator's interface: the TSO, ids, time ticks, databases, collections, partitions."""
+"""The root coordinator's interface: the TSO, ids, time ticks, databases, collections, partitions, users."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from elanus.api.access import AccessApi
 from elanus.api.idempotency import repeatable
 from elanus.core.catalog import Collection, Database
 from elanus.core.consistency import ConsistencyLevel
@@ -40,7 +41,7 @@ class NewCollection:
     key_partitions: int = 0
 
 
-class RootCoordApi(Protocol):
+class RootCoordApi(AccessApi, Protocol):
     @repeatable
     async def alloc_timestamp(self, count: int) -> Timestamp:
         """The first of ``count`` consecutive timestamps, all larger than any handed out before."""

@@ -30,6 +30,8 @@ app = typer.Typer(
 
 jobs_app = typer.Typer(invoke_without_command=True)
 app.add_typer(jobs_app, name="jobs")
+tls_app = typer.Typer(no_args_is_help=True)
+app.add_typer(tls_app, name="tls", help="Certificates for development.")
 
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
@@ -130,6 +132,25 @@ def run(
     from elanus.server.ending import end_process
 
     end_process(code)
+
+
+@tls_app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where the files are written. Created if it is missing.")],
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="A name or address of the server. May be repeated. Default: localhost."),
+    ] = None,
+) -> None:
+    """Make a CA and certificates for a server and a client, for development (docs/security.md)."""
+    from elanus.cli.certificates import CannotWrite, write_certificates
+
+    try:
+        written = write_certificates(directory, name or ["localhost", "127.0.0.1"])
+    except CannotWrite as error:
+        _fail(str(error), EXIT_FAILED)
+    for file in written:
+        typer.echo(file)
 
 
 @app.command()
@@ -247,6 +268,14 @@ def import_(
     tls_server_name: Annotated[
         str, typer.Option(help="The name that certificate is issued for. Default: the server's host.")
     ] = "",
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="ELANUS_TOKEN",
+            help="user:password, for a server with proxy.authorization_enabled. Other users of the machine "
+            "see it here, but not in the variable.",
+        ),
+    ] = "",
     data_dir: DataDir = None,
 ) -> None:
     """Import files into a collection: all rows at once, or none. Ctrl-C cancels.
@@ -261,7 +290,9 @@ def import_(
 
     try:
         server = Server(
-            address_in(uri) if uri else _address(data_dir), security_for(uri, tls_ca, tls_server_name)
+            address_in(uri) if uri else _address(data_dir),
+            security_for(uri, tls_ca, tls_server_name),
+            token,
         )
     except InvalidParameter as error:
         raise typer.BadParameter(error.message) from None

@@ -12,7 +12,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -52,10 +52,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A proxy at host:port; ``security``: how its certificate is checked, None without TLS."""
+    """A proxy at host:port; ``security``: how its certificate is checked, None without TLS.
+
+    ``token``: ``user:password``, "" where nobody signs in.
+    """
 
     address: str
     security: ClientSecurity | None = None
+    token: str = field(default="", repr=False)
 
 
 def import_files(server: Server, wanted: Wanted, console: Console) -> ImportTask:
@@ -72,7 +76,7 @@ def import_files(server: Server, wanted: Wanted, console: Console) -> ImportTask
 
 
 async def _import(of: Server, wanted: Wanted, console: Console) -> ImportTask:
-    channel = RpcChannel(of.address, security=of.security)
+    channel = RpcChannel(of.address, security=of.security, token=of.token)
     try:
         await channel.ready(_CONNECT_S)
         server = channel.client(ConnectorApi)

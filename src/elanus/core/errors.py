@@ -26,6 +26,12 @@
     │   ├── InvalidTopK              1100  10
     │   ├── InvalidDatabaseName       802   1
     │   └── InvalidFieldName         1701   1
+    ├── AccessRefused               65535   1   a client may not do what it asked for
+    │   ├── Unauthenticated          1800   1   nobody, or not the one that the client says it is
+    │   └── PermissionDenied        65535   3   the user lacks a privilege
+    ├── NotAuthenticated             1400   1   the old password of a password change is wrong
+    ├── NotPermitted                 1401   1   what nobody may do: dropping root, or a default role
+    ├── AccessConflict              65535   1   a user, role or group exists already, is missing, or is in use
     ├── PartlyWritten                1302   1   some pchannels stored their part of a write, others did not
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
@@ -139,6 +145,31 @@ class MemoryFull(ElanusError):
 
 class InsufficientMemory(ElanusError):
     code = 3
+
+
+class AccessRefused(ElanusError):
+    """A client is refused before anything is done. Each front reports it in its own form: gRPC as a gRPC
+    status, as the reference does, so that no client repeats the call."""
+
+
+class Unauthenticated(AccessRefused):
+    code = 1800
+
+
+class PermissionDenied(AccessRefused):
+    legacy_code = 3
+
+
+class NotAuthenticated(ElanusError):
+    code = 1400
+
+
+class NotPermitted(ElanusError):
+    code = 1401
+
+
+class AccessConflict(ElanusError):
+    """A user, role, grant or privilege group is not as the request assumes."""
 
 
 class PartlyWritten(ElanusError):

@@ -41,6 +41,10 @@ class Lease(Protocol):
     @property
     def node_id(self) -> NodeID: ...
 
+    def is_valid(self) -> bool:
+        """Whether it is certain, without asking the store, that this node has not been declared dead."""
+        ...
+
     async def confirm(self) -> None:
         """Return once it is certain that this node has not been declared dead. Raises `LeaseLost`."""
         ...

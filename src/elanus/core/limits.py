@@ -45,3 +45,10 @@ FILTER_BRACKETS_MAX = 5000
 """Brackets that may be open at a time, those that only group included."""
 SYSTEM_FIELDS_MAX_ID = 100
 """User fields are numbered from this value; RowID is 0 and Timestamp is 1."""
+USER_NAME_MAX_CHARS = 32
+PASSWORD_MIN_BYTES = 6
+PASSWORD_MAX_BYTES = 72
+"""The reference's: more than that was not hashed by its first releases."""
+PRIVILEGE_GROUPS_MAX = 1024
+GRANTS_OF_ROLE_MAX = 4096
+"""They are stored under one key of the metadata."""

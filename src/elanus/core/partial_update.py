@@ -62,7 +62,8 @@ def kept_fields(
     return tuple(
         field.name
         for field in schema.fields
-        if field.name not in sent or field.is_dynamic or field.name in changes
+        if (field.name not in sent or field.is_dynamic or field.name in changes)
+        and not field.is_function_output
     )
 
 
@@ -83,7 +84,7 @@ def updated(
     for field in schema.fields:
         sent = update.column(field.name) if field.name in update.schema.names else None
         if field.name not in found or field.is_primary:
-            columns.append(sent)
+            columns.append(absent_column(field, update.num_rows) if sent is None else sent)
             continue
         old = found[field.name].take(places).cast(field.arrow_type)
         if sent is None:

@@ -44,6 +44,7 @@ class RoleProcess(ServiceProcess):
             "metrics.host": host,
             "cluster.host": host,
             "proxy.host": host,
+            "proxy.open_to_all": True,  # a development cluster elsewhere is meant to be
             **(settings or {}),
         }
         endpoints = {}

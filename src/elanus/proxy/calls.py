@@ -7,7 +7,8 @@ ended, an error turned into an answer, and the call counted. The RPCs of the Mil
 operations, so no call reaches a verb by another way.
 
 Each operation declares a `Permission`: a privilege, and the request field that names the objects on which the
-caller must hold it. Nothing enforces them in this release: the guard is `AllowAll`.
+caller must hold it. The guard enforces them: `elanus.proxy.guard.AccessGuard`, or `AllowAll` in a server
+without users. Only what a client may not do is raised to the front: each wire has its own form for that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from msgspec import Struct
 
-from elanus.core.errors import ElanusError, Internal
+from elanus.core.errors import AccessRefused, ElanusError, Internal
+from elanus.proxy.sign_in import SignIn
 from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id
 
 _log = structlog.get_logger(__name__)
@@ -64,9 +66,9 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
 
     ``database``: the one that the connection chose, "" if none; a request may name another. ``client``: the
     identity of the client program, the same in all its calls. ``time_left_s``: when the call arrived; None if
-    the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: "" in this
-    release, which has no users. A `Struct`, because one is made per call and a frozen dataclass takes a
-    microsecond more.
+    the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: who signed in
+    (`elanus.proxy.sign_in`), "" in a server without users. ``origin``: the address that the call came from. A
+    `Struct`, because one is made per call and a frozen dataclass takes a microsecond more.
     """
 
     database: str = ""
@@ -74,6 +76,7 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     time_left_s: float | None = None
     trace: str = ""
     user: str = ""
+    origin: str = ""
 
 
 class Guard(Protocol):
@@ -96,8 +99,30 @@ class Guard(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A call that was answered or refused, for the audit log. ``refused``: by sign-in or by the guard."""
+
+    operation: str
+    caller: Caller
+    privilege: str
+    object_type: str
+    database: str
+    objects: tuple[str, ...]
+    refused: bool
+    code: int
+    seconds: float
+    trace: str
+
+
+class Audit(Protocol):
+    """Where finished calls are recorded. Called from the threads that answer: it must not block."""
+
+    def record(self, call: Finished) -> None: ...
+
+
 class AllowAll:
-    """A `Guard` that allows every call: the server has no access control."""
+    """A `Guard` that allows every call: the server has no users."""
 
     def allow(
         self,
@@ -134,6 +159,9 @@ def permission_of(method: object) -> Permission | None:
     return getattr(method, _PERMISSION, None)
 
 
+_UNKNOWN = Permission(NO_PRIVILEGE, ObjectType.GLOBAL)
+
+
 class Operation(Protocol):
     """One operation of a front, with everything about it that depends on the form of its messages."""
 
@@ -160,10 +188,18 @@ class Operation(Protocol):
 class Calls:
     """All operations of a client port, behind one guard. Safe to call from any thread.
 
-    Raises `ValueError` when two operations have the same name.
+    ``sign_in``: how a front finds out the user of a `Caller`; None for a server without users. ``audit``:
+    where finished calls are recorded. Raises `ValueError` when two operations have the same name.
     """
 
-    def __init__(self, operations: Iterable[Operation], guard: Guard, observe: Observer) -> None:
+    def __init__(
+        self,
+        operations: Iterable[Operation],
+        guard: Guard,
+        observe: Observer,
+        sign_in: SignIn | None = None,
+        audit: Audit | None = None,
+    ) -> None:
         self._operations: dict[str, Operation] = {}
         for operation in operations:
             if operation.name in self._operations:
@@ -171,25 +207,34 @@ class Calls:
             self._operations[operation.name] = operation
         self._allow = guard.allow
         self._observe = observe
+        self.sign_in = sign_in or SignIn(None)
+        self._audit = audit
 
     def __contains__(self, name: str) -> bool:
         return name in self._operations
 
     def answer(self, name: str, sent: Any, caller: Caller) -> Any:
-        """Return the operation's answer to the message ``sent``. Errors are answers too: it raises none.
+        """Return the operation's answer to the message ``sent``. Errors are answers too.
 
-        Only a name that is no operation's is a `KeyError`.
+        Raises `AccessRefused` when the guard refuses the caller, and `KeyError` for a name that is no
+        operation's.
         """
         operation = self._operations[name]
         started_s = time.perf_counter()
-        trace = set_trace(caller.trace or new_trace())
+        trace_text = caller.trace or new_trace()
+        trace = set_trace(trace_text)
         code = 0
+        required = operation.permission
+        database: str = ""
+        names: tuple[str, ...] = ()
         try:
             request = operation.read(sent)
-            required = operation.permission
             database, names = operation.objects(request, caller)
             self._allow(caller, required.privilege, required.object_type, database, names)
             answer = operation.run(request, caller)
+        except AccessRefused as error:
+            self._finish(name, caller, required, database, names, error.code, started_s, trace_text, True)
+            raise
         except ElanusError as error:
             code = error.code
             answer = operation.failed(error)
@@ -199,8 +244,44 @@ class Calls:
             answer = operation.failed(reported)
         finally:
             end_trace(trace)
-        self._observe(name, code, time.perf_counter() - started_s)
+        self._finish(name, caller, required, database, names, code, started_s, trace_text, False)
         return answer
+
+    def refuse(self, name: str, caller: Caller, error: ElanusError) -> None:
+        """Count and record a call whose caller could not be signed in, and which is not answered here."""
+        operation = self._operations.get(name)
+        required = operation.permission if operation is not None else _UNKNOWN
+        self._finish(name, caller, required, "", (), error.code, time.perf_counter(), caller.trace, True)
+
+    def _finish(
+        self,
+        name: str,
+        caller: Caller,
+        required: Permission,
+        database: str,
+        names: tuple[str, ...],
+        code: int,
+        started_s: float,
+        trace: str,
+        refused: bool,
+    ) -> None:
+        seconds = time.perf_counter() - started_s
+        self._observe(name, code, seconds)
+        if self._audit is not None:
+            self._audit.record(
+                Finished(
+                    name,
+                    caller,
+                    required.privilege,
+                    required.object_type,
+                    database,
+                    names,
+                    refused,
+                    code,
+                    seconds,
+                    trace,
+                )
+            )
 
 
 def _defect(name: str, error: Exception) -> Internal:

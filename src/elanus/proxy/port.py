@@ -15,6 +15,7 @@ from elanus.core.compaction import CompactionPlan
 from elanus.core.imports import ImportTask
 from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.access_port import AccessFront
 from elanus.proxy.api import (
     CollectionView,
     ComponentView,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:  # the cache imports the filter language and the indexes, whic
     from elanus.proxy.role.cache import CachedCollection
 
 
-class Front(Protocol):
+class Front(AccessFront, Protocol):
     """All verbs take databases and collections by name; aliases work wherever the reference allows them."""
 
     # databases

@@ -2,7 +2,8 @@
 
 There are two families of definitions: those that only change the catalog (`elanus.rootcoord.names`,
 `elanus.rootcoord.schema_changes`), and those that readers of the channels must read in order
-(`elanus.rootcoord.lifecycle`).
+(`elanus.rootcoord.lifecycle`). Users and their rights
+are in `elanus.rootcoord.access`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore, Put
+from elanus.rootcoord.access import AccessControl
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
@@ -42,12 +44,13 @@ _TIDY_INTERVAL_S = 1.0
 _log = structlog.get_logger("rootcoord")
 
 
-class RootCoord(Names, SchemaChanges):
+class RootCoord(Names, SchemaChanges, AccessControl):
     """Implements `elanus.api.rootcoord.RootCoordApi`.
 
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.
     ``proxies``: those that have a session. ``pchannels_max``: how many physical channels the collections
     share. ``idle_tick_ms``: how far the time tick of a pchannel without writes may fall behind.
+    ``users_max``, ``roles_max``: as in `AccessControl`.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class RootCoord(Names, SchemaChanges):
         *,
         pchannels_max: int,
         idle_tick_ms: int = 0,
+        users_max: int = 100,
+        roles_max: int = 10,
     ) -> None:
         self._lease = lease
         self._meta = meta
@@ -76,6 +81,7 @@ class RootCoord(Names, SchemaChanges):
             Announcer(log, oracle, self._sync, pchannels_max),
             OtherCoordinators(datacoord, indexcoord, querycoord),
         )
+        self._begin_access(users_max, roles_max)
         self._tidier: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -18,6 +18,7 @@ definition of each, with converters both ways, would be more code than everythin
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -180,7 +181,10 @@ class _RemoteClient:
         self._methods = methods_of(api)
         self._timeout_s = timeout_s
         sessions = ((ISSUER_KEY, issued_by), (_MEANT_FOR_KEY, meant_for))
-        self._sessions = tuple((key, str(session)) for key, session in sessions if session is not None)
+        self._sessions = (
+            *channel.credentials,
+            *((key, str(session)) for key, session in sessions if session is not None),
+        )
         self._peer = api.__name__.removesuffix("Api").lower()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
@@ -236,11 +240,14 @@ class RpcChannel:
     """A connection to a process that serves role interfaces, made when it is first needed.
 
     With ``security``, each side refuses the other unless it presents a certificate that it accepts.
+    ``token``: what a port for clients is sent to sign in (``user:password``).
     """
 
-    def __init__(self, address: str, *, security: DialSecurity | None = None) -> None:
+    def __init__(self, address: str, *, security: DialSecurity | None = None, token: str = "") -> None:
         self._address = address
         self._security = security
+        header = base64.b64encode(token.encode()).decode()
+        self.credentials = (("authorization", header),) if token else ()
         if security is None:
             self._channel = aio.insecure_channel(address, options=_OPTIONS)
         else:

@@ -1,9 +1,10 @@
-"""TLS: mutual between the processes of a cluster, server-only towards clients.
+"""TLS: mutual between the processes of a cluster; towards clients server-only, or mutual on request.
 
 A process with a certificate of the cluster's CA belongs to the cluster. Every process presents its own to the
 processes it calls and to those that call it, and checks theirs against one CA, which should sign nothing
 else. There are no users and no rights beyond that: a member of the cluster may call every interface.
-Certificates are read once; new ones take effect by restarting one process at a time.
+Certificates between processes are read once; new ones take effect by restarting one process at a time. Those
+of a port for clients are read again when they change.
 
 The files are tried out before anything is served (`RpcSecurity.check`), by a handshake of the certificate
 with itself in memory: anything that would make all peers refuse it is reported at startup, with the name of
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 import grpc
+import structlog
 
 from elanus.core.errors import InvalidParameter
 
 ALPN = "h2"
+_log = structlog.get_logger("rpc")
 _HANDSHAKE_FLIGHTS_MAX = 10
 
 
@@ -142,10 +145,16 @@ class RpcSecurity:
 
 @dataclass(frozen=True, slots=True)
 class FrontSecurity:
-    """PEM files of a server that presents a certificate to clients and requests none."""
+    """PEM files of a server that presents a certificate to clients.
+
+    ``client_ca``: the CA that clients must present a certificate of; None requests none. The files are looked
+    at when a client connects. Changed ones are used from then on, if they pass `check`; connections that
+    exist keep what they were made with.
+    """
 
     certificate: Path
     key: Path
+    client_ca: Path | None = None
 
     def check(self) -> None:
         """Raises `InvalidParameter` naming the file that is unusable, and why.
@@ -153,10 +162,68 @@ class FrontSecurity:
         Which CA clients trust, and when the certificate expires, is for the clients to check.
         """
         _readable(certificate=self.certificate, key=self.key)
-        _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.certificate, self.key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _load_pair(context, self.certificate, self.key)
+        if self.client_ca is not None:
+            _readable(CA=self.client_ca)
+            _load_ca(context, self.client_ca)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        return grpc.ssl_server_credentials([(self.key.read_bytes(), self.certificate.read_bytes())])
+        renewal = _Renewal(self)
+        return grpc.dynamic_ssl_server_credentials(
+            renewal.current(), renewal.changed, require_client_authentication=self.client_ca is not None
+        )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.certificate, self.key, *((self.client_ca,) if self.client_ca is not None else ()))
+
+
+class _Renewal:
+    """Reads the files of a front again when they have changed. Called by gRPC, from threads of its own."""
+
+    def __init__(self, security: FrontSecurity) -> None:
+        self._security = security
+        self._used = self._marks()
+        self._refused: object = None
+
+    def current(self) -> grpc.ServerCertificateConfiguration:
+        security = self._security
+        ca = security.client_ca.read_bytes() if security.client_ca is not None else None
+        pair = (security.key.read_bytes(), security.certificate.read_bytes())
+        return grpc.ssl_server_certificate_configuration([pair], ca)
+
+    def changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return the new configuration; None if there is none that can be used.
+
+        While files are being replaced one after the other, they do not match: the former ones stay in use.
+        """
+        marks = self._marks()
+        if marks == self._used:
+            return None
+        try:
+            self._security.check()
+            configuration = self.current()
+        except (InvalidParameter, OSError) as error:
+            if marks != self._refused:
+                self._refused = marks
+                _log.warning("new certificate not used; the former one stays in use", error=str(error))
+            return None
+        self._used = marks
+        _log.info("certificate renewed", certificate=str(self._security.certificate))
+        return configuration
+
+    def _marks(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(map(_mark, self._security.files))
+
+
+def _mark(file: Path) -> tuple[int, int, int] | None:
+    """Return values that change when a file is written again or replaced."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 @dataclass(frozen=True, slots=True)

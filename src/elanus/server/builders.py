@@ -195,6 +195,8 @@ class Builders:
             needs.proxies,
             pchannels_max=settings.dml_channel_num,
             idle_tick_ms=_idle_tick_ms(needs.settings.proxy),
+            users_max=settings.users_max,
+            roles_max=settings.roles_max,
         )
 
     def datacoord(self, session: Session) -> DataCoord:
@@ -331,6 +333,7 @@ class Builders:
             limits=RequestLimits(
                 settings.search_hits_max, settings.answer_max_mb * _MB, settings.delete_step_keys_max
             ),
+            root_password=settings.initial_root_password,
         )
         return Proxy(
             session,

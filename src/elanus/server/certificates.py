@@ -27,9 +27,10 @@ def front_security(settings: ProxySettings) -> FrontSecurity | None:
     """Certificates for client connections; None when none are set. Raises `CannotStart`."""
     if not settings.tls_cert:
         return None
-    security = FrontSecurity(Path(settings.tls_cert), Path(settings.tls_key))
+    client_ca = Path(settings.tls_client_ca) if settings.tls_client_ca else None
+    security = FrontSecurity(Path(settings.tls_cert), Path(settings.tls_key), client_ca)
     try:
         security.check()
     except InvalidParameter as error:
-        raise CannotStart(f"proxy.tls_cert, proxy.tls_key: {error.message}") from error
+        raise CannotStart(f"proxy.tls_cert, proxy.tls_key, proxy.tls_client_ca: {error.message}") from error
     return security

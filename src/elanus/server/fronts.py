@@ -11,7 +11,7 @@ from elanus.api.connector import ConnectorApi, SnapshotApi
 from elanus.core.errors import Unavailable
 from elanus.metrics import Metrics
 from elanus.proxy.api import ComponentView
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.calls import Audit, Calls
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import Pressure
@@ -22,6 +22,7 @@ from elanus.proxy.wire.interfaces import interface_operations
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
+from elanus.server.access import port_access
 from elanus.server.counters import RequestMeasures
 from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
@@ -50,21 +51,25 @@ def start_front(
     metrics: Metrics,
     deploy_mode: str,
     security: FrontSecurity | None,
+    audit: Audit | None = None,
 ) -> str:
     """Open a port for clients (0: any free one) and return its address. Closed with the stack.
 
     ``current`` returns the running instance of the proxy that answers. ``deploy_mode``: ``STANDALONE`` or
-    ``DISTRIBUTED``. Raises `PortTaken`.
+    ``DISTRIBUTED``. ``audit``: the process's audit log. Raises `PortTaken`.
     """
+    access = port_access(settings, current)
     front = ProxyFront(current, process.pressure(), process.components)
     connector = Connector(front, Snapshots(current, process.snapshots), process.import_url)
     calls = Calls(
         (
-            *milvus_operations(milvus_families(front, deploy_mode)),
+            *milvus_operations(milvus_families(front, deploy_mode, access.visible)),
             *interface_operations(ConnectorApi, connector),
         ),
-        AllowAll(),
+        access.guard,
         RequestMeasures(metrics).observe,
+        access.sign_in,
+        audit,
     )
     server = MilvusServer(
         calls,

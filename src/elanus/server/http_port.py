@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _Answer = tuple[HTTPStatus, object]
+_OPEN = frozenset({"/healthz", "/readyz"})
 _WAKE_S = 5.0
 _RESTART = re.compile(r"/roles/([a-z0-9-]+)/restart")
 _CANCEL = re.compile(r"/jobs/([\w-]+)/cancel")
@@ -100,11 +101,20 @@ class Observed(Protocol):
 class ObservePort:
     """The HTTP port, open from construction until `close`.
 
-    Raises `PortTaken`.
+    ``guarded``: the server has users. The port has none, so only programs of this machine get more than
+    health and metrics. Raises `PortTaken`.
     """
 
-    def __init__(self, settings: MetricsSettings, registry: CollectorRegistry, observed: Observed) -> None:
+    def __init__(
+        self,
+        settings: MetricsSettings,
+        registry: CollectorRegistry,
+        observed: Observed,
+        *,
+        guarded: bool = False,
+    ) -> None:
         self._observed = observed
+        self._guarded = guarded
         self._metrics: WSGIApplication = make_wsgi_app(registry)
         server_class = _ServerV6 if ":" in settings.host else _Server
         try:
@@ -184,6 +194,8 @@ class ObservePort:
             }
         if method != "GET":
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{path} answers GET"}
+        if self._guarded and path not in _OPEN and not _is_local(environ):
+            return HTTPStatus.FORBIDDEN, {"error": f"{path} answers only this machine: the server has users"}
         return answers[path]()
 
     def _healthz(self) -> _Answer:
@@ -200,12 +212,16 @@ class ObservePort:
         if method != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "what changes the server is a POST"}
         header = "HTTP_" + REQUEST_HEADER.upper().replace("-", "_")
-        if not ipaddress.ip_address(environ["REMOTE_ADDR"]).is_loopback or header not in environ:
+        if not _is_local(environ) or header not in environ:
             return HTTPStatus.FORBIDDEN, {
                 "error": f"only from this machine, with the header {REQUEST_HEADER}"
             }
         change()
         return HTTPStatus.OK, done
+
+
+def _is_local(environ: WSGIEnvironment) -> bool:
+    return ipaddress.ip_address(environ["REMOTE_ADDR"]).is_loopback
 
 
 def _status_of(error: ElanusError) -> HTTPStatus:

@@ -26,6 +26,7 @@ def start_observing(
     stack.callback(gauges.cancel)
     if not settings.metrics.enabled:
         return ""
-    port = ObservePort(settings.metrics, metrics.registry, report)
+    guarded = settings.proxy.authorization_enabled
+    port = ObservePort(settings.metrics, metrics.registry, report, guarded=guarded)
     stack.push_async_callback(asyncio.to_thread, port.close)
     return port.url

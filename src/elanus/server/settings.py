@@ -14,34 +14,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from elanus.channels.backends import BACKENDS as CHANNELS
 from elanus.core.backends import Backends
 from elanus.core.errors import InvalidParameter
 from elanus.log.backends import BACKENDS as LOGS
 from elanus.meta.backends import BACKENDS as METAS
+from elanus.server.settings_access import AccessSettings, AuditSettings
+from elanus.server.settings_base import PORT_MAX, Host, Port, Section, all_or_none
 from elanus.storage.backends import BACKENDS as STORES
-
-Host = Annotated[str, Field(min_length=1)]
-PORT_MAX = 65_535
-Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
-
-
-class Section(BaseModel):
-    """A group of settings. Its docstring introduces it on the configuration page."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
-
-
-def _all_or_none(**files: str) -> None:
-    missing = [name for name, file in files.items() if not file]
-    if missing and len(missing) < len(files):
-        raise ValueError(
-            f"{' and '.join(missing)} must be set too: {', '.join(files)} go together, all of them or none"
-        )
 
 
 def _backend(backends: Backends[Any]) -> AfterValidator:
@@ -56,12 +38,9 @@ def _backend(backends: Backends[Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class ProxySettings(Section):
+class ProxySettings(AccessSettings):
     """The gRPC front that Milvus clients connect to."""
 
-    host: Host = "127.0.0.1"
-    """The address to listen on. Clients are not authenticated, so anything but loopback lets anyone who
-    reaches the address read and write all data."""
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
     count: int = Field(default=1, ge=1, le=64)
@@ -98,16 +77,6 @@ class ProxySettings(Section):
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
     """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
     steps (docs/consistency.md)."""
-    tls_cert: str = ""
-    """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
-    must connect with TLS; they need none of their own (docs/production.md)."""
-    tls_key: str = ""
-    """The file with the certificate's key (PEM, without a password)."""
-
-    @model_validator(mode="after")
-    def _certificate_has_its_key(self) -> Self:
-        _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key)
-        return self
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
@@ -135,6 +104,10 @@ class RootcoordSettings(Section):
     go on above that bound."""
     tso_update_ms: int = Field(default=50, ge=1, le=1000)
     """How often the oracle moves its physical part to the wall clock."""
+    users_max: int = Field(default=100, ge=1, le=10_000)
+    """Users that may exist, root included."""
+    roles_max: int = Field(default=10, ge=2, le=1000)
+    """Roles that may exist, admin and public included."""
 
 
 class DatacoordSettings(Section):
@@ -262,7 +235,7 @@ class ClusterSettings(Section):
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
-        _all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key, tls_ca=self.tls_ca)
+        all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key, tls_ca=self.tls_ca)
         if self.tls_server_name and not self.tls_cert:
             raise ValueError("tls_server_name needs tls_cert, tls_key and tls_ca")
         return self
@@ -485,6 +458,7 @@ class Settings(Section):
     querynode: QuerynodeSettings = QuerynodeSettings()
     pipeline: PipelineSettings = PipelineSettings()
     metrics: MetricsSettings = MetricsSettings()
+    audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()
 
     @model_validator(mode="after")

@@ -28,7 +28,8 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from elanus.server.settings import Section, Settings
+from elanus.server.settings import Settings
+from elanus.server.settings_base import Section
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -23,6 +23,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault
 from elanus.metrics import Metrics
 from elanus.rpc.carrier import RpcServer
+from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
@@ -53,6 +54,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
+    check_openness(settings.proxy)
     security = front_security(settings.proxy)
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -69,6 +71,7 @@ async def _serve(settings: Settings) -> int:
         pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
+        audit = open_audit(stack, settings, data_dir.root, metrics)
         addresses = [
             start_front(
                 stack,
@@ -79,6 +82,7 @@ async def _serve(settings: Settings) -> int:
                 metrics,
                 "STANDALONE",
                 security,
+                audit,
             )
             for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
         ]
@@ -114,6 +118,15 @@ async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Onli
         raise CannotStart(str(error)) from error
 
 
+def settings_of_pipeline(settings: Settings, data_dir: DataDir) -> str:
+    """Return the settings for the other process as JSON, without secrets that it does not need.
+
+    Every user of the machine can read the arguments of a process.
+    """
+    here = settings.model_copy(update={"data_dir": data_dir.root})
+    return here.model_dump_json(exclude={"proxy": {"root_password"}})
+
+
 async def _start_pipeline(
     stack: AsyncExitStack,
     settings: Settings,
@@ -136,7 +149,7 @@ async def _start_pipeline(
     await server.start()
     stack.push_async_callback(server.stop)
     arguments = [
-        f"--settings-json={settings.model_copy(update={'data_dir': data_dir.root}).model_dump_json()}",
+        f"--settings-json={settings_of_pipeline(settings, data_dir)}",
         f"--online={online_address}",
         f"--address={address}",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.pins import PIN_MS_MAX
@@ -14,7 +14,7 @@ from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
-_SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "database", "collection"})
+_SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
 _READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store"}
 _WRITE = _SERVER | {"partition", "write_id", "stream_id", "import_directory", "checkpointlocation", "path"}
 
@@ -26,7 +26,7 @@ class ReadOptions:
     Empty ``partitions`` or ``columns``: all of them.
 
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
-    found from here, "" for where the server says.
+    found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
     """
 
     address: str
@@ -38,6 +38,7 @@ class ReadOptions:
     filter: str
     lease_ms: int
     store: str
+    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class WriteOptions:
     write_id: str
     stream_id: str
     import_directory: str
+    token: str = field(default="", repr=False)
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -72,6 +74,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         write_id=options.get("write_id", ""),
         stream_id=options.get("stream_id", digest),
         import_directory=options.get("import_directory", ""),
+        token=options.get("token", ""),
     )
 
 
@@ -101,6 +104,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         filter=options.get("filter", ""),
         lease_ms=_lease_ms(options.get("lease_s", "")),
         store=options.get("store", ""),
+        token=options.get("token", ""),
     )
 
 

@@ -133,7 +133,7 @@ class Sink:
             options.security.check()
 
         async def ask() -> T:
-            channel = RpcChannel(options.address, security=options.security)
+            channel = RpcChannel(options.address, security=options.security, token=options.token)
             try:
                 await channel.ready(_CONNECT_S)
                 server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)

@@ -226,7 +226,7 @@ def _take_snapshot(options: ReadOptions) -> SnapshotLease:
         options.security.check()
 
     async def ask() -> SnapshotLease:
-        channel = RpcChannel(options.address, security=options.security)
+        channel = RpcChannel(options.address, security=options.security, token=options.token)
         try:
             await channel.ready(_CONNECT_S)
             server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)

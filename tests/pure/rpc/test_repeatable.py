@@ -11,8 +11,15 @@ from role_interfaces import INTERFACES
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.idempotency import is_repeatable
 
+ACCESS = {
+    "create_user", "set_password", "drop_user",
+    "create_role", "drop_role", "set_membership", "set_grant",
+    "create_privilege_group", "drop_privilege_group", "change_privilege_group",
+    "restore_access",
+}  # fmt: skip
 SENT_ONCE = {
-    "RootCoordApi": {
+    "AccessApi": ACCESS,
+    "RootCoordApi": ACCESS | {
         "add_field",
         "alter_field",
         "truncate_collection",

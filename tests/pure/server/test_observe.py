@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
+from typing import Any
 
 import pytest
 
@@ -203,3 +204,28 @@ def test_a_round_of_garbage_collection_is_begun_from_this_machine(
     assert ask(f"{port.url}/gc/{path}", "GET")[0] == 405
     status, body = ask(f"{port.url}/gc", "GET")
     assert (status, json.loads(body)["waiting_bytes"]) == (200, 100)
+
+
+@pytest.mark.parametrize(
+    ("origin", "path", "status"),
+    [
+        ("10.0.0.7", "/metrics", "200"),
+        ("10.0.0.7", "/healthz", "200"),
+        ("10.0.0.7", "/readyz", "200"),
+        ("10.0.0.7", "/status", "403"),
+        ("10.0.0.7", "/jobs", "403"),
+        ("10.0.0.7", "/gc", "403"),
+        ("127.0.0.1", "/status", "200"),
+    ],
+)
+def test_of_a_server_with_users_others_see_health_and_metrics_only(
+    server: FakeServer, metrics: Metrics, origin: str, path: str, status: str
+) -> None:
+    port = ObservePort(MetricsSettings(port=0), metrics.registry, server, guarded=True)
+    answered: list[str] = []
+    environ: dict[str, Any] = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "REMOTE_ADDR": origin}
+    try:
+        b"".join(port._answer(environ, lambda line, headers: answered.append(line)))  # type: ignore[arg-type,return-value]
+    finally:
+        port.close()
+    assert answered[0].startswith(status)

@@ -82,8 +82,9 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
     section, _, name = setting.rpartition(".")
     is_certificate = name.startswith("tls_")
     wrong = "gopher://" if name == "url" else "file.pem" if is_certificate else ""
+    wrong = "short" if name == "root_password" else wrong
     monkeypatch.setenv(environment_name(setting), wrong)
-    if setting not in {"data_dir"}:
+    if setting not in {"data_dir", "audit.directory"}:
         with pytest.raises(InvalidSettings, match=rf"{section}: .*{name}" if is_certificate else setting):
             load()
 

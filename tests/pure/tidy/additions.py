@@ -101,7 +101,7 @@ TOY = IndexKind(
 SETTING: Addition = {
     "server/settings.py": [
         Edit(
-            r'^class ProxySettings\(Section\):\n    """[^"]*"""\n',
+            r'^class ProxySettings\(AccessSettings\):\n    """[^"]*"""\n',
             '\n    toy_rows: int = Field(default=3, ge=1)\n    """Rows of the toy."""\n',
         )
     ],

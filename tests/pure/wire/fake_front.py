@@ -1,7 +1,5 @@
-"""A `Front` in memory: what the wire's tests, and scripts that try other clients, stand on.
-
-Just enough of a database to answer every verb truthfully: rows in one Arrow table a partition, brute-force
-L2 search, and of the filter language the empty filter, ``key in [...]``, ``key == x`` and ``key > x``.
+"""A `Front` in memory, for the wire's tests and scripts that try other clients: rows in one Arrow table a
+partition, brute-force L2 search; filters are the empty one, ``key in [...]``, ``key == x`` and ``key > x``.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from fake_access import FakeAccess
 from fake_compaction import FakeCompaction
 from fake_flushing import FakeFlushing
 from fake_hybrid import FakeHybrid
@@ -77,6 +76,7 @@ class Held:
 
 
 class FakeFront(
+    FakeAccess,
     FakeSchemaChanges,
     FakeIndexes,
     FakeResourceGroups,

@@ -19,6 +19,7 @@ from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.tracing import trace_id
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PEER = "ipv4:127.0.0.1:5000"
 CALLER = Caller(database="library", client="7", trace=TRACE)
 
 
@@ -38,7 +39,7 @@ def request(rpc: str, **fields: Any) -> Any:
         (
             "GetQuerySegmentInfo",
             {"collectionName": "books", "dbName": "shop"},
-            (NO_PRIVILEGE, ObjectType.COLLECTION, "shop", ("books",)),
+            ("PrivilegeGetStatistics", ObjectType.COLLECTION, "shop", ("books",)),
         ),
         ("Flush", {}, ("PrivilegeFlush", ObjectType.COLLECTION, "library", ())),
         ("CalcDistance", {}, (NO_PRIVILEGE, ObjectType.GLOBAL, "library", ())),
@@ -162,7 +163,7 @@ class FakeContext:
         return self.headers
 
     def peer(self) -> str:
-        return "ipv4:127.0.0.1:5000"
+        return PEER
 
     def time_remaining(self) -> float | None:
         return self.left_s
@@ -171,8 +172,8 @@ class FakeContext:
 @pytest.mark.parametrize(
     ("context", "caller"),
     [
-        (FakeContext(None), Caller(client="ipv4:127.0.0.1:5000")),
-        (FakeContext(9e9), Caller(client="ipv4:127.0.0.1:5000")),
+        (FakeContext(None), Caller(client=PEER, origin=PEER)),
+        (FakeContext(9e9), Caller(client=PEER, origin=PEER)),
         (
             FakeContext(
                 2.5,
@@ -180,7 +181,7 @@ class FakeContext:
                 ("identifier", "42"),
                 ("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),
             ),
-            Caller(database="shop", client="42", time_left_s=2.5, trace=TRACE),
+            Caller(database="shop", client="42", time_left_s=2.5, trace=TRACE, origin=PEER),
         ),
     ],
 )

@@ -6,16 +6,20 @@ import inspect
 from typing import Any, Protocol
 
 import pytest
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from elanus.api.connector import ConnectorApi
-from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType, Permission, permission_of, requires
+from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType, permission_of, requires
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
 from elanus.proxy.wire.operations import milvus_operations, object_names
-from elanus.proxy.wire.protos.pool import message_options
+from elanus.proxy.wire.permissions import (
+    WITHOUT_DECLARATION,
+    about_fields,
+    declared_by_protos,
+    service_permissions,
+)
 from elanus.proxy.wire.requests import is_rpc, rpc
 from elanus.proxy.wire.stubs import SERVICE, common_pb2, milvus_pb2
 
@@ -29,50 +33,8 @@ RPCS = {
 CONNECTOR = Connector(NOTHING, NOTHING, "")
 OWN = {operation.name: operation.permission for operation in interface_operations(ConnectorApi, CONNECTOR)}
 
-FOR_EVERYBODY = {
-    "Connect": "every client calls it first",
-    "GetVersion": "says nothing about data",
-    "CheckHealth": "says nothing about data",
-    "GetComponentStates": "says nothing about data",
-    "GetMetrics": "the topology only",
-    "AllocTimestamp": "says nothing about data",
-    "ListDatabases": "lists what the caller may see",
-    "ShowCollections": "lists what the caller may see",
-    "HasCollection": "clients ask it before they create one",
-    "RunAnalyzer": "the caller sends the texts",
-    "ComputePhraseMatchSlop": "the caller sends the texts",
-    "GetReplicas": "counts and places, no rows",
-    "GetPersistentSegmentInfo": "counts, no rows",
-    "GetQuerySegmentInfo": "counts and places, no rows",
-    "GetFlushAllState": "the caller knows the timestamp of the flush",
-    "GetCompactionState": "the caller knows the id of the compaction",
-    "GetCompactionStateWithPlans": "the caller knows the id of the compaction",
-    "GetImportState": "the caller knows the id of the task",
-    "ListImportTasks": "the reference asks for nothing",
-    "ConnectorApi.import_directory": "needed before the collection is named",
-    "ConnectorApi.import_task": "the caller knows the id of the task",
-}
-"""The operations that need no privilege. The protos declare none for any of the RPCs here."""
-
-
-def declared_by_protos(request: Descriptor) -> Permission | None:
-    """The permission that the protos declare for a request message; None if they declare none."""
-    options = message_options(request)
-    if not options.HasExtension(common_pb2.privilege_ext_obj):
-        return None
-    declared = options.Extensions[common_pb2.privilege_ext_obj]
-    number = declared.object_name_indexs or declared.object_name_index
-    path = ""
-    if number > 0:
-        field = request.fields_by_number[number]
-        path = field.name
-        if field.message_type is not None:  # its first field is the name
-            path += f".{field.message_type.fields_by_number[1].name}"
-    return Permission(
-        common_pb2.ObjectPrivilege.Name(declared.object_privilege),
-        ObjectType(common_pb2.ObjectType.Name(declared.object_type)),
-        path,
-    )
+FOR_EVERYBODY = {"ConnectorApi.import_directory", "ConnectorApi.import_task"}
+"""The calls of our own clients that need no privilege: a directory, and a task whose id the caller knows."""
 
 
 def test_the_operations_were_found() -> None:
@@ -81,16 +43,61 @@ def test_the_operations_were_found() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RPCS))
-def test_an_rpc_declares_what_the_protos_do_or_that_it_needs_no_privilege(name: str) -> None:
+def test_an_rpc_declares_what_the_protos_or_the_table_say(name: str) -> None:
     request = SERVICE.methods_by_name[name].input_type
-    permission, expected = RPCS[name], declared_by_protos(request)
-    assert permission is not None
-    assert (expected is None) == (name in FOR_EVERYBODY)
-    if expected is None:
-        assert permission.privilege == NO_PRIVILEGE
-    else:
-        assert permission == expected
-    object_names(request, permission.object_field)
+    assert RPCS[name] == (declared_by_protos(request) or WITHOUT_DECLARATION[name])
+    for path in about_fields(request, RPCS[name]):
+        object_names(request, path)
+
+
+def test_every_rpc_of_the_service_has_a_permission() -> None:
+    permissions = service_permissions(SERVICE)
+    methods = {str(method.name): method for method in SERVICE.methods}
+    assert permissions.keys() == methods.keys()
+    declared = {name for name, method in methods.items() if declared_by_protos(method.input_type)}
+    assert declared | WITHOUT_DECLARATION.keys() == permissions.keys()
+    assert not declared & WITHOUT_DECLARATION.keys(), "the protos have the last word"
+
+
+def test_an_rpc_that_nobody_thought_about_stops_the_start() -> None:
+    class Method:
+        name = "OpenEveryDoor"
+        input_type = milvus_pb2.ConnectRequest.DESCRIPTOR
+
+    class Service:
+        methods = (SERVICE.methods_by_name["Search"], Method())
+
+    with pytest.raises(ValueError, match="the RPC OpenEveryDoor declares no privilege"):
+        service_permissions(Service())  # type: ignore[arg-type]
+
+
+def test_a_method_that_declares_less_than_its_rpc_needs_stops_the_start() -> None:
+    class Lax:
+        @rpc(privilege=NO_PRIVILEGE)
+        def Search(self, request: Message, caller: Caller) -> Message:
+            raise AssertionError
+
+    with pytest.raises(ValueError, match=r"Search declares .* but needs .*PrivilegeSearch"):
+        list(milvus_operations([Lax()]))
+
+
+@pytest.mark.parametrize(
+    ("rpc_name", "fields"),
+    [
+        ("DescribeCollection", ("collection_name",)),
+        ("CreateAlias", ("collection_name",)),
+        ("AlterAlias", ("collection_name", "alias")),
+        ("DropAlias", ("alias",)),
+        ("RenameCollection", ("oldName",)),
+        ("SelectGrant", ("entity.role.name",)),
+        ("CreateDatabase", ()),
+        ("Search", ("collection_name",)),
+        ("SelectUser", ("user.name",)),
+    ],
+)
+def test_a_request_with_a_global_privilege_is_about_an_object(rpc_name: str, fields: tuple[str, ...]) -> None:
+    request = SERVICE.methods_by_name[rpc_name].input_type
+    assert about_fields(request, service_permissions(SERVICE)[rpc_name]) == fields
 
 
 @pytest.mark.parametrize("name", sorted(OWN))
@@ -100,10 +107,6 @@ def test_a_call_of_our_own_clients_needs_a_privilege_that_exists(name: str) -> N
     assert privilege == NO_PRIVILEGE or privilege in common_pb2.ObjectPrivilege.keys()  # noqa: SIM118 - no dict
 
 
-def test_the_exceptions_are_operations() -> None:
-    assert set(FOR_EVERYBODY) <= RPCS.keys() | OWN.keys()
-
-
 def test_the_object_types_are_those_of_the_protos() -> None:
     assert sorted(ObjectType) == sorted(common_pb2.ObjectType.keys())
 
@@ -111,15 +114,6 @@ def test_the_object_types_are_those_of_the_protos() -> None:
 def test_an_rpc_without_a_declaration_cannot_be_marked() -> None:
     with pytest.raises(TypeError, match="privilege"):
         rpc("collection_name")  # type: ignore[call-arg]
-
-
-def toy(privilege: str, on: str) -> object:
-    class Toy:
-        @rpc(privilege=privilege, on=on)
-        def HasCollection(self, request: Message, caller: Caller) -> Message:
-            raise AssertionError
-
-    return Toy()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +127,7 @@ def toy(privilege: str, on: str) -> object:
 )
 def test_a_field_that_cannot_name_an_object_is_found(field: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        list(milvus_operations([toy("PrivilegeQuery", field)]))
+        object_names(milvus_pb2.HasCollectionRequest.DESCRIPTOR, field)
 
 
 @pytest.mark.parametrize(

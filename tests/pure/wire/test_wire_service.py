@@ -12,6 +12,7 @@ from wire_messages import Call
 
 from elanus.core.errors import NotSupported
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.guard import SeesAll
 from elanus.proxy.wire.databases import Databases
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.requests import rpc
@@ -31,16 +32,21 @@ BUILT = {
     "TruncateCollection",
     "AlterDatabase",
     "AlterIndex",
+    "BackupRBAC",
     "CheckHealth",
     "ComputePhraseMatchSlop",
     "Connect",
     "CreateAlias",
     "CreateCollection",
+    "CreateCredential",
     "CreateDatabase",
     "CreateIndex",
     "CreatePartition",
+    "CreatePrivilegeGroup",
     "CreateResourceGroup",
+    "CreateRole",
     "Delete",
+    "DeleteCredential",
     "DescribeAlias",
     "DescribeCollection",
     "DescribeDatabase",
@@ -51,10 +57,14 @@ BUILT = {
     "DropDatabase",
     "DropIndex",
     "DropPartition",
+    "DropPrivilegeGroup",
     "DropResourceGroup",
+    "DropRole",
     "Flush",
     "FlushAll",
     "GetCollectionStatistics",
+    "GetCompactionState",
+    "GetCompactionStateWithPlans",
     "GetComponentStates",
     "GetFlushAllState",
     "GetFlushState",
@@ -80,18 +90,21 @@ BUILT = {
     "ListDatabases",
     "ListImportTasks",
     "ListPrivilegeGroups",
-    "GetCompactionState",
-    "GetCompactionStateWithPlans",
     "ListResourceGroups",
     "LoadBalance",
     "LoadCollection",
     "RunAnalyzer",
     "LoadPartitions",
     "ManualCompaction",
+    "OperatePrivilege",
+    "OperatePrivilegeGroup",
+    "OperatePrivilegeV2",
+    "OperateUserRole",
     "Query",
     "ReleaseCollection",
     "ReleasePartitions",
     "RenameCollection",
+    "RestoreRBAC",
     "Search",
     "SelectGrant",
     "SelectRole",
@@ -100,6 +113,7 @@ BUILT = {
     "ShowPartitions",
     "TransferNode",
     "TransferReplica",
+    "UpdateCredential",
     "Upsert",
 }
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -197,7 +211,7 @@ def test_the_observer_notes_each_answer(call: Call, answers: list[tuple[str, int
 def test_two_families_with_one_rpc_are_refused() -> None:
     front = FakeFront()
     with pytest.raises(ValueError, match="two families implement the RPC"):
-        list(milvus_operations((Databases(front), Databases(front))))
+        list(milvus_operations((Databases(front, SeesAll()), Databases(front, SeesAll()))))
 
 
 def test_an_rpc_that_the_service_lacks_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ ROWS = {
     "num_rows": 1,
     "fields_data": [scalar_data("id", DataType.INT64, [1]), float_vectors("vector", [[0] * 4])],
 }
+PASSWORD = base64.b64encode(b"secret1").decode()
+GRANT = {"role": {"name": "writer"}, "grantor": {"privilege": {"name": "Insert"}}}
 GROUPS = {"source_resource_group": "a", "target_resource_group": "b"}
 
 PROGRAM: dict[str, dict[str, Any]] = {
@@ -44,11 +47,24 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "GetMetrics": {"request": '{"metric_type":"system_info"}'},
     "RunAnalyzer": {"placeholder": [b"a text"]},
     "ComputePhraseMatchSlop": {"query_text": "a", "data_texts": ["a text"]},
+    "CreateCredential": {"username": "ada", "password": PASSWORD},
+    "UpdateCredential": {"username": "ada", "oldPassword": PASSWORD, "newPassword": PASSWORD},
     "ListCredUsers": {},
+    "CreateRole": {"entity": {"name": "writer"}},
+    "OperateUserRole": {"username": "ada", "role_name": "writer"},
     "SelectRole": {},
     "SelectUser": {},
-    "SelectGrant": {},
+    "CreatePrivilegeGroup": {"group_name": "filling"},
+    "OperatePrivilegeGroup": {"group_name": "filling", "privileges": [{"name": "Insert"}]},
     "ListPrivilegeGroups": {},
+    "OperatePrivilege": {"entity": {**GRANT, "object": {"name": "Collection"}, "object_name": "books"}},
+    "OperatePrivilegeV2": {**GRANT, "collection_name": "books"},
+    "SelectGrant": {"entity": {"role": {"name": "writer"}}},
+    "BackupRBAC": {},
+    "RestoreRBAC": {"RBAC_meta": {"roles": [{"name": "reader"}]}},
+    "DropRole": {"role_name": "writer", "force_drop": True},
+    "DropPrivilegeGroup": {"group_name": "filling"},
+    "DeleteCredential": {"username": "ada"},
     "CreateDatabase": {"db_name": "shop"},
     "ListDatabases": {},
     "DescribeDatabase": {"db_name": "shop"},

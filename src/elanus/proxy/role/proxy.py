@@ -32,6 +32,7 @@ from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.cache import CachedCollection, MetaCache
 from elanus.proxy.role.ids import IdBatch
 from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.policies import PolicyCache
 from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.role.read_path import ReadNodes, ReadPath
 from elanus.proxy.role.segments import SegmentAssigner
@@ -60,6 +61,8 @@ class ProxyPolicy:
     call_timeout_s: float
     allocation_rows_min: int
     limits: RequestLimits = field(default_factory=RequestLimits)
+    root_password: str = ""
+    """Root's until it is changed for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,12 @@ class Proxy:
         self._stamps = stamps
         self.measures = measures
         self.limits = policy.limits
+        self.root_password = policy.root_password
         self._nodes = nodes
         self._policy = policy
         self._loop = asyncio.get_running_loop()
         self.cache = MetaCache(coordinators.root, coordinators.index)
+        self.policies = PolicyCache(coordinators.root, lease, self.call)
         self.dd_queue = DdQueue(policy.tasks_max)
         self.dm_queue = DmQueue(stamps, policy.tasks_max)
         self.dq_queue = DqQueue(policy.tasks_max)
@@ -192,6 +197,10 @@ class Proxy:
 
     async def invalidate_everything(self) -> None:
         self.cache.invalidate_all()
+        self.policies.invalidate()
+
+    async def invalidate_access(self) -> None:
+        self.policies.invalidate()
 
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         self._nodes.forget(collection_id)

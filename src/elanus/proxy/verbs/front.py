@@ -6,6 +6,7 @@ gRPC threads; calls to the coordinators go through the proxy's queues on the eve
 
 from __future__ import annotations
 
+from elanus.proxy.verbs.access import Access
 from elanus.proxy.verbs.alterations import Alterations
 from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
@@ -33,5 +34,6 @@ class ProxyFront(
     BulkImports,
     Compacting,
     Introspection,
+    Access,
 ):
     """Every verb of a proxy."""

@@ -12,6 +12,6 @@ The calls of Elanus' own clients on the same port are operations too: `connector
 
 The messages are generated from Milvus's own files: `elanus.proxy.wire.protos`. Behind the layers is
 `elanus.proxy.port.Front`, which does not know protobuf. The wire behaves as Milvus 2.3.5 does where client
-generations expect different things. It leaves out authentication and every RPC that
-`elanus.proxy.wire.unsupported` names: those return a status that says so.
+generations expect different things. It leaves out every RPC that `elanus.proxy.wire.unsupported` names: those
+return a status that says so. The privilege that each RPC requires is in `permissions`.
 """

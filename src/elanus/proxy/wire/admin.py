@@ -1,8 +1,4 @@
-"""The RPCs about the server itself, and the teardown calls that every client makes.
-
-Users, roles and privileges are not part of this release. Like the reference without authorization, the server
-lists the built-in user and roles, none of them granted to the user; creating others is not supported.
-"""
+"""The RPCs about the server itself, its segments, and what every client asks when it connects."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import msgspec
 from elanus import __version__
 from elanus.core.names import check_collection_name
 from elanus.proxy.api import ComponentView, SegmentView
-from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType
+from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.parameters import json_object
 from elanus.proxy.wire.requests import database_of, rpc
@@ -27,8 +23,6 @@ SERVER_VERSION = f"v2.3.5-elanus-{__version__}"
 Clients and tools that choose features by version read the first part.
 """
 
-BUILT_IN_USERS = ("root",)
-BUILT_IN_ROLES = ("admin", "public")
 _PROXY_ROLE = "proxy"
 _IDENTIFIER_BITS = 62
 _SYSTEM_INFO = "system_info"
@@ -116,7 +110,7 @@ class Admin:
             },
         }
 
-    @rpc("collectionName", "states", privilege=NO_PRIVILEGE, on="collectionName")
+    @rpc("collectionName", "states", privilege="PrivilegeGetStatistics", on="collectionName")
     def GetPersistentSegmentInfo(
         self, request: milvus_pb2.GetPersistentSegmentInfoRequest, caller: Caller
     ) -> milvus_pb2.GetPersistentSegmentInfoResponse:
@@ -127,7 +121,7 @@ class Admin:
         shown = [s for s in found if s.state in (wanted or _PERSISTENT)]
         return milvus_pb2.GetPersistentSegmentInfoResponse(infos=map(_persistent_segment, shown))
 
-    @rpc("collectionName", privilege=NO_PRIVILEGE, on="collectionName")
+    @rpc("collectionName", privilege="PrivilegeGetStatistics", on="collectionName")
     def GetQuerySegmentInfo(
         self, request: milvus_pb2.GetQuerySegmentInfoRequest, caller: Caller
     ) -> milvus_pb2.GetQuerySegmentInfoResponse:
@@ -135,52 +129,6 @@ class Admin:
             database_of(request, caller), check_collection_name(request.collectionName)
         )
         return milvus_pb2.GetQuerySegmentInfoResponse(infos=map(_query_segment, found))
-
-    @rpc(privilege="PrivilegeSelectOwnership")
-    def ListCredUsers(
-        self, request: milvus_pb2.ListCredUsersRequest, caller: Caller
-    ) -> milvus_pb2.ListCredUsersResponse:
-        return milvus_pb2.ListCredUsersResponse(usernames=BUILT_IN_USERS)
-
-    @rpc("role", "include_user_info", privilege="PrivilegeSelectOwnership")
-    def SelectRole(
-        self, request: milvus_pb2.SelectRoleRequest, caller: Caller
-    ) -> milvus_pb2.SelectRoleResponse:
-        """Return all roles, or the named one; none for an unknown name. No user has been granted a role."""
-        named = (request.role.name,) if request.HasField("role") else BUILT_IN_ROLES
-        found = [name for name in BUILT_IN_ROLES if name in named]
-        return milvus_pb2.SelectRoleResponse(
-            results=[milvus_pb2.RoleResult(role=milvus_pb2.RoleEntity(name=name)) for name in found]
-        )
-
-    @rpc(
-        "user",
-        "include_role_info",
-        privilege="PrivilegeSelectUser",
-        on="user.name",
-        object_type=ObjectType.USER,
-    )
-    def SelectUser(
-        self, request: milvus_pb2.SelectUserRequest, caller: Caller
-    ) -> milvus_pb2.SelectUserResponse:
-        """As `SelectRole`, for users."""
-        named = (request.user.name,) if request.HasField("user") else BUILT_IN_USERS
-        found = [name for name in BUILT_IN_USERS if name in named]
-        return milvus_pb2.SelectUserResponse(
-            results=[milvus_pb2.UserResult(user=milvus_pb2.UserEntity(name=name)) for name in found]
-        )
-
-    @rpc("entity", privilege="PrivilegeSelectOwnership")
-    def SelectGrant(
-        self, request: milvus_pb2.SelectGrantRequest, caller: Caller
-    ) -> milvus_pb2.SelectGrantResponse:
-        return milvus_pb2.SelectGrantResponse()
-
-    @rpc(privilege="PrivilegeListPrivilegeGroups")
-    def ListPrivilegeGroups(
-        self, request: milvus_pb2.ListPrivilegeGroupsRequest, caller: Caller
-    ) -> milvus_pb2.ListPrivilegeGroupsResponse:
-        return milvus_pb2.ListPrivilegeGroupsResponse()
 
 
 def _component_info(component: ComponentView) -> milvus_pb2.ComponentInfo:

@@ -9,6 +9,7 @@ from elanus.core.requests import checked_shards
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import CollectionView, CreateCollection, LoadedView
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.guard import Visibility
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import decode_schema, describe
@@ -29,8 +30,9 @@ class _CollectionNotDescribed(CollectionNotFound):
 
 
 class Collections:
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, visible: Visibility) -> None:
         self._front = front
+        self._visible = visible
 
     @rpc(
         "collection_name",
@@ -92,18 +94,26 @@ class Collections:
     ) -> milvus_pb2.ShowCollectionsResponse:
         database = database_of(request, caller)
         if request.type == milvus_pb2.InMemory:
-            return self._show_loaded(database, tuple(request.collection_names))
+            return self._show_loaded(caller, database, tuple(request.collection_names))
         response = milvus_pb2.ShowCollectionsResponse()
-        for view in self._front.list_collections(database):
-            _add_collection(response, view)
+        views = {view.name: view for view in self._front.list_collections(database)}
+        for name in self._visible.collections(caller, database, views):
+            _add_collection(response, views[name])
         return response
 
-    def _show_loaded(self, database: str, names: tuple[str, ...]) -> milvus_pb2.ShowCollectionsResponse:
-        """Return the loaded collections: all, or the named ones, each of which must be loaded."""
+    def _show_loaded(
+        self, caller: Caller, database: str, names: tuple[str, ...]
+    ) -> milvus_pb2.ShowCollectionsResponse:
+        """Return the loaded collections: all, or the named ones, each of which must be loaded.
+
+        Collections that the caller does not see are left out.
+        """
         loaded = self._front.loaded_collections(database)
         response = milvus_pb2.ShowCollectionsResponse()
         for name in names or loaded:
             view = self._front.describe_collection(database, name)
+            if not self._visible.collections(caller, database, (view.name,)):
+                continue
             if view.name not in loaded:
                 raise CollectionNotLoaded(f"collection not loaded[collection={name}]")
             _add_collection(response, view)
@@ -191,10 +201,17 @@ class Collections:
         self, request: milvus_pb2.ListAliasesRequest, caller: Caller
     ) -> milvus_pb2.ListAliasesResponse:
         database = database_of(request, caller)
+        name = request.collection_name
+        views = (
+            [self._front.describe_collection(database, name)]
+            if name
+            else self._front.list_collections(database)
+        )
+        seen = set(self._visible.collections(caller, database, [view.name for view in views]))
         return milvus_pb2.ListAliasesResponse(
             db_name=database,
-            collection_name=request.collection_name,
-            aliases=self._front.list_aliases(database, request.collection_name),
+            collection_name=name,
+            aliases=[alias for view in views if view.name in seen for alias in view.aliases],
         )
 
 

@@ -1,4 +1,7 @@
-"""The caller of a gRPC call: what its headers and its deadline say."""
+"""The caller of a gRPC call: what its headers and its deadline say, and who signs in with them.
+
+A call that is refused ends with a gRPC status, as in the reference: clients repeat none of these.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ from collections.abc import Iterable
 from typing import NoReturn, Protocol
 
 import grpc
+from msgspec import structs
 
-from elanus.proxy.calls import Caller
+from elanus.core.errors import AccessRefused, ElanusError, PermissionDenied
+from elanus.proxy.calls import Caller, Calls
 from elanus.rpc.tracing import trace_of
 
 _DATABASE_HEADER = "dbname"
 _IDENTIFIER_HEADER = "identifier"
+_TOKEN_HEADER = "authorization"
 _ENDLESS_S = 1e9
 """gRPC's threaded server reports centuries for a call without a deadline."""
 
@@ -32,12 +38,37 @@ class Context(Protocol):
         """End the call with a gRPC error."""
 
 
+def signed_in(name: str, context: Context, calls: Calls) -> Caller:
+    """Return who calls the operation ``name``. Raises `ElanusError` when nobody could be signed in."""
+    caller = caller_of(context)
+    if not calls.sign_in.is_required:
+        return caller
+    token = next((str(v) for key, v in context.invocation_metadata() if key == _TOKEN_HEADER), "")
+    try:
+        return structs.replace(caller, user=calls.sign_in.user_of_header(token))
+    except ElanusError as error:
+        calls.refuse(name, caller, error)
+        raise
+
+
+def end_refused(context: Context, error: ElanusError) -> NoReturn:
+    """End a call whose caller may not make it, or could not be signed in."""
+    if isinstance(error, PermissionDenied):
+        status = grpc.StatusCode.PERMISSION_DENIED
+    elif isinstance(error, AccessRefused):
+        status = grpc.StatusCode.UNAUTHENTICATED
+    else:
+        status = grpc.StatusCode.UNAVAILABLE
+    context.abort(status, error.message)
+
+
 def caller_of(context: Context) -> Caller:
-    """Return who calls.
+    """Return who calls, as far as it says so itself: ``user`` is left empty.
 
     The client is the identifier that it received from Connect if it sends that, else its connection.
     """
     headers = context.invocation_metadata()
+    origin = str(context.peer())
     database = client = ""
     for key, value in headers:
         if key == _DATABASE_HEADER:
@@ -49,7 +80,8 @@ def caller_of(context: Context) -> Caller:
         left_s = None
     return Caller(
         database=database,
-        client=client or str(context.peer()),
+        client=client or origin,
         time_left_s=left_s,
         trace=trace_of(headers),
+        origin=origin,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_database_name
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.guard import Visibility
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
@@ -12,8 +13,9 @@ from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 
 class Databases:
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, visible: Visibility) -> None:
         self._front = front
+        self._visible = visible
 
     @rpc("properties", privilege="PrivilegeCreateDatabase")
     def CreateDatabase(self, request: milvus_pb2.CreateDatabaseRequest, caller: Caller) -> common_pb2.Status:
@@ -29,7 +31,8 @@ class Databases:
     def ListDatabases(
         self, request: milvus_pb2.ListDatabasesRequest, caller: Caller
     ) -> milvus_pb2.ListDatabasesResponse:
-        found = self._front.list_databases()
+        databases = {database.name: database for database in self._front.list_databases()}
+        found = [databases[name] for name in self._visible.databases(caller, databases)]
         return milvus_pb2.ListDatabasesResponse(
             db_names=[database.name for database in found],
             created_timestamp=[database.created for database in found],

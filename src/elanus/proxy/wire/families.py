@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from elanus.proxy.guard import SeesAll, Visibility
 from elanus.proxy.port import Front
+from elanus.proxy.wire.access import Access
 from elanus.proxy.wire.admin import Admin
 from elanus.proxy.wire.analysis import Analysis
 from elanus.proxy.wire.collections import Collections
@@ -17,12 +19,17 @@ from elanus.proxy.wire.resource_groups import ResourceGroups
 from elanus.proxy.wire.schema_changes import SchemaChanges
 from elanus.proxy.wire.writes import Writes
 
+_SEES_ALL = SeesAll()
 
-def milvus_families(front: Front, deploy_mode: str) -> tuple[object, ...]:
-    """``deploy_mode`` is reported to clients: ``STANDALONE`` or ``DISTRIBUTED``."""
+
+def milvus_families(front: Front, deploy_mode: str, visible: Visibility = _SEES_ALL) -> tuple[object, ...]:
+    """``deploy_mode`` is reported to clients: ``STANDALONE`` or ``DISTRIBUTED``.
+
+    ``visible``: what lists show.
+    """
     return (
-        Databases(front),
-        Collections(front),
+        Databases(front, visible),
+        Collections(front, visible),
         SchemaChanges(front),
         Partitions(front),
         Loading(front),
@@ -34,4 +41,5 @@ def milvus_families(front: Front, deploy_mode: str) -> tuple[object, ...]:
         Admin(front, deploy_mode),
         Analysis(front),
         ResourceGroups(front),
+        Access(front),
     )

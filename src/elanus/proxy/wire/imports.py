@@ -58,7 +58,7 @@ class BulkImports:
     ) -> milvus_pb2.GetImportStateResponse:
         return import_state(self._front.import_task(request.task))
 
-    @rpc("collection_name", "limit", privilege=NO_PRIVILEGE, on="collection_name")
+    @rpc("collection_name", "limit", privilege="PrivilegeImport", on="collection_name")
     def ListImportTasks(
         self, request: milvus_pb2.ListImportTasksRequest, caller: Caller
     ) -> milvus_pb2.ListImportTasksResponse:

@@ -16,7 +16,7 @@ import msgspec
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
 from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.calls import Calls, Operation, permission_of
-from elanus.proxy.wire.context import Context, caller_of
+from elanus.proxy.wire.context import Context, signed_in
 from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of
 from elanus.rpc.tracing import with_trace
 
@@ -85,7 +85,10 @@ def interface_handler(api: type[Any], calls: Calls) -> grpc.GenericRpcHandler:
 
 def _answering(operation: str, calls: Calls) -> Callable[[bytes, Context], bytes]:
     def answer(request: bytes, context: Context) -> bytes:
-        reply: bytes = calls.answer(operation, request, caller_of(context))
+        try:
+            reply: bytes = calls.answer(operation, request, signed_in(operation, context, calls))
+        except ElanusError as error:
+            return encoded_error(error)
         return reply
 
     return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
 from elanus.core.requests import check_load_fields
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
@@ -110,7 +110,13 @@ class Loading:
             state=common_pb2.LoadState.Value(f"LoadState{state.state}"),
         )
 
-    @rpc("collection_name", "collectionID", "with_shard_nodes", privilege=NO_PRIVILEGE, on="collection_name")
+    @rpc(
+        "collection_name",
+        "collectionID",
+        "with_shard_nodes",
+        privilege="PrivilegeGetStatistics",
+        on="collection_name",
+    )
     def GetReplicas(
         self, request: milvus_pb2.GetReplicasRequest, caller: Caller
     ) -> milvus_pb2.GetReplicasResponse:

@@ -16,7 +16,8 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from elanus.core.errors import ElanusError, NotSupported
-from elanus.proxy.calls import NO_PRIVILEGE, Caller, Operation, permission_of, requires
+from elanus.proxy.calls import Caller, Operation, Permission, permission_of
+from elanus.proxy.wire.permissions import about_fields, service_permissions
 from elanus.proxy.wire.requests import (
     database_of,
     explains,
@@ -36,9 +37,11 @@ def milvus_operations(families: Iterable[object]) -> Iterator[Operation]:
     """Yield the RPCs of the service, all but those whose answers cannot report an error.
 
     A method of a family marked with `elanus.proxy.wire.requests.rpc` implements the RPC of its name. RPCs
-    that no family has answer `NotSupported`. Raises `ValueError` when two families have the same RPC, or one
-    has an RPC that the service lacks.
+    that no family has answer `NotSupported`. Raises `ValueError` when two families have the same RPC, one has
+    an RPC that the service lacks or declares another permission than it needs, and for an RPC whose
+    permission nobody has declared.
     """
+    needed = service_permissions(SERVICE)
     implemented = _implemented(families)
     if strangers := implemented.keys() - SERVICE.methods_by_name.keys():
         raise ValueError(f"the Milvus service has no RPC {', '.join(sorted(strangers))}")
@@ -46,9 +49,11 @@ def milvus_operations(families: Iterable[object]) -> Iterator[Operation]:
         handler = implemented.get(method.name)
         status = status_field(method.output_type)
         if handler is not None:
-            yield MilvusOperation(method, handler, status or "")
+            if (declared := permission_of(handler)) not in (None, needed[method.name]):
+                raise ValueError(f"{method.name} declares {declared}, but needs {needed[method.name]}")
+            yield MilvusOperation(method, handler, status or "", needed[method.name])
         elif status is not None and not method.client_streaming:
-            yield MilvusOperation(method, _refusal(method.name), status)
+            yield MilvusOperation(method, _refusal(method.name), status, needed[method.name])
 
 
 def _implemented(families: Iterable[object]) -> dict[str, Handler]:
@@ -66,7 +71,6 @@ def _implemented(families: Iterable[object]) -> dict[str, Handler]:
 def _refusal(name: str) -> Handler:
     error = unsupported_rpc(name)
 
-    @requires(NO_PRIVILEGE)
     def refuse(request: Any, caller: Caller) -> Message:
         raise NotSupported(error.message)
 
@@ -77,19 +81,18 @@ class MilvusOperation:
     """Implements `elanus.proxy.calls.Operation`.
 
     ``status``: the field of the response that carries the status; "" if the response is a status.
-    Raises `ValueError` if the handler declares no permission, or one on a field that the request lacks.
+    Raises `ValueError` for a permission on a field that the request lacks.
     """
 
-    def __init__(self, method: MethodDescriptor, handler: Handler, status: str) -> None:
+    def __init__(
+        self, method: MethodDescriptor, handler: Handler, status: str, permission: Permission
+    ) -> None:
         self.name = str(method.name)
-        permission = permission_of(handler)
-        if permission is None:
-            raise ValueError(f"{self.name} declares no permission")
         self.permission = permission
         self._handler = handler
         self._understood = understood_fields(handler)
         self._explain = explains(handler)
-        self._names = object_names(method.input_type, self.permission.object_field)
+        self._names = _all_names(method.input_type, about_fields(method.input_type, permission))
         self._response_type: type[Message] = message_factory.GetMessageClass(method.output_type)
         self._always_sent = always_sent_fields(method.output_type)
         self._status = status
@@ -116,6 +119,13 @@ class MilvusOperation:
         if self._explain is not None:
             self._explain(response, error)
         return response
+
+
+def _all_names(request: Descriptor, paths: tuple[str, ...]) -> Names:
+    if len(paths) == 1:
+        return object_names(request, paths[0])
+    readers = [object_names(request, path) for path in paths]
+    return lambda message: tuple(name for read in readers for name in read(message))
 
 
 def object_names(request: Descriptor, path: str) -> Names:

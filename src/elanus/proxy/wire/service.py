@@ -13,8 +13,9 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from elanus.proxy.calls import Calls
-from elanus.proxy.wire.context import Context, caller_of
+from elanus.core.errors import AccessRefused, ElanusError
+from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.wire.context import Context, end_refused, signed_in
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
 
@@ -31,7 +32,7 @@ def _grpc_handler(method: MethodDescriptor, calls: Calls) -> grpc.RpcMethodHandl
     request_type = message_factory.GetMessageClass(method.input_type)
     response_type = message_factory.GetMessageClass(method.output_type)
     if method.name not in calls:
-        return _refusing_handler(method, request_type, response_type)
+        return _refusing_handler(method, request_type, response_type, calls)
     answer = _answering(method.name, calls)
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(
@@ -44,10 +45,21 @@ def _grpc_handler(method: MethodDescriptor, calls: Calls) -> grpc.RpcMethodHandl
 
 def _answering(name: str, calls: Calls) -> Handler:
     def answer(request: Message, context: Context) -> Message:
-        response: Message = calls.answer(name, request, caller_of(context))
+        caller = _signed_in(name, context, calls)
+        try:
+            response: Message = calls.answer(name, request, caller)
+        except AccessRefused as error:
+            end_refused(context, error)
         return response
 
     return answer
+
+
+def _signed_in(name: str, context: Context, calls: Calls) -> Caller:
+    try:
+        return signed_in(name, context, calls)
+    except ElanusError as error:
+        end_refused(context, error)
 
 
 def _once(answer: Handler) -> Callable[[Message, Context], Iterator[Message]]:
@@ -58,12 +70,16 @@ def _once(answer: Handler) -> Callable[[Message, Context], Iterator[Message]]:
 
 
 def _refusing_handler(
-    method: MethodDescriptor, request_type: type[Message], response_type: type[Message]
+    method: MethodDescriptor, request_type: type[Message], response_type: type[Message], calls: Calls
 ) -> grpc.RpcMethodHandler:
-    """For RPCs whose response has no status: a gRPC error of a kind that clients do not retry."""
+    """For RPCs whose response has no status: a gRPC error of a kind that clients do not retry.
+
+    They do nothing, but a caller that does not sign in does not even learn that.
+    """
     error = unsupported_rpc(method.name)
 
     def refuse(request: Message, context: Context) -> None:
+        _signed_in(method.name, context, calls)
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, error.message)
 
     make = (

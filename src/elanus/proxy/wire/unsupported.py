@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from elanus.core.errors import NotSupported
 
-_NO_AUTHENTICATION = "this server has no users, roles or privileges; guard its port instead"
+_NO_ROW_RIGHTS = "grant privileges on collections, and put rows of different readers into different ones"
+_NO_TAGS = "give users roles instead"
 _FIXED_SCHEMA = "a collection's schema is fixed; create a new collection and copy the rows"
 _NO_SNAPSHOTS = "stop the server and copy its data directory"
 _NO_NAMESPACES = "use partitions or databases"
@@ -23,6 +24,7 @@ INSTEAD: dict[str, str] = {
     "AddCollectionStructField": _FIXED_SCHEMA,
     "AlterCollectionFunction": _FIXED_SCHEMA,
     "DropCollectionFunction": _FIXED_SCHEMA,
+    "AlterRole": "a role's description is fixed; drop the role and create it again",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
     "Prewarm": "use LoadCollection",
@@ -39,13 +41,9 @@ INSTEAD: dict[str, str] = {
 }
 
 _INSTEAD_BY_WORD: tuple[tuple[str, str], ...] = (
-    ("Credential", _NO_AUTHENTICATION),
-    ("Role", _NO_AUTHENTICATION),
-    ("Privilege", _NO_AUTHENTICATION),
-    ("RBAC", _NO_AUTHENTICATION),
-    ("RowPolic", _NO_AUTHENTICATION),
-    ("UserTag", _NO_AUTHENTICATION),
-    ("UsersWithTag", _NO_AUTHENTICATION),
+    ("RowPolic", _NO_ROW_RIGHTS),
+    ("UserTag", _NO_TAGS),
+    ("UsersWithTag", _NO_TAGS),
     ("Snapshot", _NO_SNAPSHOTS),
     ("Namespace", _NO_NAMESPACES),
     ("Import", _NO_IMPORT),

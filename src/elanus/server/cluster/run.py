@@ -17,6 +17,7 @@ from elanus.core.errors import ElanusError
 from elanus.meta.format import check_format
 from elanus.meta.keeper import LeaseKeeper
 from elanus.metrics import Metrics
+from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import check_cluster, open_channels, open_log, open_meta, open_objects
 from elanus.server.certificates import cluster_security, front_security
@@ -63,6 +64,8 @@ def check(settings: Settings, roles: tuple[str, ...]) -> None:
         raise CannotStart("the role datanode runs Spark: give it a process of its own")
     check_cluster(settings)
     cluster_security(settings.cluster)
+    if "proxy" in roles:
+        check_openness(settings.proxy)
     front_security(settings.proxy)
 
 
@@ -106,6 +109,7 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
                 metrics,
                 "DISTRIBUTED",
                 security,
+                open_audit(stack, settings, workspace.root, metrics),
             )
         report.addresses = {"proxy": client_address}
         announce(

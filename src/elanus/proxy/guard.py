@@ -1,0 +1,117 @@
+"""The guard of a server with users: who may do what, by the grants that are in force now.
+
+It decides by the objects that a request means, not by what it calls them: an alias stands for its collection,
+and the database is the request's own, else the connection's. A privilege on the name of an alias gives
+nothing, or a user who may move the alias could give away what it then points to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from elanus.core.access import AccessPolicy
+from elanus.core.errors import CollectionNotFound, DatabaseNotFound, PermissionDenied, Unauthenticated
+from elanus.core.privileges import ANY, PREFIX, Deny, Rights, decide
+from elanus.proxy.calls import Caller, ObjectType
+
+_ABOUT_ROLES = "PrivilegeSelectOwnership"
+"""The names of a global operation with this privilege are those of roles."""
+RealName = Callable[[str, str], str]
+"""Returns the name of the collection that a name or an alias in a database refers to.
+
+Raises `CollectionNotFound`, `DatabaseNotFound`."""
+
+
+class Visibility(Protocol):
+    """The part of a list that a caller sees. Lists leave out the rest instead of failing."""
+
+    def databases(self, caller: Caller, names: Iterable[str]) -> list[str]:
+        """Return those names of databases in which the caller holds anything."""
+        ...
+
+    def collections(self, caller: Caller, database: str, names: Iterable[str]) -> list[str]:
+        """Return those names of collections on which the caller holds anything.
+
+        The privileges of the role public, which everybody holds, do not count.
+        """
+        ...
+
+
+class SeesAll:
+    """A `Visibility` without users."""
+
+    def databases(self, caller: Caller, names: Iterable[str]) -> list[str]:
+        return list(names)
+
+    def collections(self, caller: Caller, database: str, names: Iterable[str]) -> list[str]:
+        return list(names)
+
+
+class AccessGuard:
+    """Implements `elanus.proxy.calls.Guard` and `Visibility`. Safe to call from any thread."""
+
+    def __init__(self, policy: Callable[[], AccessPolicy], real_name: RealName) -> None:
+        self._policy = policy
+        self._real_name = real_name
+        self._known: tuple[AccessPolicy, dict[str, Rights]] = (AccessPolicy(), {})
+        """A policy and the rights that follow from it: one value, so that no thread mixes two policies."""
+
+    def allow(
+        self,
+        caller: Caller,
+        privilege: str,
+        object_type: ObjectType,
+        database: str,
+        object_names: tuple[str, ...],
+    ) -> None:
+        """Raises `PermissionDenied` with the reference's text; `Unauthenticated` for a dropped user."""
+        rights = self._rights_of(caller)
+        if rights.may_everything or not privilege:
+            return
+        needed = privilege.removeprefix(PREFIX)
+        if rights.holds(needed, database, ANY):
+            return
+        names = object_names
+        of_roles = object_type is ObjectType.GLOBAL and privilege == _ABOUT_ROLES
+        if names and object_type is not ObjectType.USER and not of_roles:
+            names = tuple(self._meant(database, name) for name in names)
+        if len(names) == 1 and rights.holds(needed, database, names[0]):
+            return  # the usual case, and all that `decide` would find out
+        decision = decide(rights, privilege, object_type, database, names)
+        if isinstance(decision, Deny):
+            raise PermissionDenied(decision.reason)
+
+    def databases(self, caller: Caller, names: Iterable[str]) -> list[str]:
+        rights = self._rights_of(caller)
+        return [name for name in names if rights.sees_database(name)]
+
+    def collections(self, caller: Caller, database: str, names: Iterable[str]) -> list[str]:
+        rights = self._rights_of(caller)
+        return [name for name in names if rights.sees(database, name)]
+
+    def _meant(self, database: str, name: str) -> str:
+        """An object that does not exist has only the name that it is called by: a collection to create."""
+        if name == ANY:
+            return name
+        try:
+            return self._real_name(database, name)
+        except (CollectionNotFound, DatabaseNotFound):
+            return name
+
+    def _rights_of(self, caller: Caller) -> Rights:
+        """Rights are worked out once for each policy and user. A race only works them out twice."""
+        policy = self._policy()
+        known = self._known
+        if known[0] is not policy:
+            known = self._known = (policy, {})
+        rights = known[1].get(caller.user)
+        if rights is None:
+            user = policy.users.get(caller.user)
+            if user is None:
+                raise Unauthenticated(
+                    "auth check failure, please check username and password are correct: "
+                    f"there is no user {caller.user} any more"
+                )
+            rights = known[1][caller.user] = policy.rights(user)
+        return rights

@@ -1,0 +1,136 @@
+"""Sign-in: the user that a token names, if the password in it is right.
+
+A token is ``user:password``, or an API key, which has no colon. gRPC clients send it in base64, HTTP clients
+as it is. Verifying a password takes tens of milliseconds, so a token that was right is remembered: under a
+keyed hash, with the generation of the user's password. A change of the password makes another
+generation, a dropped user has none, so what is remembered needs no clearing. A token that was wrong is
+remembered too, for as long as nothing about users changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from elanus.core.access import AccessPolicy, User
+from elanus.core.errors import ElanusError, Unauthenticated
+from elanus.proxy.passwords import is_outdated, is_password_of, verify_password
+
+_REMEMBERED_MAX = 10_000
+_IN_BASE64 = b"base64"
+_MISSING = "missing authorization in header"
+_WRONG = "auth check failure, please check username and password are correct"
+_WRONG_KEY = "auth check failure, please check api key is correct"
+
+T = TypeVar("T")
+
+Rehash = Callable[[User, str], None]
+"""Called with a user and its password when the stored hash is of an outdated kind."""
+
+
+class SignIn:
+    """Verifies tokens. Safe to call from any thread.
+
+    ``policy`` returns the current policy, None when authorization is off. ``initial_password``: root's until
+    it is changed for the first time; "" lets root not sign in before. ``verify`` compares a password with a
+    stored hash.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], AccessPolicy] | None,
+        initial_password: str = "",
+        verify: Callable[[str, str], bool] = verify_password,
+        rehash: Rehash | None = None,
+    ) -> None:
+        self._policy = policy
+        self._initial_password = initial_password
+        self._verify = verify
+        self._rehash = rehash
+        self._key = os.urandom(32)
+        self._right: dict[bytes, tuple[str, int]] = {}
+        self._wrong: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether callers must sign in."""
+        return self._policy is not None
+
+    def user_of(self, token: str) -> str:
+        """Return the user that the token names; "" when authorization is off.
+
+        Raises `Unauthenticated` with the reference's text, and `ElanusError` when the users cannot be read.
+        """
+        if self._policy is None:
+            return ""
+        if not token:
+            raise Unauthenticated(_MISSING)
+        policy = self._policy()
+        digest = self._digest(token)
+        return self._known(digest, policy) or self._verified(token, digest, policy)
+
+    def user_of_header(self, value: str) -> str:
+        """The same for a token in base64, as gRPC clients send it in ``authorization``."""
+        if self._policy is None:
+            return ""
+        policy = self._policy()
+        digest = self._digest(value, _IN_BASE64)
+        if known := self._known(digest, policy):
+            return known
+        try:
+            token = base64.b64decode(value, validate=True).decode()
+        except (binascii.Error, ValueError):
+            raise Unauthenticated("invalid token format") from None
+        user = self.user_of(token)
+        with self._lock:
+            right = self._right.get(self._digest(token))
+        if right is not None:
+            self._remember(self._right, digest, right)
+        return user
+
+    def _digest(self, text: str, form: bytes = b"") -> bytes:
+        """``form``: keeps a token apart from the same text that is another one in base64."""
+        return hashlib.blake2b(text.encode(), key=self._key, person=form, digest_size=16).digest()
+
+    def _known(self, digest: bytes, policy: AccessPolicy) -> str:
+        """The user of a token that was right before, and still is; else ""."""
+        known = self._right.get(digest)
+        if known is None:
+            return ""
+        user = policy.users.get(known[0])
+        return known[0] if user is not None and user.generation == known[1] else ""
+
+    def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
+        name, colon, password = token.partition(":")
+        refusal = Unauthenticated(_WRONG if colon else _WRONG_KEY)
+        if self._wrong.get(digest) == policy.version:
+            raise refusal
+        user = policy.users.get(name) if colon else None
+        if user is None or not is_password_of(user, password, self._initial_password, self._verify):
+            self._remember(self._wrong, digest, policy.version)
+            raise refusal
+        self._remember(self._right, digest, (user.name, user.generation))
+        if self._rehash is not None and is_outdated(user.password_hash):
+            self._hash_again(user, password)
+        return user.name
+
+    def _remember(self, table: dict[bytes, T], digest: bytes, value: T) -> None:
+        with self._lock:
+            if len(table) >= _REMEMBERED_MAX:
+                table.pop(next(iter(table)))
+            table[digest] = value
+
+    def _hash_again(self, user: User, password: str) -> None:
+        """The sign-in succeeded; a hash that could not be replaced now is replaced at another one."""
+        assert self._rehash is not None
+        try:
+            self._rehash(user, password)
+        except ElanusError:
+            with self._lock:
+                self._right.clear()

@@ -1,0 +1,77 @@
+"""The settings about who may use a port for clients, and about the record of that."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from elanus.server.settings_base import Host, Section, all_or_none
+
+DEFAULT_ROOT_PASSWORD = "Milvus"
+"""The reference's: what programs sign in with that were written for a new server."""
+
+
+class AccessSettings(Section):
+    """Access to the ports for clients: a part of the settings of proxies."""
+
+    host: Host = "127.0.0.1"
+    """The address to listen on. Anything but loopback needs `authorization_enabled`, or `open_to_all`."""
+    authorization_enabled: bool = False
+    """Whether clients must sign in as a user, and may do only what its roles allow (docs/security.md)."""
+    open_to_all: bool = False
+    """Whether a server without `authorization_enabled` may listen on another address than loopback. Everybody
+    who reaches that address may then read, change and delete all data."""
+    root_password: str = Field(default="", pattern=r"^(.{6,72})?$", repr=False)
+    """The password of the user root until it is changed for the first time. If none is set, it is the
+    reference's (`Milvus`) where `host` is loopback, and root cannot sign in elsewhere."""
+    tls_cert: str = ""
+    """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
+    must connect with TLS; they need none of their own (docs/production.md)."""
+    tls_key: str = ""
+    """The file with the certificate's key (PEM, without a password)."""
+    tls_client_ca: str = ""
+    """A file with the CA of clients (PEM). With it, clients must present a certificate that it signed, in
+    addition to what else they need."""
+
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> Self:
+        all_or_none(tls_cert=self.tls_cert, tls_key=self.tls_key)
+        return self
+
+    @model_validator(mode="after")
+    def _clients_ca_has_a_certificate(self) -> Self:
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError(
+                "tls_client_ca is set and tls_cert is not: TLS needs a certificate of the server"
+            )
+        return self
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs of this machine reach the port."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def initial_root_password(self) -> str:
+        """The password that `root_password` stands for; "": root cannot sign in."""
+        return self.root_password or (DEFAULT_ROOT_PASSWORD if self.is_on_loopback else "")
+
+
+class AuditSettings(Section):
+    """The record of who asked for what, on the proxies (docs/security.md)."""
+
+    enabled: bool = False
+    """Whether it is written."""
+    directory: str = ""
+    """Where `audit.log` is written; without a value, the directory `audit` in the data directory."""
+    data_share: float = Field(default=0.01, ge=0, le=1)
+    """The share of calls recorded of those that only look, or read or write rows. All others are recorded."""
+    file_max_mb: int = Field(default=100, ge=1, le=10_000)
+    """The size at which a file is put aside and another one is begun."""
+    files_max: int = Field(default=10, ge=1, le=1000)
+    """Files that are kept, the current one included."""

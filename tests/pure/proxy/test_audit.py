@@ -1,0 +1,152 @@
+"""The audit log: refusals and changes always, the rest by a share; never what is in a call."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from elanus.proxy.audit import AuditLog, audit_line, is_sampled
+from elanus.proxy.calls import Caller, Finished
+
+CALLER = Caller(user="ada", origin="ipv4:10.0.0.7:999", client="42")
+NOON_S = 1_700_000_000.25
+
+
+def call(operation: str = "DropCollection", *, refused: bool = False, code: int = 0) -> Finished:
+    return Finished(
+        operation,
+        CALLER,
+        "PrivilegeDropCollection",
+        "Global",
+        "shop",
+        ("books",),
+        refused,
+        code,
+        0.0123,
+        "4bf92f3577b34da6a3ce929d0e0e4736",
+    )
+
+
+class Bench:
+    def __init__(self, directory: Path, **policy: Any) -> None:
+        self.file = directory / "audit" / "audit.log"
+        self.lost = 0
+        self.log = AuditLog(
+            self.file,
+            lambda: NOON_S,
+            self.lose,
+            **{"data_share": 0.0, "file_max_bytes": 1_000_000, "files_max": 3, **policy},
+        )
+
+    def lose(self, records: int) -> None:
+        self.lost += records
+
+    def closed(self) -> list[dict[str, Any]]:
+        self.log.close()
+        return read(self.file)
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in file.read_bytes().splitlines()]
+
+
+def test_a_line_names_who_what_and_the_outcome() -> None:
+    line = audit_line(call(refused=True, code=65535), NOON_S)
+    assert line.endswith(b"\n")
+    assert msgspec.json.decode(line) == {
+        "time": "2023-11-14T22:13:20.250+00:00",
+        "user": "ada",
+        "origin": "ipv4:10.0.0.7:999",
+        "operation": "DropCollection",
+        "privilege": "PrivilegeDropCollection",
+        "object_type": "Global",
+        "database": "shop",
+        "objects": ["books"],
+        "decision": "refused",
+        "code": 65535,
+        "ms": 12.3,
+        "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "sampled"),
+    [
+        ("Search", True),
+        ("Insert", True),
+        ("DescribeCollection", True),
+        ("ShowCollections", True),
+        ("CreateCollection", False),
+        ("OperatePrivilegeV2", False),
+        ("UpdateCredential", False),
+        ("BackupRBAC", False),
+        ("Connect", False),
+        ("Flush", False),
+        ("Import", False),
+        ("ConnectorApi.snapshot", False),
+    ],
+)
+def test_changes_are_always_recorded(operation: str, sampled: bool) -> None:
+    assert is_sampled(call(operation)) == sampled
+    assert not is_sampled(call(operation, refused=True))
+
+
+def test_of_data_calls_a_share_is_recorded(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, data_share=0.25)
+    for _ in range(100):
+        bench.log.record(call("Search"))
+    bench.log.record(call("Search", refused=True))
+    bench.log.record(call("CreateCollection", code=1100))
+    records = bench.closed()
+    assert len(records) == 27
+    assert [r["decision"] for r in records[-2:]] == ["refused", "allowed"]
+    assert bench.lost == 0
+    assert bench.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_files_are_put_aside_and_the_oldest_go(tmp_path: Path) -> None:
+    size = len(audit_line(call(), NOON_S))
+    bench = Bench(tmp_path, file_max_bytes=2 * size)
+    for n in range(9):
+        bench.log.record(call(f"Drop{n}"[:14].ljust(14, "x")))
+    kept = bench.closed()
+    assert [len(read(bench.file.with_name(f"audit.log.{n}"))) for n in (1, 2)] == [2, 2]
+    assert not bench.file.with_name("audit.log.3").exists()
+    assert [r["operation"][:5] for r in kept] == ["Drop8"]
+
+
+def test_a_file_continues_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        bench = Bench(tmp_path)
+        bench.log.record(call())
+        bench.log.close()
+    assert len(read(bench.file)) == 2
+
+
+def test_a_disk_that_fails_is_counted_and_blocks_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    failed = threading.Event()
+
+    def full(batch: list[bytes]) -> None:
+        failed.set()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bench.log, "_write_batch", full)
+    bench.log.record(call())
+    assert failed.wait(30)
+    monkeypatch.undo()
+    bench.log.record(call("CreateRole"))
+    assert [r["operation"] for r in bench.closed()] == ["CreateRole"]
+    assert bench.lost == 1
+
+
+def test_a_directory_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "audit").write_text("a file")
+    with pytest.raises(OSError, match="audit"):
+        Bench(tmp_path)

@@ -1,0 +1,74 @@
+"""Users, roles and grants of the fake front: the real rules over a policy in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from elanus.core import access
+from elanus.core.access import AccessPolicy, Role, User, first_policy
+from elanus.core.errors import NotAuthenticated
+from elanus.core.privileges import Grant, object_type_of
+
+LIMIT = 100
+
+
+class FakeAccess:
+    """Implements `elanus.proxy.access_port.AccessFront`. A password is its own hash."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy: AccessPolicy = first_policy()
+        self._generations = itertools.count(1)
+
+    def access_policy(self) -> AccessPolicy:
+        return self.policy
+
+    def create_user(self, name: str, password: str, description: str) -> None:
+        access.check_user_name(name)
+        access.check_password(password)
+        user = User(name, password, next(self._generations), description=description)
+        self.policy = access.with_user(self.policy, user, LIMIT)
+
+    def change_password(self, name: str, old: str, new: str) -> None:
+        access.check_password(new)
+        user = self.policy.users.get(name)
+        if user is None or user.password_hash != old:
+            raise NotAuthenticated(f"old password not correct for {name}: not authenticated")
+        self.policy = access.with_password(self.policy, name, new, user.generation, next(self._generations))
+
+    def drop_user(self, name: str) -> None:
+        self.policy = access.without_user(self.policy, name)
+
+    def create_role(self, name: str, description: str) -> None:
+        access.check_name(name, "role name")
+        self.policy = access.with_role(self.policy, Role(name, description=description), LIMIT)
+
+    def drop_role(self, name: str, force: bool) -> None:
+        self.policy = access.without_role(self.policy, name, force)
+
+    def set_membership(self, user: str, role: str, member: bool) -> None:
+        self.policy = access.with_membership(self.policy, user, role, member)
+
+    def set_grant(self, role: str, grant: Grant, granted: bool, placed: bool) -> None:
+        self.policy.role(role)
+        if placed:
+            access.check_placed_grant(self.policy, grant.privilege, grant.database, grant.object_name)
+            grant = replace(grant, object_type=object_type_of(grant.privilege))
+        else:
+            access.check_grant(self.policy, grant)
+        self.policy = access.with_grant(self.policy, role, grant, granted)
+
+    def create_privilege_group(self, name: str) -> None:
+        self.policy = access.with_group(self.policy, access.check_group_name(name))
+
+    def drop_privilege_group(self, name: str) -> None:
+        self.policy = access.without_group(self.policy, name)
+
+    def change_privilege_group(self, name: str, privileges: Sequence[str], added: bool) -> None:
+        access.check_group_name(name)
+        self.policy = access.with_group_members(self.policy, name, tuple(privileges), added)
+
+    def restore_access(self, added: AccessPolicy) -> None:
+        self.policy = access.restored(self.policy, added, LIMIT, LIMIT)
