@@ -35,6 +35,7 @@ ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "pro
 QUICK: Mapping[str, object] = {
     "proxy.port": 0,
     "metrics.port": 0,
+    "http.port": 0,
     "logging.level": "info",
     "pipeline.driver_memory_mb": 512,
     "pipeline.spark_master": "local[2]",

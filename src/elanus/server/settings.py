@@ -25,6 +25,7 @@ from elanus.storage.backends import BACKENDS as STORES
 
 Host = Annotated[str, Field(min_length=1)]
 PORT_MAX = 65_535
+_HTTP_PORT_ABOVE = 1000
 Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 
 
@@ -122,6 +123,29 @@ class ProxySettings(Section):
     def ports(self) -> tuple[int, ...]:
         """The port of each proxy; 0: a free one."""
         return tuple(self.port + n if self.port else 0 for n in range(self.count))
+
+
+class HttpSettings(Section):
+    """The REST API (docs/rest.md), on a port of its own. It has the threads, the limit of a request
+    (`proxy.message_max_mb`) and the certificate of the first proxy."""
+
+    enabled: bool = True
+    """Whether the port is opened."""
+    host: Host = "127.0.0.1"
+    """The address to listen on; the same advice as for `proxy.host` applies."""
+    port: int = Field(default=-1, ge=-1, le=PORT_MAX)
+    """The port to listen on; 0 takes a free one. -1 stands for 1000 above `proxy.port` (20530), or for a free
+    one if that is 0. The server prints the address when it starts."""
+    strict_status: bool = False
+    """Whether errors have HTTP statuses of their own. Otherwise their status is 200, as in the reference, and
+    only the body tells. A client that sends `Accept: application/problem+json` gets statuses anyway."""
+
+    def port_for(self, proxy_port: int) -> int:
+        """The port to listen on next to a proxy's; 0: a free one."""
+        if self.port >= 0:
+            return self.port
+        above = proxy_port + _HTTP_PORT_ABOVE
+        return above if proxy_port and above <= PORT_MAX else 0
 
 
 class RootcoordSettings(Section):
@@ -469,6 +493,7 @@ class Settings(Section):
     data_dir: Path = Path("elanus-data")
     """The directory that holds everything the server keeps. One server at a time uses it."""
     proxy: ProxySettings = ProxySettings()
+    http: HttpSettings = HttpSettings()
     rootcoord: RootcoordSettings = RootcoordSettings()
     datacoord: DatacoordSettings = DatacoordSettings()
     gc: GcSettings = GcSettings()

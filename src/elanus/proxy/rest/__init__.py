@@ -1,8 +1,8 @@
 """The REST API: Milvus' RESTful API v2 on an HTTP port of its own.
 
 An *endpoint* (`elanus.proxy.rest.endpoint`) is a path, the fields of its JSON body as a `msgspec.Struct`, and
-a function. The table of all endpoints (`elanus.proxy.rest.table`) is what the HTTP application serves, and what
-the OpenAPI document and docs/rest.md are made from.
+a function. The table of all endpoints (`elanus.proxy.rest.table`) is what the HTTP application serves, and
+what the OpenAPI document and docs/rest.md are made from.
 
 Nothing is done here that gRPC does not do: every endpoint calls operations of `elanus.proxy.calls.Calls`,
 with the same guard, trace, error path and metrics.

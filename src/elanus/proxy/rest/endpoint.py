@@ -1,8 +1,8 @@
 """Endpoints, and what their functions work with.
 
-An endpoint's function takes a `Session` and the body, and returns the ``data`` of the answer, or an `Answer` that
-has more than ``data``. Most endpoints fill the fields of one RPC with those of the body and pick some of the
-response's: `rpc_endpoint` makes them.
+An endpoint's function takes a `Session` and the body, and returns the ``data`` of the answer, or an `Answer`
+that has more than ``data``. Most endpoints fill the fields of one RPC with those of the body and pick some of
+the response's: `rpc_endpoint` makes them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The errors of REST answers: a code and a text in the body, and an HTTP status for clients that want one.
 
-The body is ``{"code": ..., "message": ...}``, and the HTTP status is 200 unless the strict mode is chosen: so
-does the reference, and programs written for it read ``code``. Errors of the transport (an unknown path, a body
-that is too large or no JSON document) have their HTTP status in both modes.
+The body is ``{"code": ..., "message": ...}``, and the HTTP status is 200 unless the strict mode is chosen:
+the reference does so, and programs written for it read ``code``. Errors of the transport (an unknown path, a
+body that is too large) have their HTTP status in both modes.
 """
 
 from __future__ import annotations

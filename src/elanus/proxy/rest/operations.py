@@ -155,9 +155,11 @@ def _database(body: OfCollection, caller: Caller) -> str:
 
 def hits_per_query(result: SearchResult) -> list[int]:
     """The number of hits of each query."""
-    return np.diff(result.offsets).tolist()
+    counts: list[int] = np.diff(result.offsets).tolist()
+    return counts
 
 
 def keys_written(result: MutationResult) -> list[Any]:
     """The keys of the rows of a write."""
-    return primary_keys(result.primary_keys).tolist()
+    keys_of_rows: list[Any] = primary_keys(result.primary_keys).tolist()
+    return keys_of_rows

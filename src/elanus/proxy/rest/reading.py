@@ -1,8 +1,8 @@
 """A request's body to its struct.
 
-The body is parsed by orjson, which is faster than `msgspec` on vectors, and converted by `msgspec`, which knows the
-types. A number may be quoted, as programs without 64-bit integers send it. A null is as if the field were left
-out: many clients send all of their fields.
+The body is parsed by orjson, which is faster than `msgspec` on vectors, and converted by `msgspec`, which
+knows the types. A number may be quoted, as programs without 64-bit integers send it. A null is as if the
+field were left out: many clients send all of their fields.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ Int8Vector      a list of whole numbers
 SparseVector    ``{"1": 0.5}``, or ``{"indices": [1], "values": [0.5]}``
 =============== ==================================================================================
 
-A null, and a field that a row lacks, is the field's default value, or null. Keys that are no fields are dynamic
-fields, where the collection has them.
+A null, and a field that a row lacks, is the field's default value, or null. Keys that are no fields are
+dynamic fields, where the collection has them.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _document(value: object) -> bytes:
 
 
 def _arrays(field: FieldSchema, values: list[Any]) -> pa.Array:
-    lists = [_list(value) for value in values]
+    lists: list[Any] = [_list(value) for value in values]
     _check(field, lists, frozenset({list}), "a list")
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum([len(value) for value in lists], out=offsets[1:])

@@ -1,4 +1,4 @@
-"""A collection's schema in JSON to the message of CreateCollection, and from the one of DescribeCollection."""
+"""A collection's schema: from JSON to the message of CreateCollection, and back from DescribeCollection."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from elanus.core.requests import search_field
 from elanus.core.rows import check_queries
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.rest import entity_bodies as bodies
+from elanus.proxy.rest.bodies import FunctionBody
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
@@ -45,22 +46,21 @@ def query_request(body: bodies.Query) -> Any:
         params["order_by_fields"] = ",".join(body.order_by_fields)
     if body.group_by_fields:
         params["group_by_fields"] = ",".join(body.group_by_fields)
-    return milvus_pb2.QueryRequest(
+    request = milvus_pb2.QueryRequest(
         expr=body.filter,
         output_fields=body.output_fields,
         partition_names=body.partition_names,
         query_params=_pairs(params),
         expr_template_values=template_values(body.expr_params),
-        **consistency(body.consistency_level),
     )
+    return _consistent(request, body.consistency_level)
 
 
 def get_request(body: bodies.Get) -> Any:
     """Return a ``QueryRequest`` for rows by key; the keys are not part of it."""
     names = [*body.partition_names, *([body.partition_name] if body.partition_name else ())]
-    return milvus_pb2.QueryRequest(
-        output_fields=body.output_fields, partition_names=names, **consistency(body.consistency_level)
-    )
+    request = milvus_pb2.QueryRequest(output_fields=body.output_fields, partition_names=names)
+    return _consistent(request, body.consistency_level)
 
 
 def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
@@ -80,7 +80,6 @@ def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
             }
         ),
         expr_template_values=template_values(body.expr_params),
-        **consistency(body.consistency_level),
     )
     if body.function_score is not None and body.function_score.functions:
         request.function_score.CopyFrom(function_score(body.function_score))
@@ -90,7 +89,7 @@ def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
         _add_keys(request, schema, body.ids)
     else:
         _add_vectors(request, schema, body.anns_field, body.data)
-    return request
+    return _consistent(request, body.consistency_level)
 
 
 def hybrid_request(body: bodies.HybridSearch, schema: CollectionSchema) -> Any:
@@ -110,11 +109,10 @@ def hybrid_request(body: bodies.HybridSearch, schema: CollectionSchema) -> Any:
                 **_grouping(body),
             }
         ),
-        **consistency(body.consistency_level),
     )
     if body.function_score is not None and body.function_score.functions:
         request.function_score.CopyFrom(function_score(body.function_score))
-    return request
+    return _consistent(request, body.consistency_level)
 
 
 def _sub_search(body: bodies.SubSearch, schema: CollectionSchema) -> Any:
@@ -139,11 +137,13 @@ def _sub_search(body: bodies.SubSearch, schema: CollectionSchema) -> Any:
     return request
 
 
-def consistency(level: str) -> dict[str, object]:
-    """Return the request fields for a level by name; "" is the collection's. Raises `InvalidParameter`."""
-    if not level:
-        return {"use_default_consistency": True}
-    return {"consistency_level": int(level_named(level))}
+def _consistent(request: Any, level: str) -> Any:
+    """Return the request with a level by name; "" is the collection's. Raises `InvalidParameter`."""
+    if level:
+        request.consistency_level = int(level_named(level))
+    else:
+        request.use_default_consistency = True
+    return request
 
 
 def level_named(level: str) -> ConsistencyLevel:
@@ -164,7 +164,7 @@ def function_score(body: bodies.FunctionScore) -> Any:
     )
 
 
-def function_message(body: bodies.FunctionBody) -> Any:
+def function_message(body: FunctionBody) -> Any:
     """Return a ``FunctionSchema`` message. Raises `InvalidParameter` for an unknown type."""
     types = {name.lower(): number for name, number in schema_pb2.FunctionType.items()}
     number = types.get(body.type.lower())
@@ -220,13 +220,15 @@ def _add_vectors(request: Any, schema: CollectionSchema, name: str, data: Sequen
     if not data:
         raise InvalidParameter("data is empty: send at least one query vector")
     field = search_field(schema, name)
+    placeholder = common_pb2.PlaceholderValue(tag="$0")
     if all(isinstance(value, str) for value in data) and _takes_texts(field):
-        kind, values = _TEXT_PLACEHOLDER, [value.encode() for value in data]
+        placeholder.type = _TEXT_PLACEHOLDER
+        placeholder.values.extend([value.encode() for value in data])
     else:
-        kind, values = VECTOR_CODECS[field.data_type].placeholder_type, _query_bytes(field, data)
-    group = common_pb2.PlaceholderGroup(
-        placeholders=[common_pb2.PlaceholderValue(tag="$0", type=kind, values=values)]
-    )
+        kind = VECTOR_CODECS[field.data_type].placeholder_type
+        placeholder.type = common_pb2.PlaceholderType.ValueType(kind)
+        placeholder.values.extend(_query_bytes(field, data))
+    group = common_pb2.PlaceholderGroup(placeholders=[placeholder])
     request.placeholder_group = group.SerializeToString()
     request.nq = len(data)
 

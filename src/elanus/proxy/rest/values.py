@@ -53,7 +53,7 @@ class Integers(Enum):
 
     def column(self, column: pa.Array) -> list[Any]:
         """Return an integer column in that form, with None for nulls."""
-        values = column.to_pylist()
+        values: list[Any] = column.to_pylist()
         if self is Integers.NUMBERS or (self is Integers.QUOTED_IF_LARGE and _is_small(column)):
             return values
         return [None if value is None else self.listed((value,))[0] for value in values]
@@ -87,7 +87,7 @@ def rows_of(
     for name, column in columns.items():
         field = schema.by_name.get(name)
         if field is not None and field.is_dynamic:
-            _add_dynamic(rows, column, dynamic_fields)
+            _add_dynamic(rows, column, dynamic_fields, integers)
             continue
         values = computed(column, integers) if field is None else json_values(field, column, integers)
         for row, value in zip(rows, values, strict=True):
@@ -120,12 +120,12 @@ def _with_nulls(column: pa.Array, write: Callable[[pa.Array], Iterable[Any]]) ->
     return [next(given) if valid else None for valid in column.is_valid().to_pylist()]
 
 
-def _add_dynamic(rows: list[Row], column: pa.Array, picked: Sequence[str] | None) -> None:
+def _add_dynamic(rows: list[Row], column: pa.Array, picked: Sequence[str] | None, integers: Integers) -> None:
     for row, text in zip(rows, column.to_pylist(), strict=True):
         members = msgspec.json.decode(text) if text else {}
         for name in members if picked is None else picked:
             if name in members:
-                row.setdefault(name, members[name])
+                row.setdefault(name, integers.applied(members[name]))
 
 
 def _plain(field: FieldSchema, column: pa.Array, integers: Integers) -> Iterable[Any]:

@@ -35,8 +35,8 @@ class RpcFailed(Exception):
 def call_rpc(calls: Calls, name: str, fields: Mapping[str, Any], caller: Caller) -> Any:
     """Return the response of the RPC to a request with these fields.
 
-    Raises `RpcFailed`, `NotSupported` for an RPC that is no operation, and `InvalidParameter` for a value that
-    its field cannot hold.
+    Raises `RpcFailed`, `NotSupported` for an RPC that is no operation, and `InvalidParameter` for a value
+    that its field cannot hold.
     """
     if name not in calls:
         raise unsupported_rpc(name)
@@ -47,8 +47,8 @@ def call_rpc(calls: Calls, name: str, fields: Mapping[str, Any], caller: Caller)
 
 
 def request_message(name: str, fields: Mapping[str, Any]) -> Any:
-    """Return the request of an RPC. A mapping fills a field of key-value pairs: texts as they are, others as
-    JSON. Raises `InvalidParameter` for a value that its field cannot hold."""
+    """Return the request of an RPC. A mapping fills a map of messages, or a field of key-value pairs: texts
+    as they are, others as JSON. Raises `InvalidParameter` for a value that its field cannot hold."""
     message = _request_type(name)()
     for field, value in fields.items():
         _fill(message, field, value)
@@ -66,6 +66,9 @@ def _fill(message: Any, field: str, value: Any) -> None:
         if isinstance(value, Mapping) and _is_pairs(descriptor):
             for key, item in value.items():
                 getattr(message, field).add(key=key, value=parameter_text(item))
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                getattr(message, field)[key].CopyFrom(item)
         elif isinstance(value, list | tuple):
             getattr(message, field).extend(value)
         elif isinstance(value, Message):

@@ -7,6 +7,8 @@ the role where the error occurred.
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
@@ -89,7 +91,7 @@ def reported_failure(response: Message, field: str) -> tuple[int, str] | None:
 
     ``field``: see `status_field`.
     """
-    status = getattr(response, field) if field else response
+    status: Any = getattr(response, field) if field else response
     if not status.code and not status.error_code:
         return None
     return status.code or int(status.error_code), status.reason

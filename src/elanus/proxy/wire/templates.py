@@ -1,4 +1,4 @@
-"""Values of a filter's placeholders as ``TemplateValue`` messages: the inverse of `parameters.filter_values`."""
+"""Values of a filter's placeholders as messages: what `parameters.filter_values` reads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _message(name: str, value: Any) -> Any:
     member = _MEMBERS.get(type(value))
     if member is None or not _fits(value):
         raise InvalidParameter(
-            f"the value of the filter's placeholder {name} is invalid: send a boolean, a number of at most 64 "
-            "bits, a text or a list of these"
+            f"the value of the filter's placeholder {name} is invalid: send a boolean, a number of at most "
+            "64 bits, a text or a list of these"
         )
     return schema_pb2.TemplateValue(**{member[0]: value})
 
@@ -41,7 +41,7 @@ def _array(name: str, values: Sequence[Any]) -> Any:
     kinds = set(map(type, values))
     if kinds == {int, float}:
         values, kinds = [float(value) for value in values], {float}
-    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    kind = next(iter(kinds)) if len(kinds) == 1 else type(None)
     if kind in _MEMBERS and all(map(_fits, values)):
         getattr(array, _MEMBERS[kind][1]).data.extend(values)
     elif kind is list:

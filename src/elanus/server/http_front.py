@@ -1,0 +1,69 @@
+"""The REST API of a proxy, opened next to its gRPC port.
+
+What it is made of (the web framework, the endpoints) is imported when it is opened: a server without it needs
+neither the time nor the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+
+from elanus.core.errors import Unavailable
+from elanus.proxy.calls import Calls, Operation
+from elanus.proxy.port import Front
+from elanus.server.open_files import connections_for, open_files_limit
+from elanus.server.settings import HttpSettings, ProxySettings
+from elanus.server.startup import PortTaken
+
+_STOP_GRACE_S = 2.0
+_MB = 1024 * 1024
+
+
+def http_front(settings: HttpSettings) -> HttpFront | None:
+    """Return the front to open; None if the settings switch it off."""
+    return HttpFront(settings) if settings.enabled else None
+
+
+def url_of(front: HttpFront | None) -> str:
+    """Return the URL of an open front, "" if there is none."""
+    return front.url if front is not None else ""
+
+
+class HttpFront:
+    """``url``: set by `start`."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self.url = ""
+
+    def operations(self, front: Front) -> Iterable[Operation]:
+        """Return the operations that only the REST API has."""
+        from elanus.proxy.rest.operations import rest_operations
+
+        return rest_operations(front)
+
+    def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
+        """Open the port until the stack is closed. Raises `PortTaken`."""
+        from elanus.proxy.rest.front import RestFront, nobody
+        from elanus.proxy.rest.server import RestServer
+
+        server = RestServer(
+            RestFront(calls, nobody, strict=self._settings.strict_status),
+            workers,
+            self._settings.host,
+            self._settings.port_for(proxy.port),
+            body_max_bytes=proxy.message_max_mb * _MB,
+            connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
+            tls=(proxy.tls_cert, proxy.tls_key) if proxy.tls_cert else None,
+        )
+        try:
+            self.url = server.start()
+        except Unavailable as error:
+            raise PortTaken(
+                f"{error.message}; choose another with --set http.port=PORT (0: any free one), "
+                "or switch the REST API off with --set http.enabled=false"
+            ) from None
+        stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
