@@ -44,7 +44,6 @@ class RoleProcess(ServiceProcess):
             "metrics.host": host,
             "cluster.host": host,
             "proxy.host": host,
-            "http.host": host,
             "http.port": 0,
             **(settings or {}),
         }

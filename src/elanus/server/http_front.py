@@ -1,7 +1,7 @@
 """The REST API of a proxy, opened next to its gRPC port.
 
-What it is made of (the web framework, the endpoints) is imported when it is opened: a server without it needs
-neither the time nor the memory.
+The web framework and the endpoints are imported when it is opened: a server without it needs neither the time
+nor the memory.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from contextlib import AsyncExitStack
 from elanus.core.errors import Unavailable
 from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.port import Front
+from elanus.server.http_settings import HttpSettings
 from elanus.server.open_files import connections_for, open_files_limit
-from elanus.server.settings import HttpSettings, ProxySettings
+from elanus.server.settings import ProxySettings
 from elanus.server.startup import PortTaken
 
 _STOP_GRACE_S = 2.0
@@ -47,13 +48,16 @@ class HttpFront:
 
     def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
         """Open the port until the stack is closed. Raises `PortTaken`."""
-        from elanus.proxy.rest.front import RestFront, nobody
+        from elanus.proxy.rest.front import RestFront, SignIn, nobody
         from elanus.proxy.rest.server import RestServer
 
+        # Operations behind users bring the check of passwords and keys.
+        users = getattr(calls, "sign_in", None)
+        sign_in: SignIn = nobody if users is None else users.user_of
         server = RestServer(
-            RestFront(calls, nobody, strict=self._settings.strict_status),
+            RestFront(calls, sign_in, strict=self._settings.strict_status),
             workers,
-            self._settings.host,
+            proxy.host,
             self._settings.port_for(proxy.port),
             body_max_bytes=proxy.message_max_mb * _MB,
             connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),

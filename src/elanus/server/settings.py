@@ -14,27 +14,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from elanus.channels.backends import BACKENDS as CHANNELS
 from elanus.core.backends import Backends
 from elanus.core.errors import InvalidParameter
 from elanus.log.backends import BACKENDS as LOGS
 from elanus.meta.backends import BACKENDS as METAS
+from elanus.server.http_settings import HttpSettings
+from elanus.server.section import PORT_MAX, Host, Port, Section
 from elanus.storage.backends import BACKENDS as STORES
-
-Host = Annotated[str, Field(min_length=1)]
-PORT_MAX = 65_535
-_HTTP_PORT_ABOVE = 1000
-Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
-
-
-class Section(BaseModel):
-    """A group of settings. Its docstring introduces it on the configuration page."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
 
 
 def _all_or_none(**files: str) -> None:
@@ -123,29 +112,6 @@ class ProxySettings(Section):
     def ports(self) -> tuple[int, ...]:
         """The port of each proxy; 0: a free one."""
         return tuple(self.port + n if self.port else 0 for n in range(self.count))
-
-
-class HttpSettings(Section):
-    """The REST API (docs/rest.md), on a port of its own. It has the threads, the limit of a request
-    (`proxy.message_max_mb`) and the certificate of the first proxy."""
-
-    enabled: bool = True
-    """Whether the port is opened."""
-    host: Host = "127.0.0.1"
-    """The address to listen on; the same advice as for `proxy.host` applies."""
-    port: int = Field(default=-1, ge=-1, le=PORT_MAX)
-    """The port to listen on; 0 takes a free one. -1 stands for 1000 above `proxy.port` (20530), or for a free
-    one if that is 0. The server prints the address when it starts."""
-    strict_status: bool = False
-    """Whether errors have HTTP statuses of their own. Otherwise their status is 200, as in the reference, and
-    only the body tells. A client that sends `Accept: application/problem+json` gets statuses anyway."""
-
-    def port_for(self, proxy_port: int) -> int:
-        """The port to listen on next to a proxy's; 0: a free one."""
-        if self.port >= 0:
-            return self.port
-        above = proxy_port + _HTTP_PORT_ABOVE
-        return above if proxy_port and above <= PORT_MAX else 0
 
 
 class RootcoordSettings(Section):

@@ -28,7 +28,8 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from elanus.server.settings import Section, Settings
+from elanus.server.section import Section
+from elanus.server.settings import Settings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -12,7 +12,8 @@ from pathlib import Path
 import yaml
 from pydantic.fields import FieldInfo
 
-from elanus.server.settings import Section, Settings
+from elanus.server.section import Section
+from elanus.server.settings import Settings
 from elanus.server.settings_load import CONFIG_VARIABLE, environment_name
 
 _INTRODUCTION = f"""\

@@ -104,7 +104,7 @@ class Draws:
 
 
 class RefusingFront(FakeFront):
-    """Whatever the fake fails with is a refusal."""
+    """Every failure of the fake is a refusal."""
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)

@@ -148,7 +148,7 @@ class _Api:
             raise _Refused(
                 HTTPStatus.FORBIDDEN,
                 f"this server answers on loopback only, but is called as {host[:100]}: call it as localhost, "
-                "or let it listen on another address (http.host)",
+                "or let it listen on another address (proxy.host)",
             )
         origin = request.headers.get("origin")
         if origin is not None and urlsplit_safe(origin) != host.lower():

@@ -6,7 +6,6 @@ Called in a thread of the pool that also answers gRPC, one call for each request
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
@@ -25,8 +24,7 @@ from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id, trace_
 _log = structlog.get_logger(__name__)
 
 SignIn = Callable[[str], str]
-"""The user of a token, as gRPC clients send it: base64 of ``user:password``, or an API key. "" if there are
-no users. Raises `ElanusError`."""
+"""The user of a token: ``user:password``, or an API key. "" if there are no users. Raises `ElanusError`."""
 
 TIMEOUT_DEFAULT_S = 30.0
 """The reference's: how long a read waits, unless the client says it."""
@@ -101,21 +99,18 @@ def refusal(error: RestError, *, strict: bool) -> Reply:
 
 
 def token_of(authorization: str) -> str:
-    """Return the token of the header ``Authorization``, in the form in which gRPC clients send it.
+    """Return the token of the header ``Authorization``: ``user:password`` or an API key, "" if there is none.
 
-    ``Bearer user:password`` and ``Basic`` become base64 of ``user:password``; an API key stays as it is.
+    Raises `BadFormat` for ``Basic`` credentials that are no base64.
     """
     scheme, _, value = authorization.strip().partition(" ")
     value = value.strip()
     if scheme.lower() == "basic":
         try:
-            base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
+            return base64.b64decode(value, validate=True).decode()
+        except ValueError:  # of base64, and of UTF-8
             raise BadFormat("the header Authorization is not the base64 of user:password") from None
-        return value
-    if scheme.lower() != "bearer":
-        return ""
-    return base64.b64encode(value.encode()).decode() if ":" in value else value
+    return value if scheme.lower() == "bearer" else ""
 
 
 def _timeout_s(text: str) -> float:

@@ -39,8 +39,8 @@ def segments(session: Session, body: bodies.Segments) -> object:
     }
 
 
-def quotas(session: Session, body: bodies.Empty) -> object:
-    """The quotas in effect and what is used of them"""
+def limits(session: Session, body: bodies.Empty) -> object:
+    """The limits in effect and how much of them is used"""
     raise reported(unsupported("quotacenter/describe", "read the metrics of the server's metrics port"))
 
 
@@ -116,6 +116,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     endpoint(
         "segments/describe", bodies.Segments, segments, "DescribeCollection", "GetPersistentSegmentInfo"
     ),
-    endpoint("quotacenter/describe", bodies.Empty, quotas),
+    endpoint("quotacenter/describe", bodies.Empty, limits),
     endpoint("common/run_analyzer", bodies.Analyze, run_analyzer, "RunAnalyzer"),
 )

@@ -1,7 +1,7 @@
 """The operations on rows: insert, upsert, query, get and the searches, without protobufs for rows.
 
-Each has the permission of the RPC of the same meaning, so whoever may do it by gRPC may do it by HTTP, and
-nobody else. A request is the body's struct; an answer is what JSON shows, or a `RestError`.
+Each has the permission of the RPC of the same meaning, so a user may do by HTTP what it may do by gRPC. A
+request is the body's struct; an answer is what JSON shows, or a `RestError`.
 """
 
 from __future__ import annotations

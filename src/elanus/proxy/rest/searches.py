@@ -1,7 +1,7 @@
 """The bodies of reads to the request messages that `elanus.proxy.wire` understands.
 
-What a read may ask for (parameters, rankers, groups, placeholders of filters) is defined there, once for all
-clients. Only query vectors are converted here.
+Parameters, rankers, groups and placeholders of filters are defined there, once for all clients. Only query
+vectors are converted here.
 """
 
 from __future__ import annotations
