@@ -20,7 +20,8 @@ class HttpSettings(Section):
     one if that is 0. The server prints the address when it starts."""
     strict_status: bool = False
     """Whether errors have HTTP statuses of their own. Otherwise their status is 200, as in the reference, and
-    only the body has the code. A client that sends `Accept: application/problem+json` gets statuses anyway."""
+    only the body has the code. A client that sends `Accept: application/problem+json` gets statuses in any
+    case."""
 
     def port_for(self, proxy_port: int) -> int:
         """The port to listen on next to a proxy's; 0: a free one."""
