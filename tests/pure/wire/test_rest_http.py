@@ -79,6 +79,34 @@ def test_requests_on_one_connection(port: int) -> None:
     connection.close()
 
 
+def test_the_first_generation(port: int) -> None:
+    def post(path: str, **body: Any) -> Any:
+        status, answer = ask(port, f"/v1/vector/{path}", json.dumps({"collectionName": "c", **body}).encode())
+        assert (status, answer["code"]) == (200, 200), answer
+        return answer["data"]
+
+    assert post("collections/create", dimension=2) == {}
+    assert ask(port, "/v1/vector/collections?dbName=default", b"", "GET") == (
+        200,
+        {"code": 200, "data": ["c"]},
+    )
+    _, described = ask(port, "/v1/vector/collections/describe?collectionName=c", b"", "GET")
+    assert described["data"]["collectionName"] == "c"
+    assert described["data"]["autoId"]
+    keys = post("insert", data={"vector": [1, 0], "n": 5})["insertIds"]
+    assert post("search", vector=[1, 0], outputFields=["n"], limit=1) == [
+        {"n": 5, "id": keys[0], "distance": 0.0}
+    ]
+    assert [row["n"] for row in post("query", limit=1)] == [5]
+    post("delete", id=keys)
+    assert post("query", limit=1) == []
+    post("collections/drop")
+    assert ask(port, "/v1/vector/collections", b"{}", "POST")[0] == 405
+    assert ask(port, "/v1/vector/search", b"", "GET")[0] == 405
+    assert ask(port, "/v1/vector/none", b"{}")[0] == 404
+    assert ask(port, "/v1/vector/delete", b'{"collectionName": "c"}')[1]["code"] == 1802
+
+
 def test_the_openapi_document_is_served(port: int) -> None:
     status, document = ask(port, "/openapi.json", b"", "GET")
     assert (status, document["openapi"]) == (200, "3.1.0")
@@ -219,6 +247,14 @@ def test_requests_in_progress_are_answered_when_the_server_stops(front: FakeFron
         stopped.result(60)
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_answers_do_not_wait_for_acknowledgements(front: FakeFront) -> None:
+    """asyncio switches Nagle's algorithm off for sockets that name their protocol."""
+    with ThreadPoolExecutor(1) as workers:
+        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1)
+        with server._listen() as listener:
+            assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_the_server_waits_without_waking_up(front: FakeFront) -> None:

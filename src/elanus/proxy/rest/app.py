@@ -3,6 +3,7 @@
 ::
 
     POST /v2/vectordb/<path>    an endpoint
+    POST /v1/vector/<path>      one of the first generation; GET for collections and their descriptions
     GET  /openapi.json          the OpenAPI document of all endpoints
 
 Other applications on the same port (static pages, for example) are mounted with ``mounts``.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
 from typing import Any
@@ -30,6 +31,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from elanus.proxy.rest import v1
+from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.errors import BAD_FORMAT
 from elanus.proxy.rest.front import Reply, RestFront
 from elanus.proxy.rest.openapi import document
@@ -58,6 +61,7 @@ def application(
     return Starlette(
         routes=[
             Route(PREFIX + "{path:path}", api.answer, methods=["POST"]),
+            Route(v1.PREFIX + "{path:path}", api.answer_v1, methods=["GET", "POST"]),
             Route("/openapi.json", api.openapi, methods=["GET"]),
             *mounts,
         ],
@@ -102,12 +106,22 @@ class _Api:
         self._openapi: bytes | None = None
 
     async def answer(self, request: Request) -> Response:
+        return await self._answer(request, TABLE, 0)
+
+    async def answer_v1(self, request: Request) -> Response:
+        is_read = request.path_params["path"].rstrip("/") in v1.READS
+        if is_read != (request.method == "GET"):
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
+        return await self._answer(request, v1.TABLE, v1.SUCCESS)
+
+    async def _answer(self, request: Request, table: Mapping[str, Endpoint], success: int) -> Response:
         path = request.path_params["path"].rstrip("/")
         try:
             self._check(request)
-            if path not in TABLE:
+            if path not in table:
                 raise _Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}; see /openapi.json")
-            body = await self._body(request)
+            is_read = request.method == "GET"
+            body = encoded(dict(request.query_params)) if is_read else await self._body(request)
         except _Refused as refused:
             response = _response(refused.reply)
             response.headers["connection"] = "close"  # the rest of the body is not read
@@ -116,7 +130,7 @@ class _Api:
             name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]
         }
         client = request.client.host if request.client else ""
-        work: Callable[[], Reply] = lambda: self._front.answer(path, headers, body, client)  # noqa: E731
+        work: Callable[[], Reply] = lambda: self._front.answer(path, headers, body, client, table, success)  # noqa: E731
         return _response(await self._in_thread(work))
 
     async def openapi(self, request: Request) -> Response:

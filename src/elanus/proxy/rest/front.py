@@ -56,16 +56,26 @@ class RestFront:
         self._sign_in = sign_in
         self._strict = strict
 
-    def answer(self, path: str, headers: Mapping[str, str], body: bytes, client: str) -> Reply:
+    def answer(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        client: str,
+        table: Mapping[str, Endpoint] = TABLE,
+        success: int = 0,
+    ) -> Reply:
         """Answer a request to the endpoint at ``path``; the names of ``headers`` are in lower case.
 
-        Errors are answers too: it raises none. Only a path that is no endpoint's is a `KeyError`.
+        ``table``, ``success``: the endpoints of an API generation, and its code of success. Errors are
+        answers too: it raises none. Only a path that is no endpoint's is a `KeyError`.
         """
-        endpoint = TABLE[path]
+        endpoint = table[path]
         strict = self._strict or PROBLEM in headers.get("accept", "")
         trace = set_trace(trace_of(headers.items()) or new_trace())
         try:
-            return Reply(HTTPStatus.OK, self._success(endpoint, headers, body, client))
+            found = self._success(endpoint, headers, body, client)
+            return Reply(HTTPStatus.OK, encoded({"code": success, **found}))
         except RestError as error:
             return refusal(error, strict=strict)
         except ElanusError as error:
@@ -77,7 +87,9 @@ class RestFront:
         finally:
             end_trace(trace)
 
-    def _success(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, client: str) -> bytes:
+    def _success(
+        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, client: str
+    ) -> Mapping[str, object]:
         caller = Caller(
             database=headers.get("db-name", ""),
             client=client,
@@ -88,8 +100,8 @@ class RestFront:
         session = Session(self._calls, caller, _integers(headers.get("accept-type-allow-int64", "")))
         found = endpoint.handle(session, read(body, endpoint.body))
         if isinstance(found, Answer):
-            return encoded({"code": 0, **found.extra, "data": found.data})
-        return encoded({"code": 0, "data": session.integers.applied(found)})
+            return {**found.extra, "data": found.data}
+        return {"data": session.integers.applied(found)}
 
 
 def refusal(error: RestError, *, strict: bool) -> Reply:

@@ -84,6 +84,12 @@ texts. Only integers beyond 64 bits, in JSON or dynamic fields, become floating-
 Members of a row that are no fields are dynamic fields. A null, or a field that a row lacks, is the field's
 default value or null.
 
+## The first generation
+
+Programs written for `/v1/vector/` work, too: `collections` and `collections/describe` (GET),
+`collections/create`, `collections/drop`, `insert`, `upsert`, `search` (one `vector`), `query`, `get`,
+`delete`. Success is the code 200.
+
 ## Programs
 
 `/openapi.json` describes all endpoints for generators of clients. `pymilvus.bulk_writer.bulk_import`,
