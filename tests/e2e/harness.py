@@ -198,6 +198,13 @@ class Server:
         return announced.observe_url
 
     @property
+    def http_url(self) -> str:
+        """Of the REST API."""
+        announced = find(self.data_dir)
+        assert announced is not None
+        return announced.http_url
+
+    @property
     def pipeline_pid(self) -> int | None:
         pid: int | None = self._pipeline()["pid"]
         return pid
