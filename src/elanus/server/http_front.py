@@ -49,11 +49,12 @@ class HttpFront:
     def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
         """Open the port until the stack is closed. Raises `PortTaken`."""
         from elanus.proxy.rest.front import RestFront, SignIn, nobody
-        from elanus.proxy.rest.server import RestServer
+        from elanus.proxy.rest.server import Certificates, RestServer
 
-        # Operations behind users bring the check of passwords and keys.
+        # A proxy that has users, or asks clients for certificates, does so for this port too.
         users = getattr(calls, "sign_in", None)
         sign_in: SignIn = nobody if users is None else users.user_of
+        client_ca: str = getattr(proxy, "tls_client_ca", "")
         server = RestServer(
             RestFront(calls, sign_in, strict=self._settings.strict_status),
             workers,
@@ -61,7 +62,7 @@ class HttpFront:
             self._settings.port_for(proxy.port),
             body_max_bytes=proxy.message_max_mb * _MB,
             connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
-            tls=(proxy.tls_cert, proxy.tls_key) if proxy.tls_cert else None,
+            tls=Certificates(proxy.tls_cert, proxy.tls_key, client_ca) if proxy.tls_cert else None,
         )
         try:
             self.url = server.start()

@@ -126,6 +126,7 @@ def test_other_applications_can_be_mounted(port: int) -> None:
         ("/v2/vectordb/", b"{}", "POST", {}, 404, 404),
         ("/v3", b"{}", "POST", {}, 404, 404),
         (LIST, b"", "GET", {}, 405, 405),
+        (LIST, b"", "OPTIONS", {}, 405, 405),
         (LIST, b"{", "POST", {}, 200, 1801),
         (LIST, b"[]", "POST", {}, 200, 1801),
         (LIST, b"null", "POST", {}, 200, 1801),

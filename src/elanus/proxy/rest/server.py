@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from typing import Any, NamedTuple
 
 import uvicorn
 from starlette.routing import BaseRoute
@@ -24,6 +26,26 @@ FIRST_REQUEST_WAIT_S = 60.0
 _KEEP_ALIVE_S = 75
 _START_WAIT_S = 30.0
 _BACKLOG = 1024
+_TLS_HELLO_WAIT_S = 10.0
+_TLS_GOODBYE_WAIT_S = 0.2
+
+
+class Certificates(NamedTuple):
+    """PEM files: the server's certificate and its key, and the CA of clients ("": clients need none)."""
+
+    certificate: str
+    key: str
+    client_ca: str = ""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Gives up TLS clients that do not say hello or goodbye in time; asyncio's own limits are 60 and 30 s."""
+
+    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = _TLS_HELLO_WAIT_S
+            options["ssl_shutdown_timeout"] = _TLS_GOODBYE_WAIT_S
+        return await super().create_server(*arguments, **options)
 
 
 class _Protocol(HttpToolsProtocol):
@@ -69,7 +91,7 @@ class RestServer:
     """The port, open from `start` to `stop`. ``port`` 0 takes a free one.
 
     ``body_max_bytes``: larger bodies are refused. ``connections_max``: further connections get the HTTP
-    status 503; None for no limit. ``tls``: the files of the certificate and its key; None serves without TLS.
+    status 503; None for no limit. ``tls``: None serves without TLS.
     ``mounts``: routes of other applications on this port.
     """
 
@@ -82,7 +104,7 @@ class RestServer:
         *,
         body_max_bytes: int,
         connections_max: int | None = None,
-        tls: tuple[str, str] | None = None,
+        tls: Certificates | None = None,
         mounts: Sequence[BaseRoute] = (),
     ) -> None:
         self._host, self._port = host, port
@@ -103,11 +125,14 @@ class RestServer:
                 proxy_headers=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 limit_concurrency=connections_max,
-                ssl_certfile=tls[0] if tls is not None else None,
-                ssl_keyfile=tls[1] if tls is not None else None,
+                ssl_certfile=tls.certificate if tls is not None else None,
+                ssl_keyfile=tls.key if tls is not None else None,
+                ssl_ca_certs=(tls.client_ca or None) if tls is not None else None,
+                ssl_cert_reqs=ssl.CERT_REQUIRED if tls is not None and tls.client_ca else ssl.CERT_NONE,
             )
         )
-        self._scheme = "http" if tls is None else "https"
+        self._has_tls = tls is not None
+        self._scheme = "https" if self._has_tls else "http"
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
@@ -138,8 +163,10 @@ class RestServer:
         return listener
 
     def _serve(self, listener: socket.socket) -> None:
-        with listener:
-            asyncio.run(self._server.serve(sockets=[listener]))
+        with listener, asyncio.Runner(loop_factory=_Loop) as runner:
+            runner.run(self._server.serve(sockets=[listener]))
+            if self._has_tls:  # the loop must not end before its connections
+                runner.run(asyncio.sleep(2 * _TLS_GOODBYE_WAIT_S))
 
     def stop(self, grace_s: float) -> None:
         """Refuse new requests, give the current ones ``grace_s`` seconds, then close their connections."""
