@@ -199,7 +199,7 @@ class Server:
 
     @property
     def http_url(self) -> str:
-        """Of the REST API."""
+        """The REST API's."""
         announced = find(self.data_dir)
         assert announced is not None
         return announced.http_url

@@ -165,7 +165,7 @@ class _Api:
                 "or let it listen on another address (proxy.host)",
             )
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit_safe(origin) != host.lower():
+        if origin is not None and place_of(origin) != host.lower():
             raise _Refused(HTTPStatus.FORBIDDEN, f"pages of {origin[:100]} may not call this server")
 
     async def _body(self, request: Request) -> bytes:
@@ -204,7 +204,7 @@ def _host_of(url: str) -> str:
         return "?"
 
 
-def urlsplit_safe(origin: str) -> str:
+def place_of(origin: str) -> str:
     """Return host and port of an origin, in lower case; a text that no host has if it is none."""
     try:
         return urlsplit(origin).netloc.lower() or "?"
