@@ -14,7 +14,7 @@ from fake_front import FakeFront
 from rest_client import RestClient, rest_front
 from wire_calls import EVERY, Recorder
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.types import KINDS, DataType
 from elanus.proxy.rest.rows import _as_on_the_wire as read_as_on_the_wire
@@ -155,6 +155,14 @@ def test_a_type_without_a_json_form_of_its_own_has_that_of_the_wire(data_type: D
     assert list(written_as_on_the_wire(field, column.cast(field.arrow_type))) == values
     with pytest.raises(InvalidParameter, match="does not fit"):
         read_as_on_the_wire(field, [{"not": "one"}])
+
+
+def test_a_type_that_has_no_form_in_json_is_refused() -> None:
+    lists = FieldSchema(101, "f", DataType.ARRAY, element_type=DataType.INT8, max_capacity=2)
+    with pytest.raises(NotSupported, match="in JSON"):
+        read_as_on_the_wire(lists, [[1]])
+    with pytest.raises(NotSupported, match="in JSON"):
+        written_as_on_the_wire(lists, pa.array([[1]]))
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from elanus.core.rows import Given, check_sent, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.sparse import NO_INDEX, paired
 from elanus.core.types import DataType
+from elanus.proxy.rest.values import no_json_form
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.columns import decode_column
 from elanus.proxy.wire.stubs import schema_pb2
@@ -187,9 +188,10 @@ def _list(value: object) -> object:
 
 
 def _as_on_the_wire(field: FieldSchema, values: list[Any]) -> pa.Array | Sequence[bytes]:
-    """Values of any other type of scalars: as a gRPC client would send them."""
+    """Values of any other type of scalars: as a gRPC client would send them. Raises `NotSupported`."""
     codec = CODECS[field.data_type]
-    assert isinstance(codec, ScalarCodec)
+    if not isinstance(codec, ScalarCodec):
+        raise no_json_form(field)
     message = schema_pb2.FieldData(type=schema_pb2.DataType.ValueType(field.data_type), field_name=field.name)
     target = getattr(message.scalars, codec.member)
     try:

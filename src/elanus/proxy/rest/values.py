@@ -25,11 +25,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.errors import NotSupported
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.core.types import DataType
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.stubs import schema_pb2
+from elanus.proxy.wire.unsupported import unsupported
 
 EXACT_MAX = 2**53 - 1
 """The largest number up to which programs that know only doubles read each integer exactly."""
@@ -166,12 +168,18 @@ def _sparse_row(row: SparseRows) -> dict[str, Any]:
 
 
 def _as_on_the_wire(field: FieldSchema, column: pa.Array) -> Iterable[Any]:
-    """The values of any other type of scalars: those of the protobuf member."""
+    """The values of any other type of scalars: those of the protobuf member. Raises `NotSupported`."""
     codec = CODECS[field.data_type]
-    assert isinstance(codec, ScalarCodec)
+    if not isinstance(codec, ScalarCodec):
+        raise no_json_form(field)
     target = getattr(schema_pb2.ScalarField(), codec.member)
     codec.encode(target, column)
     return [value.decode() if isinstance(value, bytes) else value for value in target.data]
+
+
+def no_json_form(field: FieldSchema) -> NotSupported:
+    """Return the error for a field of a type that has no form in JSON."""
+    return unsupported(f"the type {field.data_type.name} of field {field.name} in JSON", "use a gRPC client")
 
 
 _WRITERS: Mapping[DataType, Callable[[FieldSchema, pa.Array, Integers], Iterable[Any]]] = {
