@@ -55,20 +55,28 @@ class HttpFront:
         users = getattr(calls, "sign_in", None)
         sign_in: SignIn = nobody if users is None else users.user_of
         client_ca: str = getattr(proxy, "tls_client_ca", "")
-        server = RestServer(
-            RestFront(calls, sign_in, strict=self._settings.strict_status),
-            workers,
-            proxy.host,
-            self._settings.port_for(proxy.port),
-            body_max_bytes=proxy.message_max_mb * _MB,
-            connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
-            tls=Certificates(proxy.tls_cert, proxy.tls_key, client_ca) if proxy.tls_cert else None,
-        )
+        front = RestFront(calls, sign_in, strict=self._settings.strict_status)
+
+        def opened(port: int) -> str:
+            server = RestServer(
+                front,
+                workers,
+                proxy.host,
+                port,
+                body_max_bytes=proxy.message_max_mb * _MB,
+                connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
+                tls=Certificates(proxy.tls_cert, proxy.tls_key, client_ca) if proxy.tls_cert else None,
+            )
+            url = server.start()
+            stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+            return url
+
         try:
-            self.url = server.start()
+            self.url = opened(self._settings.port_for(proxy.port))
         except Unavailable as error:
-            raise PortTaken(
-                f"{error.message}; choose another with --set http.port=PORT (0: any free one), "
-                "or switch the REST API off with --set http.enabled=false"
-            ) from None
-        stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+            if self._settings.is_port_chosen:
+                raise PortTaken(
+                    f"{error.message}; choose another with --set http.port=PORT (0: any free one), "
+                    "or switch the REST API off with --set http.enabled=false"
+                ) from None
+            self.url = opened(0)  # nobody asked for the port that is taken

@@ -126,6 +126,18 @@ def test_a_rest_port_that_is_taken_names_the_setting() -> None:
     asyncio.run(run())
 
 
+def test_a_rest_port_that_nobody_chose_may_be_taken() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            taken = int(front(stack, Metrics()).rpartition(":")[2])
+            http = HttpFront(HttpSettings())
+            settings = ProxySettings(host="127.0.0.1", port=max(taken - 1000, 1))
+            start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http)
+            assert http.url not in ("", f"http://127.0.0.1:{taken}")
+
+    asyncio.run(run())
+
+
 def test_the_rest_port_is_above_the_proxys_unless_it_is_set() -> None:
     assert HttpSettings().port_for(19530) == 20530
     assert HttpSettings().port_for(0) == 0
