@@ -205,6 +205,14 @@ def heartbeat() -> None:
     measured.measure(typer.echo)
 
 
+@app.command(name="rest")
+def rest_and_grpc() -> None:
+    """Measure searches and inserts by REST next to gRPC."""
+    from benchmarks import rest
+
+    rest.measure(typer.echo)
+
+
 @app.command(name="kernels")
 def time_kernels() -> None:
     """Time the inner loops on which the server's design rests."""

@@ -58,7 +58,7 @@ def measure(say: Callable[[str], None]) -> None:
         command += ["--port", "0", "--set", "metrics.port=0"]
         server = ServerProcess(command, directory / "server.log", _role)
         try:
-            found = _announced(server, directory / "data")
+            found = announced(server, directory / "data")
             connections.connect(uri=f"http://{found.address}")
             for dim, rows in SHAPES:
                 _measure_shape(dim, rows, found.observe_url, say)
@@ -143,7 +143,7 @@ def _read(url: str) -> Lag:
     return Lag(value("elanus_loop_lag_max_seconds"), int(beats - in_time), int(beats))
 
 
-def _announced(server: ServerProcess, data_dir: Path) -> Announcement:
+def announced(server: ServerProcess, data_dir: Path) -> Announcement:
     """Raises `TimeoutError` when the server does not answer in time, and `RuntimeError` when it ends."""
     deadline_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:

@@ -44,6 +44,7 @@ TOGETHER = {
         "tests/e2e/test_handoff.py",
         "tests/e2e/test_import.py",
         "tests/e2e/test_own_reads.py",
+        "tests/e2e/test_rest.py",
         "tests/e2e/test_spark.py",
     ),
     "one Spark session": (

@@ -45,7 +45,7 @@ class LimitServer:
         self.data_dir = directory / "data"
         self._log = directory / "server.log"
         self._idle_s = idle_s
-        own = {"proxy.port": 0, "metrics.port": 0, **settings}
+        own = {"proxy.port": 0, "metrics.port": 0, "http.port": 0, **settings}
         assignments = [part for item in own.items() for part in ("--set", "{}={}".format(*item))]
         command = [sys.executable, "-m", "elanus", "serve", "--data-dir", str(self.data_dir), *assignments]
         if open_files_max is not None:

@@ -35,6 +35,7 @@ ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", "pro
 QUICK: Mapping[str, object] = {
     "proxy.port": 0,
     "metrics.port": 0,
+    "http.port": 0,
     "logging.level": "info",
     "pipeline.driver_memory_mb": 512,
     "pipeline.spark_master": "local[2]",
@@ -195,6 +196,13 @@ class Server:
         announced = find(self.data_dir)
         assert announced is not None
         return announced.observe_url
+
+    @property
+    def http_url(self) -> str:
+        """The REST API's."""
+        announced = find(self.data_dir)
+        assert announced is not None
+        return announced.http_url
 
     @property
     def pipeline_pid(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The pages of ``docs/`` that are generated from the code: commands, settings, metrics.
+"""The pages of ``docs/`` that are generated from the code: commands, settings, metrics, REST endpoints.
 
 `make docs` writes them, and a test compares them with the files in the repository.
 """
@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from elanus import metrics
 from elanus.cli.app import app
+from elanus.proxy.rest import page
 from elanus.server import settings_page
 
 
@@ -22,6 +23,7 @@ def pages() -> dict[str, str]:
         "cli.md": "".join(_commands()),
         "configuration.md": settings_page.markdown(),
         "metrics.md": metrics.markdown(),
+        "rest.md": page.markdown(),
     }
 
 

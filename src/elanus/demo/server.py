@@ -36,7 +36,7 @@ class DemoServer:
     def start(self) -> str:
         """Start and wait until it answers; return the address for the client."""
         command = [sys.executable, "-m", "elanus", "serve", "--data-dir", str(self._data_dir)]
-        command += ["--port", "0", "--set", "metrics.port=0"]
+        command += ["--port", "0", "--set", "metrics.port=0", "--set", "http.port=0"]
         self._data_dir.mkdir(parents=True, exist_ok=True)
         with self._log_file.open("ab") as log:
             process = self._process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -45,6 +45,7 @@ class RoleProcess(ServiceProcess):
             "cluster.host": host,
             "proxy.host": host,
             "proxy.open_to_all": True,  # a development cluster elsewhere is meant to be
+            "http.port": 0,
             **(settings or {}),
         }
         endpoints = {}

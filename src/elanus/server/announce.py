@@ -26,6 +26,8 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     other_addresses: tuple[str, ...] = ()
     """The addresses of further proxies."""
     observe_url: str
+    http_url: str = ""
+    """The URL of the REST API; empty when its port is not open."""
 
 
 def announce(data_dir: Path, announcement: Announcement) -> None:

@@ -24,6 +24,7 @@ from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
 from elanus.server.access import port_access
 from elanus.server.counters import RequestMeasures
+from elanus.server.http_front import HttpFront
 from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
 from elanus.server.startup import PortTaken
@@ -52,11 +53,13 @@ def start_front(
     deploy_mode: str,
     security: FrontSecurity | None,
     audit: Audit | None = None,
+    http: HttpFront | None = None,
 ) -> str:
     """Open a port for clients (0: any free one) and return its address. Closed with the stack.
 
     ``current`` returns the running instance of the proxy that answers. ``deploy_mode``: ``STANDALONE`` or
-    ``DISTRIBUTED``. ``audit``: the process's audit log. Raises `PortTaken`.
+    ``DISTRIBUTED``. ``audit``: the process's audit log. ``http``: opened too, for the same operations. Raises
+    `PortTaken`.
     """
     access = port_access(settings, current)
     front = ProxyFront(current, process.pressure(), process.components)
@@ -65,6 +68,7 @@ def start_front(
         (
             *milvus_operations(milvus_families(front, deploy_mode, access.visible)),
             *interface_operations(ConnectorApi, connector),
+            *(() if http is None else http.operations(front)),
         ),
         access.guard,
         RequestMeasures(metrics).observe,
@@ -86,4 +90,6 @@ def start_front(
         raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
     # In a thread: requests in progress may still need the event loop.
     stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+    if http is not None:
+        http.start(stack, calls, server.workers, settings)
     return f"{settings.host}:{port}"

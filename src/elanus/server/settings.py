@@ -23,6 +23,7 @@ from elanus.log.backends import BACKENDS as LOGS
 from elanus.meta.backends import BACKENDS as METAS
 from elanus.server.settings_access import AccessSettings, AuditSettings
 from elanus.server.settings_base import PORT_MAX, Host, Port, Section, all_or_none
+from elanus.server.settings_http import HttpSettings
 from elanus.storage.backends import BACKENDS as STORES
 
 
@@ -442,6 +443,7 @@ class Settings(Section):
     data_dir: Path = Path("elanus-data")
     """The directory that holds everything the server keeps. One server at a time uses it."""
     proxy: ProxySettings = ProxySettings()
+    http: HttpSettings = HttpSettings()
     rootcoord: RootcoordSettings = RootcoordSettings()
     datacoord: DatacoordSettings = DatacoordSettings()
     gc: GcSettings = GcSettings()

@@ -30,6 +30,7 @@ from elanus.server.certificates import front_security
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
 from elanus.server.fronts import start_front
+from elanus.server.http_front import http_front, url_of
 from elanus.server.logs import configure_logging
 from elanus.server.memory import fix_allocator
 from elanus.server.monitoring import start_observing
@@ -72,6 +73,7 @@ async def _serve(settings: Settings) -> int:
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
+        http = http_front(settings.http)
         addresses = [
             start_front(
                 stack,
@@ -83,6 +85,7 @@ async def _serve(settings: Settings) -> int:
                 "STANDALONE",
                 security,
                 audit,
+                http if name == online.proxies[0] else None,
             )
             for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
         ]
@@ -95,10 +98,12 @@ async def _serve(settings: Settings) -> int:
                 address=addresses[0],
                 other_addresses=tuple(addresses[1:]),
                 observe_url=observe_url,
+                http_url=url_of(http),
             ),
         )
         stack.callback(withdraw, data_dir.root)
-        sys.stdout.write(f"Elanus {__version__} serves {', '.join(addresses)}, data in {data_dir.root}\n")
+        served = ", ".join((*addresses, *((url_of(http),) if http is not None else ())))
+        sys.stdout.write(f"Elanus {__version__} serves {served}, data in {data_dir.root}\n")
         sys.stdout.flush()
         await stopping.wait()
     return 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
 import grpc
 import pytest
+import requests
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import NotReady
@@ -17,7 +20,9 @@ from elanus.proxy.api import ComponentView
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.carrier import RpcChannel
 from elanus.server.fronts import start_front
+from elanus.server.http_front import HttpFront, http_front
 from elanus.server.settings import ProxySettings
+from elanus.server.settings_http import HttpSettings
 from elanus.server.startup import PortTaken
 
 
@@ -89,3 +94,63 @@ def test_a_port_that_is_taken_names_the_option() -> None:
                 front(stack, Metrics(), port)
 
     asyncio.run(run())
+
+
+def test_the_rest_api_is_opened_next_to_the_port_and_counts_the_same_operations() -> None:
+    async def run() -> None:
+        metrics = Metrics()
+        async with AsyncExitStack() as stack:
+            http = HttpFront(HttpSettings(port=0))
+            settings = ProxySettings(host="127.0.0.1")
+            start_front(stack, settings, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http)
+            answer = await asyncio.to_thread(
+                requests.post, f"{http.url}/v2/vectordb/collections/list", json={}, timeout=30
+            )
+            assert answer.json() == {"code": NotReady.code, "message": "the proxy starts"}
+        assert counted(metrics) == {("ShowCollections", str(NotReady.code)): 1.0}
+        with pytest.raises(requests.ConnectionError):
+            await asyncio.to_thread(requests.get, http.url, timeout=30)
+
+    asyncio.run(run())
+
+
+def test_a_rest_port_that_is_taken_names_the_setting() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            port = int(front(stack, Metrics()).rpartition(":")[2])
+            http = HttpFront(HttpSettings(port=port))
+            settings = ProxySettings(host="127.0.0.1")
+            with pytest.raises(PortTaken, match=r"http\.port=PORT"):
+                start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http)
+
+    asyncio.run(run())
+
+
+def test_a_rest_port_that_nobody_chose_may_be_taken() -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            taken = int(front(stack, Metrics()).rpartition(":")[2])
+            http = HttpFront(HttpSettings())
+            settings = ProxySettings(host="127.0.0.1", port=max(taken - 1000, 1))
+            start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http)
+            assert http.url not in ("", f"http://127.0.0.1:{taken}")
+
+    asyncio.run(run())
+
+
+def test_the_rest_port_is_above_the_proxys_unless_it_is_set() -> None:
+    assert HttpSettings().port_for(19530) == 20530
+    assert HttpSettings().port_for(0) == 0
+    assert HttpSettings().port_for(65_000) == 0
+    assert HttpSettings(port=8080).port_for(19530) == 8080
+    assert http_front(HttpSettings(enabled=False)) is None
+
+
+def test_a_server_without_the_rest_api_does_not_load_it() -> None:
+    program = (
+        "import sys, elanus.server.standalone, elanus.server.cluster.run\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "assert not loaded & {'starlette', 'uvicorn', 'httptools'}, loaded\n"
+        "assert 'elanus.proxy.rest' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

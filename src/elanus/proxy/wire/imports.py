@@ -1,6 +1,6 @@
 """The RPCs of bulk import, as clients of the 2.x gRPC generation call them.
 
-Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``), which is not supported.
+Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``): see `elanus.proxy.rest.jobs`.
 """
 
 from __future__ import annotations

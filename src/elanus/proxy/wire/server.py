@@ -57,11 +57,12 @@ class MilvusServer:
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._security = security
-        self._workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
+        self.workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
+        """The threads that answer requests. Other fronts of the same operations share them."""
         limits = [("grpc.max_receive_message_length", received_max_bytes(request_max_bytes))]
         if connections_max is not None:
             limits.append(("grpc.max_allowed_incoming_connections", connections_max))
-        self._server = grpc.server(self._workers, options=(*limits, *_OPTIONS))
+        self._server = grpc.server(self.workers, options=(*limits, *_OPTIONS))
         handlers = (milvus_handlers(calls), interface_handler(ConnectorApi, calls))
         limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)
         self._server.add_generic_rpc_handlers(limited)
@@ -84,4 +85,4 @@ class MilvusServer:
     def stop(self, grace_s: float) -> None:
         """Refuse new requests, give the current ones ``grace_s`` seconds, then cancel them."""
         self._server.stop(grace_s).wait()
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self.workers.shutdown(wait=False, cancel_futures=True)

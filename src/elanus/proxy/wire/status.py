@@ -7,7 +7,10 @@ the role where the error occurred.
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
 from elanus.proxy.wire.stubs import common_pb2
@@ -81,3 +84,14 @@ def always_sent_fields(response_descriptor: Descriptor) -> tuple[str, ...]:
 def success() -> common_pb2.Status:
     """Return the status of a successful RPC."""
     return common_pb2.Status()
+
+
+def reported_failure(response: Message, field: str) -> tuple[int, str] | None:
+    """Return the code and the text of the error that a response reports; ``None`` if it succeeded.
+
+    ``field``: see `status_field`.
+    """
+    status: Any = getattr(response, field) if field else response
+    if not status.code and not status.error_code:
+        return None
+    return status.code or int(status.error_code), status.reason

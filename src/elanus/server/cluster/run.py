@@ -27,6 +27,7 @@ from elanus.server.cluster.workspace import Workspace
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import paths_of
 from elanus.server.fronts import start_front
+from elanus.server.http_front import http_front, url_of
 from elanus.server.logs import configure_logging
 from elanus.server.memory import fix_allocator
 from elanus.server.monitoring import start_observing
@@ -98,8 +99,10 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         report = Report(process, None, None)
         observe_url = start_observing(stack, settings, process, metrics, report)
         client_address = ""
+        http = None
         if "proxy" in roles:
             security = front_security(settings.proxy)
+            http = http_front(settings.http)
             client_address = start_front(
                 stack,
                 settings.proxy,
@@ -110,16 +113,22 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
                 "DISTRIBUTED",
                 security,
                 open_audit(stack, settings, workspace.root, metrics),
+                http,
             )
         report.addresses = {"proxy": client_address}
         announce(
             workspace.root,
             Announcement(
-                version=__version__, pid=os.getpid(), address=client_address, observe_url=observe_url
+                version=__version__,
+                pid=os.getpid(),
+                address=client_address,
+                observe_url=observe_url,
+                http_url=url_of(http),
             ),
         )
         stack.callback(withdraw, workspace.root)
-        clients = f", clients at {client_address}" if client_address else ""
+        reachable = [address for address in (client_address, url_of(http)) if address]
+        clients = f", clients at {' and '.join(reachable)}" if reachable else ""
         sys.stdout.write(f"Elanus {__version__} runs {', '.join(roles)} at {process.address}{clients}\n")
         sys.stdout.flush()
         if pipeline is None:

@@ -1,0 +1,95 @@
+"""The endpoints of rows: insert, upsert, delete, get, query and the searches."""
+
+from __future__ import annotations
+
+from elanus.core.errors import ElanusError
+from elanus.proxy.api import MutationResult, QueryResult, SearchResult
+from elanus.proxy.rest import entity_bodies as bodies
+from elanus.proxy.rest import operations
+from elanus.proxy.rest.endpoint import Answer, Endpoint, Session, endpoint
+from elanus.proxy.rest.errors import reported
+from elanus.proxy.rest.searches import level_named
+from elanus.proxy.rest.values import Row, rows_of
+from elanus.proxy.wire.templates import template_values
+
+_NO_COST = {"cost": 0}
+"""The managed service counts a cost; programs read the member."""
+
+
+def insert(session: Session, body: bodies.Rows) -> Answer:
+    """Insert rows; answers with their keys"""
+    result: MutationResult = session.operation(operations.INSERT, body)
+    return Answer({"insertCount": result.insert_count, "insertIds": _keys(session, result)}, _NO_COST)
+
+
+def upsert(session: Session, body: bodies.Rows) -> Answer:
+    """Insert rows, replacing those with the same keys"""
+    result: MutationResult = session.operation(operations.UPSERT, body)
+    return Answer({"upsertCount": result.upsert_count, "upsertIds": _keys(session, result)}, _NO_COST)
+
+
+def _keys(session: Session, result: MutationResult) -> list[object]:
+    keys = operations.keys_written(result)
+    return session.integers.listed(keys) if keys and isinstance(keys[0], int) else keys
+
+
+def delete(session: Session, body: bodies.Delete) -> Answer:
+    """Delete the rows that a filter matches"""
+    fields: dict[str, object] = {}
+    try:
+        if body.consistency_level:
+            fields["consistency_level"] = int(level_named(body.consistency_level))
+        values = template_values(body.expr_params)
+    except ElanusError as error:
+        raise reported(error) from None
+    found = session.rpc("Delete", body, expr=body.filter, expr_template_values=values, **fields)
+    return Answer({"deleteCount": found.delete_cnt}, _NO_COST)
+
+
+def query(session: Session, body: bodies.Query) -> Answer:
+    """Rows that a filter matches"""
+    return _rows(session, session.operation(operations.QUERY, body))
+
+
+def get(session: Session, body: bodies.Get) -> Answer:
+    """Rows by their primary keys"""
+    return _rows(session, session.operation(operations.GET, body))
+
+
+def _rows(session: Session, result: QueryResult) -> Answer:
+    count = len(next(iter(result.fields.values()))) if result.fields else 0
+    rows = rows_of(result.fields, result.schema, count, result.dynamic_fields, session.integers)
+    return Answer(rows, _NO_COST)
+
+
+def search(session: Session, body: bodies.Search) -> Answer:
+    """The rows with the nearest vectors"""
+    return _hits(session, session.operation(operations.SEARCH, body))
+
+
+def hybrid_search(session: Session, body: bodies.HybridSearch) -> Answer:
+    """The hits of several searches, ranked together"""
+    return _hits(session, session.operation(operations.HYBRID_SEARCH, body))
+
+
+def _hits(session: Session, result: SearchResult) -> Answer:
+    """All hits in one list, as in the reference; ``topks``: how many of them each query has."""
+    ids = result.ids.tolist()
+    rows: list[Row] = rows_of(result.fields, result.schema, len(ids), result.dynamic_fields, session.integers)
+    keys = session.integers.listed(ids) if ids and isinstance(ids[0], int) else ids
+    for row, key, score in zip(rows, keys, result.scores, strict=True):
+        row["id"] = key
+        row["distance"] = score
+    return Answer(rows, {**_NO_COST, "topks": operations.hits_per_query(result)})
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    endpoint("entities/insert", bodies.Rows, insert, operations.INSERT),
+    endpoint("entities/upsert", bodies.Rows, upsert, operations.UPSERT),
+    endpoint("entities/delete", bodies.Delete, delete, "Delete"),
+    endpoint("entities/get", bodies.Get, get, operations.GET),
+    endpoint("entities/query", bodies.Query, query, operations.QUERY),
+    endpoint("entities/search", bodies.Search, search, operations.SEARCH),
+    endpoint("entities/hybrid_search", bodies.HybridSearch, hybrid_search, operations.HYBRID_SEARCH),
+    endpoint("entities/advanced_search", bodies.HybridSearch, hybrid_search, operations.HYBRID_SEARCH),
+)

@@ -1,0 +1,117 @@
+"""The JSON bodies of requests about rows: insert, upsert, delete, get, query and the searches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from elanus.proxy.rest.bodies import Body, FunctionBody, OfCollection
+
+LIMIT_DEFAULT = 100
+_ALL = "*"
+
+
+class Rows(OfCollection, kw_only=True):
+    """``data``: the rows, as objects by field name."""
+
+    data: list[dict[str, Any]] | dict[str, Any]
+    partition_name: str = ""
+    partial_update: bool = False
+
+
+class Delete(OfCollection, kw_only=True):
+    filter: str
+    partition_name: str = ""
+    expr_params: dict[str, Any] = {}
+    consistency_level: str = ""
+
+
+class Get(OfCollection, kw_only=True):
+    """``id``: a primary key, or a list of them."""
+
+    id: Any
+    partition_name: str = ""
+    partition_names: list[str] = []
+    output_fields: list[str] = field(default_factory=lambda: [_ALL])
+    consistency_level: str = ""
+
+
+class Query(OfCollection, kw_only=True):
+    partition_names: list[str] = []
+    output_fields: list[str] = field(default_factory=lambda: [_ALL])
+    filter: str = ""
+    limit: int = LIMIT_DEFAULT
+    offset: int = 0
+    expr_params: dict[str, Any] = {}
+    consistency_level: str = ""
+    order_by_fields: list[str] = []
+    group_by_fields: list[str] = []
+
+
+class FunctionScore(Body, kw_only=True):
+    functions: list[FunctionBody] = []
+    params: dict[str, Any] = {}
+
+
+class Search(OfCollection, kw_only=True):
+    """``data``: the query vectors, or texts; or ``ids``, keys of rows with the vectors.
+
+    ``searchParams``: ``metricType``, ``params`` of the index, and others such as ``ignoreGrowing``.
+    """
+
+    data: list[Any] = []
+    ids: list[Any] = []
+    anns_field: str = ""
+    partition_names: list[str] = []
+    filter: str = ""
+    grouping_field: str = ""
+    group_size: int = 0
+    strict_group_size: bool = False
+    limit: int = LIMIT_DEFAULT
+    offset: int = 0
+    output_fields: list[str] = []
+    search_params: dict[str, Any] = {}
+    consistency_level: str = ""
+    expr_params: dict[str, Any] = {}
+    function_score: FunctionScore | None = None
+    params: dict[str, Any] = {}
+
+
+class SubSearch(Body, kw_only=True):
+    """One search of a hybrid search."""
+
+    data: list[Any]
+    anns_field: str = ""
+    filter: str = ""
+    grouping_field: str = ""
+    metric_type: str = ""
+    limit: int = 0
+    offset: int = 0
+    params: dict[str, Any] = {}
+    search_params: dict[str, Any] = {}
+    expr_params: dict[str, Any] = {}
+    ignore_growing: bool = False
+    output_fields: list[str] = []
+
+
+class Rerank(Body, kw_only=True):
+    """``strategy``: ``rrf`` or ``weighted``."""
+
+    strategy: str = "rrf"
+    params: dict[str, Any] = {}
+
+
+class HybridSearch(OfCollection, kw_only=True):
+    search: list[SubSearch]
+    rerank: Rerank | None = None
+    partition_names: list[str] = []
+    limit: int = LIMIT_DEFAULT
+    offset: int = 0
+    grouping_field: str = ""
+    group_size: int = 0
+    strict_group_size: bool = False
+    output_fields: list[str] = []
+    consistency_level: str = ""
+    function_score: FunctionScore | None = None
+    round_decimal: int = field(default=-1, name="roundDecimal")

@@ -1,0 +1,126 @@
+"""The endpoints of import jobs, as ``pymilvus.bulk_writer`` calls them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elanus.core.errors import ElanusError
+from elanus.core.imports import ImportState
+from elanus.proxy.rest import bodies
+from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
+from elanus.proxy.rest.errors import BadFormat, MissingField, RestError, reported
+from elanus.proxy.wire.unsupported import unsupported
+
+_STATES = {
+    ImportState.PENDING: "Pending",
+    ImportState.STARTED: "Importing",
+    ImportState.PERSISTED: "Importing",
+    ImportState.COMPLETED: "Completed",
+    ImportState.FAILED: "Failed",
+}
+_OWN_FIELDS = frozenset({"collection_name", "db_name", "partition_name", "files", "options", "job_id"})
+_PAGES = frozenset({"page_size", "current_page"})
+_ELSEWHERE = "put the files below the server's directory for imports, and name them in files"
+
+
+def _refuse_cloud_fields(body: bodies.CloudFields) -> None:
+    """Raises `RestError` for a field that only the managed service reads, if it is set."""
+    for name in body.__struct_fields__:
+        if name not in _OWN_FIELDS | _PAGES and getattr(body, name):
+            raise reported(unsupported(f"the field {name} of an import", _ELSEWHERE))
+
+
+def create(session: Session, body: bodies.Import) -> object:
+    """Start an import of Parquet files below the server's directory for imports"""
+    _refuse_cloud_fields(body)
+    if not body.files:
+        raise MissingField(type(body).__name__, "files")
+    for group in body.files:
+        if len(group) != 1:
+            raise BadFormat(f"each list in files must hold one Parquet file, got {len(group)}")
+    found = session.rpc(
+        "Import",
+        body,
+        files=[file for group in body.files for file in group],
+        options=body.options,
+    )
+    return {"jobId": str(found.tasks[0])}
+
+
+def describe(session: Session, body: bodies.ImportJob) -> object:
+    """The state of an import job: its progress in percent, its rows, or why it failed"""
+    _refuse_cloud_fields(body)
+    return _shown(session.rpc("GetImportState", task=job_number(body.job_id)), details=True)
+
+
+def job_number(job: int | str) -> int:
+    """Return the number of a job, which clients send as a text. Raises `RestError`."""
+    try:
+        number = int(job)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 2**63:
+        raise BadFormat(f"jobId [{str(job)[:100]}] is not the number of a job")
+    return number
+
+
+def names(session: Session, body: bodies.ImportJobs) -> object:
+    """List the import jobs of a collection, or of all, the latest first"""
+    _refuse_cloud_fields(body)
+    found = session.rpc("ListImportTasks", collection_name=body.collection_name, db_name=body.db_name)
+    tasks = [_shown(task) for task in reversed(found.tasks)]
+    shown = tasks
+    if body.page_size > 0:
+        first = max(body.current_page - 1, 0) * body.page_size
+        shown = tasks[first : first + body.page_size]
+    return {
+        "records": shown,
+        "count": len(tasks),
+        "currentPage": body.current_page,
+        "pageSize": body.page_size or len(tasks),
+    }
+
+
+def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
+    infos = {pair.key: pair.value for pair in task.infos}
+    shown: dict[str, object] = {
+        "jobId": str(task.id),
+        "collectionName": infos.get("collection", ""),
+        "state": _STATES[ImportState(task.state)],
+        "progress": int(infos.get("progress_percent", "0")),
+        "importedRows": task.row_count,
+        "totalRows": task.row_count,
+    }
+    if reason := infos.get("failed_reason"):
+        shown["reason"] = reason
+    if details:
+        files = [file for file in infos.get("files", "").split(",") if file]
+        shown["details"] = [{"fileName": file, "state": shown["state"]} for file in files]
+    return shown
+
+
+def commit(session: Session, body: bodies.ImportJob) -> object:
+    """Commit an import: imports commit by themselves here"""
+    raise _two_steps("commit")
+
+
+def abort(session: Session, body: bodies.ImportJob) -> object:
+    """Abort an import"""
+    raise _two_steps("abort")
+
+
+def _two_steps(what: str) -> RestError:
+    error: ElanusError = unsupported(
+        f"{what} of an import", "an import commits by itself; `elanus import` can cancel one"
+    )
+    return reported(error)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    endpoint("jobs/import/list", bodies.ImportJobs, names, "ListImportTasks"),
+    endpoint("jobs/import/create", bodies.Import, create, "Import"),
+    endpoint("jobs/import/describe", bodies.ImportJob, describe, "GetImportState"),
+    endpoint("jobs/import/get_progress", bodies.ImportJob, describe, "GetImportState"),
+    endpoint("jobs/import/commit", bodies.ImportJob, commit),
+    endpoint("jobs/import/abort", bodies.ImportJob, abort),
+)

@@ -1,0 +1,165 @@
+"""The operations on rows: insert, upsert, query, get and the searches, without protobufs for rows.
+
+Each has the permission of the RPC of the same meaning, so a user may do by HTTP what it may do by gRPC. A
+request is the body's struct; an answer is what JSON shows, or a `RestError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.names import check_collection_name, check_partition_name
+from elanus.core.reduce import primary_keys
+from elanus.proxy.api import DEFAULT_DATABASE, Insert, MutationResult, QueryResult, SearchResult
+from elanus.proxy.calls import Caller, Operation, Permission, permission_of
+from elanus.proxy.port import Front
+from elanus.proxy.rest import entity_bodies as bodies
+from elanus.proxy.rest.bodies import OfCollection
+from elanus.proxy.rest.errors import BAD_KEY, BAD_ROWS, RestError, reported
+from elanus.proxy.rest.rows import batch_of, keys
+from elanus.proxy.rest.searches import (
+    decoded_ids,
+    get_request,
+    hybrid_request,
+    query_request,
+    search_request,
+)
+from elanus.proxy.wire.hybrid_request import decode_hybrid_search
+from elanus.proxy.wire.query_request import decode_query
+from elanus.proxy.wire.reads import Reads
+from elanus.proxy.wire.search_request import TemplateCache, decode_search
+from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
+from elanus.proxy.wire.writes import Writes
+
+if TYPE_CHECKING:
+    from elanus.proxy.role.cache import CachedCollection
+
+INSERT, UPSERT = "Rest.Insert", "Rest.Upsert"
+QUERY, GET = "Rest.Query", "Rest.Get"
+SEARCH, HYBRID_SEARCH = "Rest.Search", "Rest.HybridSearch"
+
+
+class BadRows(ElanusError):
+    """Rows that do not fit the collection, with the reference's code for them."""
+
+    code = BAD_ROWS
+
+
+class BadKey(ElanusError):
+    """Keys that are none of the collection's type."""
+
+    code = BAD_KEY
+
+
+class RestOperation:
+    """Implements `elanus.proxy.calls.Operation`. ``rpc``: a method whose permission it has."""
+
+    def __init__(self, name: str, rpc: Callable[..., Any], run: Callable[[Any, Caller], Any]) -> None:
+        permission = permission_of(rpc)
+        if permission is None or not permission.object_field:
+            raise ValueError(f"{name} declares no permission on a collection")
+        self.name = name
+        self.permission: Permission = permission
+        self._run = run
+
+    def read(self, sent: OfCollection) -> OfCollection:
+        return sent
+
+    def objects(self, request: OfCollection, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        return _database(request, caller), (request.collection_name,)
+
+    def run(self, request: OfCollection, caller: Caller) -> Any:
+        return self._run(request, caller)
+
+    def failed(self, error: ElanusError) -> RestError:
+        return reported(error)
+
+
+def rest_operations(front: Front) -> Iterator[Operation]:
+    """Yield the operations on rows."""
+    rows = _RowOperations(front)
+    yield RestOperation(INSERT, Writes.Insert, rows.insert)
+    yield RestOperation(UPSERT, Writes.Upsert, rows.upsert)
+    yield RestOperation(QUERY, Reads.Query, rows.query)
+    yield RestOperation(GET, Reads.Query, rows.get)
+    yield RestOperation(SEARCH, Reads.Search, rows.search)
+    yield RestOperation(HYBRID_SEARCH, Reads.HybridSearch, rows.hybrid_search)
+
+
+class _RowOperations:
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._templates = TemplateCache()
+
+    def _collection(self, body: OfCollection, caller: Caller) -> CachedCollection:
+        name = check_collection_name(body.collection_name)
+        return self._front.collection(_database(body, caller), name)
+
+    def insert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
+        return self._front.insert(self._rows(body, caller, with_auto_key=False))
+
+    def upsert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
+        return self._front.upsert(self._rows(body, caller, with_auto_key=True))
+
+    def _rows(self, body: bodies.Rows, caller: Caller, *, with_auto_key: bool) -> Insert:
+        if body.partial_update:
+            raise unsupported("partialUpdate", INSTEAD_OF_FIELD.get("partial_update"))
+        collection = self._collection(body, caller)
+        sent = body.data if isinstance(body.data, list) else [body.data]
+        try:
+            rows = batch_of(collection.view.schema, sent, with_auto_key=with_auto_key)
+        except InvalidParameter as error:
+            raise BadRows(f"fail to deal the insert data, error: {error.message}") from error
+        partition = body.partition_name and check_partition_name(body.partition_name)
+        return Insert(collection, partition, rows, caller.client)
+
+    def query(self, body: bodies.Query, caller: Caller) -> QueryResult:
+        collection = self._collection(body, caller)
+        return self._front.query(
+            decode_query(query_request(body), collection, caller.time_left_s, caller.client)
+        )
+
+    def get(self, body: bodies.Get, caller: Caller) -> QueryResult:
+        collection = self._collection(body, caller)
+        query = decode_query(get_request(body), collection, caller.time_left_s, caller.client)
+        try:
+            ids = keys(collection.view.schema, decoded_ids(body.id)).to_pylist()
+        except InvalidParameter as error:
+            raise BadKey(
+                "please check the primary key and its' type can only in [int, string], "
+                f"error: {error.message}"
+            ) from error
+        return self._front.query(replace(query, ids=ids))
+
+    def search(self, body: bodies.Search, caller: Caller) -> SearchResult:
+        collection = self._collection(body, caller)
+        request = search_request(body, collection.view.schema)
+        search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
+        return self._front.search(search)
+
+    def hybrid_search(self, body: bodies.HybridSearch, caller: Caller) -> SearchResult:
+        collection = self._collection(body, caller)
+        request = hybrid_request(body, collection.view.schema)
+        search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
+        return self._front.hybrid_search(search)
+
+
+def _database(body: OfCollection, caller: Caller) -> str:
+    return body.db_name or caller.database or DEFAULT_DATABASE
+
+
+def hits_per_query(result: SearchResult) -> list[int]:
+    """The number of hits of each query."""
+    counts: list[int] = np.diff(result.offsets).tolist()
+    return counts
+
+
+def keys_written(result: MutationResult) -> list[Any]:
+    """The keys of the rows of a write."""
+    keys_of_rows: list[Any] = primary_keys(result.primary_keys).tolist()
+    return keys_of_rows

@@ -1,0 +1,186 @@
+"""A collection's schema: from JSON to the message of CreateCollection, and back from DescribeCollection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.types import DataType
+from elanus.proxy.rest.bodies import CreateCollection, FieldBody, SchemaBody
+from elanus.proxy.rest.errors import MissingField
+from elanus.proxy.rest.searches import function_message
+from elanus.proxy.wire.by_name import parameter_text
+from elanus.proxy.wire.codecs import CODECS, ScalarCodec
+from elanus.proxy.wire.stubs import common_pb2, schema_pb2
+from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
+
+PRIMARY_FIELD, VECTOR_FIELD = "id", "vector"
+
+
+def quick_schema(body: CreateCollection) -> Any:
+    """Return the schema of a quick setup: a key, a vector, dynamic fields. Raises `InvalidParameter`."""
+    if not body.dimension:
+        raise MissingField(type(body).__name__, "dimension")
+    types = {"int64": "Int64", "varchar": "VarChar", "": "Int64"}
+    id_type = types.get(body.id_type.lower())
+    if id_type is None:
+        raise InvalidParameter(
+            f"idType can only be [Int64, VarChar], default: Int64, but got [{body.id_type[:100]}]"
+        )
+    key_params = {}
+    if id_type == "VarChar":
+        key_params["max_length"] = body.params.get("max_length", body.params.get("maxLength", 0))
+        if not key_params["max_length"]:
+            raise MissingField(type(body).__name__, "params.max_length")
+    return schema_pb2.CollectionSchema(
+        name=body.collection_name,
+        description=body.description,
+        enable_dynamic_field=_flag(body.params.get("enableDynamicField", True), "enableDynamicField"),
+        fields=[
+            field_message(
+                FieldBody(
+                    field_name=body.primary_field_name or PRIMARY_FIELD,
+                    data_type=id_type,
+                    is_primary=True,
+                    auto_id=body.auto_id or body.auto_id_too,
+                    element_type_params=key_params,
+                )
+            ),
+            field_message(
+                FieldBody(
+                    field_name=body.vector_field_name or VECTOR_FIELD,
+                    data_type="FloatVector",
+                    element_type_params={"dim": body.dimension},
+                )
+            ),
+        ],
+    )
+
+
+def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
+    """Return the schema that the body spells out. Raises `InvalidParameter`, `NotSupported`."""
+    if schema.struct_fields:
+        raise unsupported("structFields", INSTEAD_OF_FIELD.get("struct_array_fields"))
+    auto_id = schema.auto_id or schema.auto_id_too
+    fields = [field_message(field) for field in schema.fields]
+    for field in fields:
+        if field.is_primary_key and auto_id:
+            field.autoID = True
+    return schema_pb2.CollectionSchema(
+        name=body.collection_name,
+        description=body.description,
+        autoID=auto_id,
+        enable_dynamic_field=schema.enable_dynamic_field or schema.enable_dynamic_field_too,
+        fields=fields,
+        functions=[function_message(function) for function in schema.functions],
+    )
+
+
+def field_message(body: FieldBody) -> Any:
+    """Return a ``FieldSchema`` message. Raises `InvalidParameter`."""
+    data_type = _data_type(body.data_type, body.field_name)
+    params = dict(body.element_type_params)
+    if body.multi_analyzer_param is not None:
+        params["multi_analyzer_params"] = body.multi_analyzer_param
+    message = schema_pb2.FieldSchema(
+        name=body.field_name,
+        description=body.description,
+        data_type=data_type,
+        element_type=_data_type(body.element_data_type or "None", body.field_name),
+        is_primary_key=body.is_primary,
+        autoID=body.auto_id or body.auto_id_too,
+        is_partition_key=body.is_partition_key,
+        is_clustering_key=body.is_clustering_key,
+        nullable=body.nullable,
+        type_params=[
+            common_pb2.KeyValuePair(key=key, value=parameter_text(value)) for key, value in params.items()
+        ],
+    )
+    if body.default_value is not None:
+        _set_default(message, data_type, body.default_value)
+    return message
+
+
+def _data_type(name: str, field: str) -> Any:
+    types = dict(schema_pb2.DataType.items())
+    if name not in types:
+        raise InvalidParameter(
+            f"data type {name[:100]} of field {field} is invalid (case sensitive): send one of "
+            f"{', '.join(name for name in types if name != 'None')}"
+        )
+    return types[name]
+
+
+def _set_default(message: Any, data_type: int, value: object) -> None:
+    codec = CODECS.get(DataType(data_type))
+    member = codec.default_member if isinstance(codec, ScalarCodec) else None
+    if member is None:
+        raise InvalidParameter(f"field {message.name} of its type cannot have a default value")
+    try:
+        setattr(message.default_value, member, value)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameter(
+            f"the defaultValue [{str(value)[:100]}] of field {message.name} does not fit its type: {error}"
+        ) from None
+
+
+def _flag(value: object, name: str) -> bool:
+    """Return a flag among free parameters, where clients may quote it."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise InvalidParameter(f"{name} [{str(value)[:100]}] is invalid, should be true or false")
+
+
+def pairs_shown(pairs: Iterable[Any]) -> list[dict[str, str]]:
+    """Return key-value pairs as the reference's JSON shows them."""
+    return [{"key": pair.key, "value": pair.value} for pair in pairs]
+
+
+def schema_shown(schema: Any) -> dict[str, object]:
+    """Return the part of a described collection that is its schema."""
+    primary = next(field for field in schema.fields if field.is_primary_key)
+    return {
+        "autoId": primary.autoID,
+        "description": schema.description,
+        "enableDynamicField": schema.enable_dynamic_field,
+        "fields": [_field_shown(field) for field in schema.fields],
+        "functions": [_function_shown(function) for function in schema.functions],
+    }
+
+
+def _field_shown(field: Any) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "autoId": field.autoID,
+        "clusteringKey": field.is_clustering_key,
+        "description": field.description,
+        "id": field.fieldID,
+        "name": field.name,
+        "nullable": field.nullable,
+        "partitionKey": field.is_partition_key,
+        "primaryKey": field.is_primary_key,
+        "type": schema_pb2.DataType.Name(field.data_type),
+    }
+    if field.type_params:
+        shown["params"] = pairs_shown(field.type_params)
+    if field.data_type == schema_pb2.Array:
+        shown["elementType"] = schema_pb2.DataType.Name(field.element_type)
+    member = field.default_value.WhichOneof("data")
+    if member is not None:
+        value = getattr(field.default_value, member)
+        shown["defaultValue"] = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return shown
+
+
+def _function_shown(function: Any) -> dict[str, object]:
+    return {
+        "name": function.name,
+        "description": function.description,
+        "id": function.id,
+        "type": schema_pb2.FunctionType.Name(function.type),
+        "inputFieldNames": list(function.input_field_names),
+        "outputFieldNames": list(function.output_field_names),
+        "params": pairs_shown(function.params),
+    }

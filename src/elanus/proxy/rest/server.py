@@ -1,0 +1,176 @@
+"""The HTTP port: uvicorn in a thread and an event loop of its own, so that it delays no role.
+
+The loop only reads and writes; requests are answered in the pool of the gRPC server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+import uvicorn
+from starlette.routing import BaseRoute
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from elanus.core.errors import Unavailable
+from elanus.proxy.rest.app import application, is_local_name
+from elanus.proxy.rest.front import RestFront
+
+FIRST_REQUEST_WAIT_S = 60.0
+"""How long a new connection may stay without a request."""
+_KEEP_ALIVE_S = 75
+_START_WAIT_S = 30.0
+_BACKLOG = 1024
+_TLS_HELLO_WAIT_S = 10.0
+_TLS_GOODBYE_WAIT_S = 0.2
+
+
+class Certificates(NamedTuple):
+    """PEM files: the server's certificate and its key, and the CA of clients ("": clients need none)."""
+
+    certificate: str
+    key: str
+    client_ca: str = ""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Gives up TLS clients that do not say hello or goodbye in time; asyncio's own limits are 60 and 30 s."""
+
+    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = _TLS_HELLO_WAIT_S
+            options["ssl_shutdown_timeout"] = _TLS_GOODBYE_WAIT_S
+        return await super().create_server(*arguments, **options)
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes connections on which no request has arrived for a while."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._first_request = self.loop.call_later(FIRST_REQUEST_WAIT_S, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._first_request.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if getattr(self, "cycle", None) is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Waits for the end instead of looking for it ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+        self._end: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        await self.on_tick(0)  # prepares the headers of all answers
+        self.ready.set()
+        if not self.should_exit:
+            await self._end.wait()
+
+    def end(self) -> None:
+        """Stop serving. Called from another thread."""
+        self.should_exit = True
+        if self._loop is not None and self._end is not None:
+            self._loop.call_soon_threadsafe(self._end.set)
+
+
+class RestServer:
+    """The port, open from `start` to `stop`. ``port`` 0 takes a free one.
+
+    ``body_max_bytes``: larger bodies are refused. ``connections_max``: further connections get the HTTP
+    status 503; None for no limit. ``tls``: None serves without TLS.
+    ``mounts``: routes of other applications on this port.
+    """
+
+    def __init__(
+        self,
+        front: RestFront,
+        workers: Executor,
+        host: str,
+        port: int,
+        *,
+        body_max_bytes: int,
+        connections_max: int | None = None,
+        tls: Certificates | None = None,
+        mounts: Sequence[BaseRoute] = (),
+    ) -> None:
+        self._host, self._port = host, port
+        app = application(
+            front, workers, body_max_bytes=body_max_bytes, is_local=is_local_name(host), mounts=mounts
+        )
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=_Protocol,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                date_header=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                limit_concurrency=connections_max,
+                ssl_certfile=tls.certificate if tls is not None else None,
+                ssl_keyfile=tls.key if tls is not None else None,
+                ssl_ca_certs=(tls.client_ca or None) if tls is not None else None,
+                ssl_cert_reqs=ssl.CERT_REQUIRED if tls is not None and tls.client_ca else ssl.CERT_NONE,
+            )
+        )
+        self._has_tls = tls is not None
+        self._scheme = "https" if self._has_tls else "http"
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Start serving and return the URL. Raises `Unavailable` if the address cannot be listened on."""
+        listener = self._listen()
+        port = listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, args=(listener,), name="rest", daemon=True)
+        self._thread.start()
+        if not self._server.ready.wait(_START_WAIT_S):
+            raise Unavailable(f"the HTTP port {self._host}:{port} did not start within {_START_WAIT_S:g} s")
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{self._scheme}://{host}:{port}"
+
+    def _listen(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        # asyncio switches Nagle's algorithm off only where the protocol is named: answers would wait 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self._host, self._port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise Unavailable(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}"
+            ) from error
+        listener.setblocking(False)
+        return listener
+
+    def _serve(self, listener: socket.socket) -> None:
+        with listener, asyncio.Runner(loop_factory=_Loop) as runner:
+            runner.run(self._server.serve(sockets=[listener]))
+            if self._has_tls:  # the loop must not end before its connections
+                runner.run(asyncio.sleep(2 * _TLS_GOODBYE_WAIT_S))
+
+    def stop(self, grace_s: float) -> None:
+        """Refuse new requests, give the current ones ``grace_s`` seconds, then close their connections."""
+        self._server.config.timeout_graceful_shutdown = max(1, round(grace_s))
+        self._server.end()
+        if self._thread is not None:
+            self._thread.join(grace_s + _START_WAIT_S)

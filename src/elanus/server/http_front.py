@@ -1,0 +1,82 @@
+"""The REST API of a proxy, opened next to its gRPC port.
+
+The web framework and the endpoints are imported when it is opened: a server without it needs neither the time
+nor the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+
+from elanus.core.errors import Unavailable
+from elanus.proxy.calls import Calls, Operation
+from elanus.proxy.port import Front
+from elanus.server.open_files import connections_for, open_files_limit
+from elanus.server.settings import ProxySettings
+from elanus.server.settings_http import HttpSettings
+from elanus.server.startup import PortTaken
+
+_STOP_GRACE_S = 2.0
+_MB = 1024 * 1024
+
+
+def http_front(settings: HttpSettings) -> HttpFront | None:
+    """Return the front to open; None if the settings switch it off."""
+    return HttpFront(settings) if settings.enabled else None
+
+
+def url_of(front: HttpFront | None) -> str:
+    """Return the URL of an open front, "" if there is none."""
+    return front.url if front is not None else ""
+
+
+class HttpFront:
+    """``url``: set by `start`."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self.url = ""
+
+    def operations(self, front: Front) -> Iterable[Operation]:
+        """Return the operations that only the REST API has."""
+        from elanus.proxy.rest.operations import rest_operations
+
+        return rest_operations(front)
+
+    def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
+        """Open the port until the stack is closed. Raises `PortTaken`."""
+        from elanus.proxy.rest.front import RestFront
+        from elanus.proxy.rest.server import Certificates, RestServer
+
+        # A proxy that has users, or asks clients for certificates, does so for this port too.
+        front = RestFront(calls, strict=self._settings.strict_status)
+        certificates = Certificates(proxy.tls_cert, proxy.tls_key, proxy.tls_client_ca)
+
+        def opened(port: int) -> str:
+            server = RestServer(
+                front,
+                workers,
+                proxy.host,
+                port,
+                body_max_bytes=proxy.message_max_mb * _MB,
+                connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
+                tls=Certificates(proxy.tls_cert, proxy.tls_key, proxy.tls_client_ca)
+                if proxy.tls_cert
+                else None,
+            )
+            url = server.start()
+            stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+            return url
+
+        try:
+            self.url = opened(self._settings.port_for(proxy.port))
+        except Unavailable as error:
+            if self._settings.is_port_chosen:
+                raise PortTaken(
+                    f"{error.message}; choose another with --set http.port=PORT (0: any free one), "
+                    "or switch the REST API off with --set http.enabled=false"
+                ) from None
+            self.url = opened(0)  # nobody asked for the port that is taken

@@ -1,0 +1,248 @@
+"""The endpoints of definitions: the reference's bodies in, the reference's answers out."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from fake_front import FakeFront
+from rest_client import RestClient, rest_front
+
+from elanus.core.access import User, first_policy, with_user
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import PermissionDenied
+from elanus.core.types import DataType
+
+BOOKS: dict[str, Any] = {
+    "autoId": False,
+    "enabledDynamicField": False,
+    "fields": [
+        {
+            "fieldName": "isbn",
+            "dataType": "VarChar",
+            "isPrimary": True,
+            "elementTypeParams": {"max_length": 20},
+        },
+        {"fieldName": "year", "dataType": "Int64", "nullable": True, "description": "of print"},
+        {"fieldName": "price", "dataType": "Double", "defaultValue": 9.5},
+        {
+            "fieldName": "tags",
+            "dataType": "Array",
+            "elementDataType": "VarChar",
+            "elementTypeParams": {"max_capacity": "8", "max_length": "30"},
+        },
+        {"fieldName": "intro", "dataType": "FloatVector", "elementTypeParams": {"dim": "4"}},
+    ],
+}
+
+
+@pytest.fixture
+def client(front: FakeFront) -> RestClient:
+    return RestClient(rest_front(front))
+
+
+def test_a_quick_setup_has_a_key_a_vector_and_an_index_and_is_loaded(
+    client: RestClient, front: FakeFront
+) -> None:
+    assert client.post("collections/create", collectionName="quick", dimension=8) == {"code": 0, "data": {}}
+    (created,) = front.created
+    assert [(field.name, field.data_type) for field in created.schema.fields if not field.is_dynamic] == [
+        ("id", DataType.INT64),
+        ("vector", DataType.FLOAT_VECTOR),
+    ]
+    assert created.schema.enable_dynamic
+    assert created.consistency_level is ConsistencyLevel.BOUNDED
+    described = client.data("collections/describe", collectionName="quick")
+    assert described["indexes"] == [{"fieldName": "vector", "indexName": "vector", "metricType": "COSINE"}]
+    assert described["load"] == "LoadStateLoaded"
+
+
+def test_a_quick_setup_as_its_parameters_say(client: RestClient, front: FakeFront) -> None:
+    client.data(
+        "collections/create",
+        collectionName="quick",
+        dimension=8,
+        idType="VarChar",
+        autoID=True,
+        metricType="L2",
+        primaryFieldName="key",
+        vectorFieldName="where",
+        params={
+            "max_length": 50,
+            "enableDynamicField": "false",
+            "consistencyLevel": "Strong",
+            "shardsNum": 2,
+            "ttlSeconds": 60,
+        },
+    )
+    (created,) = front.created
+    key, vector = created.schema.fields
+    assert (key.name, key.data_type, key.max_length, key.auto_id) == ("key", DataType.VARCHAR, 50, True)
+    assert (vector.name, vector.dim) == ("where", 8)
+    assert (created.shards, created.consistency_level) == (2, ConsistencyLevel.STRONG)
+    assert created.properties == {"collection.ttl.seconds": "60"}
+
+
+def test_a_schema_that_is_spelled_out(client: RestClient, front: FakeFront) -> None:
+    index = {"fieldName": "intro", "indexName": "by intro", "metricType": "L2", "indexType": "HNSW"}
+    client.data(
+        "collections/create",
+        collectionName="books",
+        schema=BOOKS,
+        indexParams=[{**index, "indexName": "by_intro", "params": {"M": 8, "efConstruction": 64}}],
+    )
+    schema = front.created[0].schema
+    assert not schema.enable_dynamic
+    assert schema.by_name["year"].nullable
+    assert schema.by_name["price"].default_value == 9.5
+    assert schema.by_name["tags"].max_capacity == 8
+    described = client.data("indexes/describe", collectionName="books", indexName="by_intro")
+    assert described[0]["indexType"] == "HNSW"
+    assert {"key": "params", "value": '{"M": 8, "efConstruction": 64}'} in described[0]["params"]
+    found = client.data("collections/describe", collectionName="books")
+    assert [field["type"] for field in found["fields"]] == [
+        "VarChar",
+        "Int64",
+        "Double",
+        "Array",
+        "FloatVector",
+    ]
+    assert found["fields"][3]["elementType"] == "VarChar"
+    assert found["fields"][2]["defaultValue"] == 9.5
+
+
+def test_without_indexes_a_collection_is_not_loaded(client: RestClient) -> None:
+    client.data("collections/create", collectionName="books", schema=BOOKS)
+    assert (
+        client.data("collections/get_load_state", collectionName="books")["loadState"] == "LoadStateNotLoad"
+    )
+    assert client.data("indexes/list", collectionName="books") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        ({"collectionName": "c"}, 1802, "'Dimension' failed on the 'required' tag"),
+        ({"dimension": 4}, 1802, "'CollectionName' failed on the 'required' tag"),
+        ({"collectionName": "", "dimension": 4}, 1802, "'CollectionName'"),
+        ({"collectionName": 7, "dimension": 4}, 1801, "can only accept json format request"),
+        ({"collectionName": "c", "dimension": "many"}, 1801, "can only accept json format request"),
+        ({"collectionName": "c", "dimension": 4, "dimensions": 5}, 1801, "`dimensions`"),
+        ({"collectionName": "c", "dimension": 4, "idType": "Float"}, 1100, "idType"),
+        ({"collectionName": "c", "dimension": 4, "idType": "VarChar"}, 1802, "max_length"),
+        ({"collectionName": "c", "dimension": 4, "params": {"shardNum": 1}}, 1100, "shardNum"),
+        ({"collectionName": "c", "dimension": 4, "consistencyLevel": "Weak"}, 1100, "Weak"),
+        ({"collectionName": "c", "schema": {"fields": [{"fieldName": "f", "dataType": "int"}]}}, 1100, "int"),
+        ({"collectionName": "c", "schema": {"fields": [{"fieldName": "f"}]}}, 1802, "DataType"),
+        ({"collectionName": "1c", "dimension": 4}, 1100, "1c"),
+    ],
+)
+def test_a_bad_definition_is_refused_with_the_field(
+    client: RestClient, body: dict[str, Any], code: int, text: str
+) -> None:
+    answer = client.post("collections/create", **body)
+    assert (answer["code"], client.status) == (code, 200)
+    assert text in answer["message"]
+
+
+def test_nulls_are_as_if_left_out_and_numbers_may_be_quoted(client: RestClient) -> None:
+    client.data("collections/create", collectionName="c", dimension="4", schema=None, indexParams=None)
+    assert client.data("collections/list", dbName=None) == ["c"]
+
+
+def test_the_database_is_the_bodys_or_the_headers(client: RestClient) -> None:
+    client.data("databases/create", dbName="one")
+    client.data("collections/create", dbName="one", collectionName="c", dimension=4)
+    assert client.data("collections/list") == []
+    assert client.data("collections/list", {"db-name": "one"}) == ["c"]
+    assert client.data("collections/list", {"db-name": "default"}, dbName="one") == ["c"]
+    assert client.post("collections/list", dbName="two")["code"] == 800
+
+
+def test_partitions_aliases_and_properties(client: RestClient, front: FakeFront) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    client.data("partitions/create", collectionName="c", partitionName="p")
+    assert client.data("partitions/list", collectionName="c") == ["_default", "p"]
+    assert client.data("partitions/has", collectionName="c", partitionName="q") == {"has": False}
+    assert client.data("partitions/get_stats", collectionName="c", partitionName="p") == {"rowCount": 0}
+    client.data("aliases/create", collectionName="c", aliasName="a")
+    assert client.data("aliases/describe", aliasName="a") == {
+        "aliasName": "a",
+        "collectionName": "c",
+        "dbName": "default",
+    }
+    client.data("collections/alter_properties", collectionName="c", properties={"collection.ttl.seconds": 9})
+    properties = client.data("collections/describe", collectionName="c")["properties"]
+    assert properties == [{"key": "collection.ttl.seconds", "value": "9"}]
+    client.data("collections/drop_properties", collectionName="c", propertyKeys=["collection.ttl.seconds"])
+    assert client.data("collections/describe", collectionName="c")["properties"] == []
+    client.data("collections/flush", collectionNames=["c"])
+    client.data("collections/rename", collectionName="c", newCollectionName="d")
+    assert client.data("collections/has", collectionName="c") == {"has": False}
+
+
+def test_imports_as_the_bulk_writer_asks_for_them(client: RestClient) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    empty = {"clusterId": "", "projectId": "", "regionId": "", "dbName": ""}
+    sent = {"collectionName": "c", "files": [["a.parquet"], ["b.parquet"]], "objectUrls": None, **empty}
+    job = client.data("jobs/import/create", **sent)["jobId"]
+    assert isinstance(job, str)
+    described = client.data("jobs/import/describe", jobId=job, **empty)
+    assert (described["state"], described["progress"], described["jobId"]) == ("Pending", 0, job)
+    assert [file["fileName"] for file in described["details"]] == ["a.parquet", "b.parquet"]
+    page = client.data("jobs/import/list", collectionName="c", pageSize=10, currentPage=1, **empty)
+    assert [record["jobId"] for record in page["records"]] == [job]
+    assert client.data("jobs/import/list", pageSize=10, currentPage=2, **empty)["records"] == []
+    assert client.post("jobs/import/describe", jobId="none")["code"] == 1801
+    assert client.post("jobs/import/create", **sent, volumeName="v")["code"] == 1100
+    assert client.post("jobs/import/create", collectionName="c", files=[["a", "b"]])["code"] == 1801
+
+
+def test_large_ids_are_quoted_unless_the_client_reads_them(client: RestClient, front: FakeFront) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    front.started = 2**62  # type: ignore[attr-defined]
+    front.compact = lambda *_: type("S", (), {"compaction_id": 2**62 + 1, "plans": 1})()  # type: ignore[method-assign,assignment,misc]
+    assert client.data("collections/compact", collectionName="c") == {"compactionID": str(2**62 + 1)}
+    allowed = {"accept-type-allow-int64": "true"}
+    assert client.data("collections/compact", allowed, collectionName="c") == {"compactionID": 2**62 + 1}
+
+
+def test_strict_statuses_are_those_of_the_errors(front: FakeFront) -> None:
+    strict = RestClient(rest_front(front, strict=True))
+    assert strict.post("collections/describe", collectionName="none")["code"] == 100
+    assert strict.status == 404
+    assert strict.post("collections/describe")["code"] == 1802
+    assert strict.status == 400
+    lenient = RestClient(rest_front(front))
+    lenient.post("collections/describe", {"accept": "application/problem+json"}, collectionName="none")
+    assert lenient.status == 404
+
+
+def test_the_token_is_that_of_the_header(front: FakeFront) -> None:
+    """Who is not signed in, or lacks the privilege, gets that as the HTTP status in every mode."""
+    asked: list[tuple[str, str]] = []
+
+    class OnlyRoot:
+        def allow(self, caller: Caller, privilege: str, *_: object) -> None:
+            asked.append((caller.user, caller.origin))
+            if caller.user != "root":
+                raise PermissionDenied(f"{privilege} is for root")
+
+    policy = with_user(first_policy(), User("ada", "secret", 7), 100)
+    sign_in = SignIn(lambda: policy, "Milvus", lambda password, stored: password == stored)
+    counted: list[tuple[str, int]] = []
+    client = RestClient(
+        rest_front(front, OnlyRoot(), lambda name, code, _: counted.append((name, code)), sign_in)
+    )
+    secret = base64.b64encode(b"root:Milvus").decode()
+    assert client.post("collections/list", {"authorization": "Bearer root:Milvus"})["code"] == 0
+    assert client.post("collections/list", {"authorization": f"Basic {secret}"})["code"] == 0
+    assert client.post("collections/list", {"authorization": "Bearer ada:secret"})["code"] == 65535
+    assert client.status == 403
+    assert asked == [("root", "here"), ("root", "here"), ("ada", "here")]
+    for header in ({}, {"authorization": "Bearer root:other"}, {"authorization": "Bearer elk_1_abc"}):
+        assert client.post("collections/list", header)["code"] == 1800
+        assert client.status == 401
+    assert len(asked) == 3
+    assert counted[-1] == ("collections/list", 1800)

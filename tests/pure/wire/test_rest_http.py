@@ -1,0 +1,273 @@
+"""The REST API on its port: HTTP as such, and what hostile or broken clients send."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import importlib.util
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pymilvus
+import pytest
+from fake_front import FakeFront
+from rest_client import rest_front
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from elanus.core.errors import Unavailable
+from elanus.proxy.rest import app
+from elanus.proxy.rest.server import RestServer
+
+BODY_MAX_BYTES = 100_000
+LIST = "/v2/vectordb/collections/list"
+Answer = tuple[int, dict[str, Any]]
+
+
+async def _page(request: object) -> PlainTextResponse:
+    return PlainTextResponse("console")
+
+
+@pytest.fixture
+def port(front: FakeFront) -> Iterator[int]:
+    with ThreadPoolExecutor(4) as workers:
+        server = RestServer(
+            rest_front(front),
+            workers,
+            "127.0.0.1",
+            0,
+            body_max_bytes=BODY_MAX_BYTES,
+            mounts=[Route("/ui", _page)],
+        )
+        url = server.start()
+        yield int(url.rpartition(":")[2])
+        server.stop(grace_s=0)
+
+
+def ask(port: int, path: str, body: bytes = b"{}", method: str = "POST", **headers: str) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    sent = {"content-type": "application/json", **{name.replace("_", "-"): v for name, v in headers.items()}}
+    try:
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        content = response.read()
+        assert response.headers["access-control-allow-origin"] is None
+    finally:
+        connection.close()
+    answer: dict[str, Any] = json.loads(content)
+    return response.status, answer
+
+
+def test_requests_on_one_connection(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    for path, body in (
+        ("collections/create", {"collectionName": "c", "dimension": 2}),
+        ("entities/insert", {"collectionName": "c", "data": [{"id": 1, "vector": [1, 0]}]}),
+        ("collections/list", {}),
+    ):
+        connection.request(
+            "POST", f"/v2/vectordb/{path}", json.dumps(body), {"content-type": "application/json"}
+        )
+        answer = json.loads(connection.getresponse().read())
+        assert answer["code"] == 0, answer
+    assert answer["data"] == ["c"]
+    connection.close()
+
+
+def test_the_first_generation(port: int) -> None:
+    def post(path: str, **body: Any) -> Any:
+        status, answer = ask(port, f"/v1/vector/{path}", json.dumps({"collectionName": "c", **body}).encode())
+        assert (status, answer["code"]) == (200, 200), answer
+        return answer["data"]
+
+    assert post("collections/create", dimension=2) == {}
+    assert ask(port, "/v1/vector/collections?dbName=default", b"", "GET") == (
+        200,
+        {"code": 200, "data": ["c"]},
+    )
+    _, described = ask(port, "/v1/vector/collections/describe?collectionName=c", b"", "GET")
+    assert described["data"]["collectionName"] == "c"
+    assert described["data"]["autoId"]
+    keys = post("insert", data={"vector": [1, 0], "n": 5})["insertIds"]
+    assert post("search", vector=[1, 0], outputFields=["n"], limit=1) == [
+        {"n": 5, "id": keys[0], "distance": 0.0}
+    ]
+    assert [row["n"] for row in post("query", limit=1)] == [5]
+    post("delete", id=keys)
+    assert post("query", limit=1) == []
+    post("collections/drop")
+    assert ask(port, "/v1/vector/collections", b"{}", "POST")[0] == 405
+    assert ask(port, "/v1/vector/search", b"", "GET")[0] == 405
+    assert ask(port, "/v1/vector/none", b"{}")[0] == 404
+    assert ask(port, "/v1/vector/delete", b'{"collectionName": "c"}')[1]["code"] == 1802
+
+
+def test_the_openapi_document_is_served(port: int) -> None:
+    status, document = ask(port, "/openapi.json", b"", "GET")
+    assert (status, document["openapi"]) == (200, "3.1.0")
+
+
+def test_other_applications_can_be_mounted(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/ui")
+    assert connection.getresponse().read() == b"console"
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "method", "headers", "status", "code"),
+    [
+        ("/v2/vectordb/none/list", b"{}", "POST", {}, 404, 404),
+        ("/v2/vectordb/", b"{}", "POST", {}, 404, 404),
+        ("/v3", b"{}", "POST", {}, 404, 404),
+        (LIST, b"", "GET", {}, 405, 405),
+        (LIST, b"", "OPTIONS", {}, 405, 405),
+        (LIST, b"{", "POST", {}, 200, 1801),
+        (LIST, b"[]", "POST", {}, 200, 1801),
+        (LIST, b"null", "POST", {}, 200, 1801),
+        (LIST, b"\xff\xfe", "POST", {}, 200, 1801),
+        (LIST, b'{"dbName": "\\ud800"}', "POST", {}, 200, 1801),
+        (LIST, b"[" * 50_000, "POST", {}, 200, 1801),
+        (LIST, b'{"dbName": ' * 5_000 + b"1" + b"}" * 5_000, "POST", {}, 200, 1801),
+        (LIST, b'{"dbName": NaN}', "POST", {}, 200, 1801),
+        (LIST, b"{}", "POST", {"content_type": "text/plain"}, 415, 1801),
+        (LIST, b"{}", "POST", {"content_type": "application/x-www-form-urlencoded"}, 415, 1801),
+        (LIST, b"{}", "POST", {"content_type": "application/json; charset=utf-8"}, 200, 0),
+        (LIST, b"{}", "POST", {"origin": "http://evil.example"}, 403, 403),
+        (LIST, b"{}", "POST", {"origin": "null"}, 403, 403),
+        (LIST, b"{}", "POST", {"host": "evil.example"}, 403, 403),
+        (LIST, b"{}", "POST", {"host": "localhost:1"}, 200, 0),
+        ("/openapi.json", b"", "GET", {"host": "evil.example"}, 403, 403),
+        (LIST, b" " * (BODY_MAX_BYTES + 1), "POST", {}, 413, 413),
+        (LIST, b"{}", "POST", {"request_timeout": "soon"}, 200, 1801),
+        (LIST, b"{}", "POST", {"request_timeout": "nan"}, 200, 1801),
+        (LIST, b"{}", "POST", {"accept_type_allow_int64": "maybe"}, 200, 1801),
+        (LIST, b"{}", "POST", {"authorization": "Basic %%%"}, 200, 1801),
+        (LIST, b"", "POST", {}, 200, 0),
+    ],
+)
+def test_what_is_refused_has_a_status_and_a_body(
+    port: int, path: str, body: bytes, method: str, headers: dict[str, str], status: int, code: int
+) -> None:
+    found, answer = ask(port, path, body, method, **headers)
+    assert (found, answer["code"]) == (status, code), answer
+    assert code == 0 or answer["message"]
+
+
+def test_the_servers_own_pages_may_call_it(port: int) -> None:
+    status, _ = ask(port, LIST, origin=f"http://127.0.0.1:{port}", host=f"127.0.0.1:{port}")
+    assert status == 200
+
+
+def test_a_body_in_chunks_is_limited_too(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(
+            f"POST {LIST} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            "transfer-encoding: chunked\r\n\r\n".encode()
+        )
+        chunk = b" " * 60_000
+        for _ in range(2):
+            client.sendall(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+        assert b" 413 " in client.recv(200)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", b"\r\n" * 10, b"PRI * HTTP/2"]
+)
+def test_bytes_that_are_no_request_do_not_end_the_server(port: int, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(sent)
+    assert ask(port, LIST)[0] == 200
+
+
+def test_slow_bodies_take_no_thread_and_are_given_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "BODY_WAIT_S", 0.2)
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(10)]
+    for client in slow:
+        client.sendall(
+            f"POST {LIST} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            "content-length: 50\r\n\r\n{".encode()
+        )
+    assert ask(port, LIST)[0] == 200
+    for client in slow:
+        assert b" 408 " in client.recv(200)
+        client.close()
+
+
+def bulk_writer() -> Any:
+    """The client's module of bulk imports; its package needs clients of object stores, too."""
+    path = Path(pymilvus.__file__).parent / "bulk_writer" / "bulk_import.py"
+    spec = importlib.util.spec_from_file_location("bulk_import", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_bulk_writer_of_the_client_starts_and_follows_an_import(port: int, front: FakeFront) -> None:
+    client = bulk_writer()
+    url = f"http://127.0.0.1:{port}"
+    ask(port, "/v2/vectordb/collections/create", b'{"collectionName": "c", "dimension": 2}')
+    started = client.bulk_import(url=url, collection_name="c", files=[["a.parquet"]], api_key="root:Milvus")
+    job = started.json()["data"]["jobId"]
+    assert client.get_import_progress(url=url, job_id=job).json()["data"]["state"] == "Pending"
+    records = client.list_import_jobs(url=url, collection_name="c").json()["data"]["records"]
+    assert [record["jobId"] for record in records] == [job]
+
+
+def test_a_port_that_is_taken(front: FakeFront, port: int) -> None:
+    with ThreadPoolExecutor(1) as workers:
+        server = RestServer(rest_front(front), workers, "127.0.0.1", port, body_max_bytes=1)
+        with pytest.raises(Unavailable, match=str(port)):
+            server.start()
+
+
+def test_requests_in_progress_are_answered_when_the_server_stops(front: FakeFront) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def slowly(database: str) -> list[Any]:
+        entered.set()
+        assert leave.wait(30)
+        return []
+
+    front.list_collections = slowly  # type: ignore[method-assign]
+    with ThreadPoolExecutor(4) as workers:
+        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        port = int(server.start().rpartition(":")[2])
+        asked = workers.submit(ask, port, LIST)
+        assert entered.wait(30)
+        stopped = workers.submit(server.stop, 20)
+        leave.set()
+        assert asked.result(30) == (200, {"code": 0, "data": []})
+        stopped.result(60)
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_answers_do_not_wait_for_acknowledgements(front: FakeFront) -> None:
+    """asyncio switches Nagle's algorithm off for sockets that name their protocol."""
+    with ThreadPoolExecutor(1) as workers:
+        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1)
+        with server._listen() as listener:
+            assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_the_server_waits_without_waking_up(front: FakeFront) -> None:
+    """uvicorn looks ten times a second whether to stop; this server's loop has nothing scheduled."""
+    with ThreadPoolExecutor(1) as workers:
+        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        server.start()
+        loop = server._server._loop
+        assert loop is not None
+
+        async def scheduled() -> int:
+            return len(loop._scheduled)  # type: ignore[attr-defined]
+
+        assert asyncio.run_coroutine_threadsafe(scheduled(), loop).result(30) == 0
+        server.stop(grace_s=0)
