@@ -126,8 +126,6 @@ def test_bad_input_is_refused(name: str, books: MilvusClient) -> None:
 
 UNSUPPORTED: dict[str, Request] = {
     "compaction by a clustering key": lambda c: c.compact(NAME, is_clustering=True),
-    "users": lambda c: c.create_user("somebody", "A-password1"),
-    "roles": lambda c: c.create_role("somebody"),
     "a scalar index": lambda c: index(c, field_name="n", index_type="INVERTED"),
     "another field": lambda c: c.add_collection_field(NAME, "x", DataType.INT64, nullable=True),
     "a partial upsert": lambda c: c.upsert(NAME, [{"key": 1, "n": 5}], partial_update=True),

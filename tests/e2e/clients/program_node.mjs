@@ -280,9 +280,12 @@ await check('group by', async () => {
 await lacks('scalar index', 'index', () =>
   client.createIndex({ collection_name: NAME, field_name: 'kind', index_type: 'INVERTED' })
 );
-await lacks('users', 'CreateCredential is not supported', () =>
-  client.createUser({ username: 'ann', password: 'password' })
-);
+await check('users', async () => {
+  succeeded(await client.createUser({ username: 'node_ann', password: 'password' }));
+  const { usernames } = succeeded(await client.listUsers());
+  assert.ok(usernames.includes('node_ann'));
+  succeeded(await client.deleteUser({ username: 'node_ann' }));
+});
 
 const created = (name, ...fields) =>
   client.createCollection({
