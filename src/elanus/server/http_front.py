@@ -63,9 +63,7 @@ class HttpFront:
                 port,
                 body_max_bytes=proxy.message_max_mb * _MB,
                 connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
-                tls=Certificates(proxy.tls_cert, proxy.tls_key, proxy.tls_client_ca)
-                if proxy.tls_cert
-                else None,
+                tls=certificates if proxy.tls_cert else None,
             )
             url = server.start()
             stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)

@@ -218,10 +218,12 @@ async def _() -> None:
     await client.truncate_collection(NAME)
 
 
-@lacks("users", "CreateCredential is not supported")
+@check("users")
 @on_loop
 async def _() -> None:
     await client.create_user("ann", "password")
+    assert "ann" in await client.list_users()
+    await client.drop_user("ann")
 
 
 @check("drop")

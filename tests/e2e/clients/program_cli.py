@@ -10,6 +10,7 @@ from pathlib import Path
 from checks import DIM, VECTORS, check, lacks, uri
 from click.testing import CliRunner
 from milvus_cli.scripts.milvus_client_cli import cli
+from pymilvus import MilvusClient
 
 NAME = "cli_rows"
 DIRECTORY = Path(tempfile.mkdtemp())
@@ -138,9 +139,11 @@ def _() -> None:
     assert "admin" in run("list roles")
 
 
-@lacks("users and roles", "CreateCredential is not supported")
+@check("`create user`")
 def _() -> None:
-    run("create user -u ann -p password")
+    run("create user -u cli_ann -p password")
+    assert "cli_ann" in run("list users")
+    MilvusClient(uri()).drop_user("cli_ann")
 
 
 @lacks("`truncate`", "TruncateCollection")

@@ -282,9 +282,12 @@ await check('scalar index of a loaded collection: create, drop', async () => {
   succeeded(await client.createIndex({ ...field, index_type: 'INVERTED' }));
   succeeded(await client.dropIndex(field));
 });
-await lacks('users', 'CreateCredential is not supported', () =>
-  client.createUser({ username: 'ann', password: 'password' })
-);
+await check('users', async () => {
+  succeeded(await client.createUser({ username: 'node_ann', password: 'password' }));
+  const { usernames } = succeeded(await client.listUsers());
+  assert.ok(usernames.includes('node_ann'));
+  succeeded(await client.deleteUser({ username: 'node_ann' }));
+});
 
 const created = (name, ...fields) =>
   client.createCollection({

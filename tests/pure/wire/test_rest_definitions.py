@@ -13,6 +13,8 @@ from elanus.core.access import User, first_policy, with_user
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import PermissionDenied
 from elanus.core.types import DataType
+from elanus.proxy.calls import Caller
+from elanus.proxy.sign_in import SignIn
 
 BOOKS: dict[str, Any] = {
     "autoId": False,
