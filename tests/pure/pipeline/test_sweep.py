@@ -92,7 +92,9 @@ def test_everything_that_is_written_is_below_a_prefix_that_is_swept() -> None:
 def test_paths_are_made_in_one_place_only() -> None:
     """No module writes below a prefix that it spells itself."""
     spelled = re.compile(rf"""["'](?:{"|".join(PREFIXES)})/""")
-    sources = Path(paths.__file__).parents[1].rglob("*.py")
+    root = Path(paths.__file__).parents[1]
+    rest = root / "proxy" / "rest"  # whose paths are those of URLs
+    sources = [s for s in root.rglob("*.py") if not s.is_relative_to(rest)]
     assert [str(s) for s in sources if spelled.search(s.read_text())] == []
 
 

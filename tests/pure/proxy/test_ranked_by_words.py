@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from fakes import DEFAULT, index
 from fakes import collection as described
+from read_bench import Bench, L, Nodes, Patience
 from test_hybrid import Verbs
-from test_reads import Bench, L, Nodes, Patience
 
 from elanus.api.querynode import NodeHits, NodeSearch, NodeStatistics
 from elanus.core.consistency import ReadConsistency

@@ -222,7 +222,7 @@ def test_strict_statuses_are_those_of_the_errors(front: FakeFront) -> None:
 
 
 def test_the_token_is_that_of_the_header(front: FakeFront) -> None:
-    """Who is not signed in, or lacks the privilege, gets that as the HTTP status in every mode."""
+    """A caller who is not signed in, or lacks the privilege, gets the HTTP status for it in every mode."""
     asked: list[tuple[str, str]] = []
 
     class OnlyRoot:

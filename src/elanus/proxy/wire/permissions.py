@@ -28,7 +28,8 @@ WITHOUT_DECLARATION: Mapping[str, Permission] = {
     "Dummy": _EVERYBODY,
     "RegisterLink": _EVERYBODY,
     "CalcDistance": _EVERYBODY,  # on vectors in the request
-    "RunAnalyzer": _EVERYBODY,  # on texts in the request
+    # On texts in the request, with the analyzer of a field.
+    "RunAnalyzer": Permission(NO_PRIVILEGE, ObjectType.COLLECTION, "collection_name"),
     "ComputePhraseMatchSlop": _EVERYBODY,  # on texts in the request
     "ListDatabases": _EVERYBODY,  # lists what the caller may see
     "ShowCollections": Permission(NO_PRIVILEGE, ObjectType.COLLECTION, "collection_names"),  # the same
