@@ -102,7 +102,7 @@ def test_the_rest_api_is_opened_next_to_the_port_and_counts_the_same_operations(
         async with AsyncExitStack() as stack:
             http = HttpFront(HttpSettings(port=0))
             settings = ProxySettings(host="127.0.0.1")
-            start_front(stack, settings, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http)
+            start_front(stack, settings, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http=http)
             answer = await asyncio.to_thread(
                 requests.post, f"{http.url}/v2/vectordb/collections/list", json={}, timeout=30
             )
@@ -121,7 +121,9 @@ def test_a_rest_port_that_is_taken_names_the_setting() -> None:
             http = HttpFront(HttpSettings(port=port))
             settings = ProxySettings(host="127.0.0.1")
             with pytest.raises(PortTaken, match=r"http\.port=PORT"):
-                start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http)
+                start_front(
+                    stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http=http
+                )
 
     asyncio.run(run())
 
@@ -132,7 +134,7 @@ def test_a_rest_port_that_nobody_chose_may_be_taken() -> None:
             taken = int(front(stack, Metrics()).rpartition(":")[2])
             http = HttpFront(HttpSettings())
             settings = ProxySettings(host="127.0.0.1", port=max(taken - 1000, 1))
-            start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http)
+            start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http=http)
             assert http.url not in ("", f"http://127.0.0.1:{taken}")
 
     asyncio.run(run())

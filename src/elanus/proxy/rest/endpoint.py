@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from elanus.core.errors import ElanusError
+from elanus.core.errors import AccessRefused, ElanusError
 from elanus.proxy.calls import Caller, Calls
 from elanus.proxy.rest.bodies import Body
 from elanus.proxy.rest.errors import RestError, reported
@@ -35,13 +35,15 @@ class Session:
     def rpc(self, name: str, body: Body | None = None, /, **fields: Any) -> Any:
         """Call an RPC and return its response. It gets the fields of the body that it has, and ``fields``.
 
-        Raises `RestError`.
+        Raises `RestError`, and `AccessRefused`.
         """
         filled = {} if body is None else _shared(name, body)
         try:
             return call_rpc(self._calls, name, filled | fields, self.caller)
         except RpcFailed as failed:
             raise RestError(failed.code, failed.message) from None
+        except AccessRefused:
+            raise
         except ElanusError as error:
             raise reported(error) from None
 
