@@ -98,8 +98,10 @@ class QueryCoordApi(Protocol):
 
     @repeatable
     async def held_segments(self) -> tuple[SegmentID, ...]:
-        """Sealed segments whose files some query node may still read. Raises `Unavailable` when not every
-        node can be asked."""
+        """Sealed segments whose files some query node may still read, and the growing ones that are served.
+
+        Raises `Unavailable` when not every node can be asked.
+        """
         ...
 
     @repeatable

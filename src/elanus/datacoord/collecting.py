@@ -185,7 +185,7 @@ class Collector:
         self._stage = GcState.RECORDING
         reclaimed, ended = moment.reclaimable(policy, held), moment.ended_vchannels(policy)
         await self._record(reclaimed, ended)
-        forgotten = await self._forget()
+        forgotten = await self._forget(held)
         return replace(report, segments_reclaimed=len(reclaimed), records_forgotten=forgotten)
 
     async def _settled(self) -> None:
@@ -251,13 +251,16 @@ class Collector:
             async with self._lock:
                 await self._state.put(vchannels=[replace(v, deltas="") for v in vchannels])
 
-    async def _forget(self) -> int:
+    async def _forget(self, held: frozenset[SegmentID]) -> int:
         """Remove the records that are no longer needed and return the number of segments removed.
 
-        The lock is given back between batches. A record that may be forgotten does not change any more.
+        A query node may serve a segment long after compactions of its outputs: the records between it and
+        what holds its rows now say that these rows still exist. The lock is given back between batches. A record that may be forgotten does not change any more.
         """
         now = await self._rootcoord.alloc_timestamp(1)
-        old = [s.segment_id for s in self._state.dropped_segments() if self._may_forget(s, now)]
+        needed = self._state.heirs(held)
+        dropped = (s for s in self._state.dropped_segments() if s.segment_id not in needed)
+        old = [s.segment_id for s in dropped if self._may_forget(s, now)]
         for segment_ids in in_batches(old):
             async with self._lock:
                 await self._state.forget(segment_ids, ())

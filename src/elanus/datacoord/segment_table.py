@@ -98,6 +98,16 @@ class SegmentTable:
         info = None if following is None else self._segments.get(following)
         return None if info is None or info.state is SegmentState.DROPPED else info
 
+    def heirs(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
+        """Return all segments by which `successor` finds what holds the rows of these segments now."""
+        found: set[SegmentID] = set()
+        for segment_id in segment_ids:
+            following = self._successors.get(segment_id)
+            while following is not None and following not in found:
+                found.add(following)
+                following = self._successors.get(following)
+        return found
+
     def _infos(self, segment_ids: Iterable[SegmentID]) -> list[SegmentInfo]:
         return [self._segments[segment_id] for segment_id in segment_ids]
 
@@ -143,7 +153,7 @@ class SegmentTable:
     def forget(self, segment_id: SegmentID) -> None:
         """Remove a record, and what is known about the segments that it replaced or was replaced by.
 
-        Nobody asks for the successor of a segment so old: its record would still be here.
+        It must be none of the `heirs` of a segment that is still served.
         """
         info = self._segments.pop(segment_id, None)
         if info is None:

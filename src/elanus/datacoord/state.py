@@ -189,6 +189,10 @@ class DataState:
         """Return the segment that now holds the rows of a compacted one; None when none does."""
         return self._segments.successor(segment_id)
 
+    def heirs(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
+        """Return the segments by which `successor` finds what holds the rows of these segments now."""
+        return self._segments.heirs(segment_ids)
+
     def plans(self) -> Iterable[CompactionPlan]:
         """Return all plans in the order in which they were made."""
         return self._plans.values()

@@ -177,7 +177,8 @@ class QueryCoord:
     async def held_segments(self) -> tuple[SegmentID, ...]:
         fleet = self._peers.fleet
         answers = await asyncio.gather(*(fleet.node(node_id).status() for node_id in fleet.alive()))
-        return tuple({segment_id for status in answers for segment_id in status.held})
+        growing = {s.segment_id for status in answers for s in status.segments if not s.sealed}
+        return tuple(growing.union(*(status.held for status in answers)))
 
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]:
         return tuple(
