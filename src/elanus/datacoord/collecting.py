@@ -22,6 +22,7 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
+from elanus.core.ids import SegmentID
 from elanus.core.offload import Offload
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
@@ -255,7 +256,8 @@ class Collector:
         """Remove the records that are no longer needed and return the number of segments removed.
 
         A query node may serve a segment long after compactions of its outputs: the records between it and
-        what holds its rows now say that these rows still exist. The lock is given back between batches. A record that may be forgotten does not change any more.
+        what holds its rows now say that these rows still exist. The lock is given back between batches. A
+        record that may be forgotten does not change any more.
         """
         now = await self._rootcoord.alloc_timestamp(1)
         needed = self._state.heirs(held)

@@ -231,8 +231,8 @@ async def test_files_of_a_segment_that_a_query_node_reads_stay(tmp_path: Path) -
 async def test_records_that_lead_from_a_served_segment_to_what_holds_its_rows_stay(tmp_path: Path) -> None:
     """A handoff that lags behind compactions would take the segment for one whose rows are all gone."""
     async with running(tmp_path) as bench:
-        first, third = await bench.written(), await bench.written()
-        second = SegmentID(first + 1_000_000)
+        first = await bench.written()
+        second, third = SegmentID(first + 1_000_000), SegmentID(first + 2_000_000)
         dropped = await bench.root.alloc_timestamp(1)
         flushed, state = await bench.segment(first), bench.coord.context.state
         gone = replace(flushed, state=SegmentState.DROPPED, dropped=dropped)
@@ -245,8 +245,7 @@ async def test_records_that_lead_from_a_served_segment_to_what_holds_its_rows_st
         assert (await bench.collect()).records_forgotten == 0
         assert (await bench.coord.recovery_info(CID, (first,))).successors[first] == third
         bench.query.reading = ()
-        await bench.collect()
-        assert (await bench.collect()).records_forgotten == 2
+        assert sum([(await bench.collect()).records_forgotten for _ in range(2)]) == 2
 
 
 async def test_nothing_goes_while_query_nodes_cannot_be_asked(tmp_path: Path) -> None:
