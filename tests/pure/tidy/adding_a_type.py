@@ -50,7 +50,7 @@ def declared() -> CollectionSchema:
         name="docs",
         fields=[
             schema_pb2.FieldSchema(name="id", data_type=schema_pb2.Int64, is_primary_key=True),
-            schema_pb2.FieldSchema(name="at", data_type=schema_pb2.Timestamptz),
+            schema_pb2.FieldSchema(name="at", data_type=schema_pb2.Date),
             schema_pb2.FieldSchema(
                 name="v",
                 data_type=schema_pb2.ArrayOfVector,
@@ -63,7 +63,7 @@ def declared() -> CollectionSchema:
         FieldSchema(FieldID(100 + n), f.name, f.data_type, dim=f.dim, is_primary=f.is_primary)
         for n, f in enumerate(schema.fields)
     ]
-    assert [f.data_type for f in fields[1:]] == [DataType.TIMESTAMPTZ, DataType.ARRAY_OF_VECTOR]
+    assert [f.data_type for f in fields[1:]] == [DataType.DATE, DataType.ARRAY_OF_VECTOR]
     return CollectionSchema("docs", tuple(fields))
 
 
@@ -71,8 +71,8 @@ def inserted(schema: CollectionSchema) -> pa.RecordBatch:
     """The rows of an insert, through the log's codec."""
     keys = schema_pb2.FieldData(field_name="id", type=schema_pb2.Int64)
     keys.scalars.long_data.data.extend(range(ROWS))
-    when = schema_pb2.FieldData(field_name="at", type=schema_pb2.Timestamptz)
-    when.scalars.timestamptz_data.data.extend(WHEN.tolist())
+    when = schema_pb2.FieldData(field_name="at", type=schema_pb2.Date)
+    when.scalars.date_data.data.extend(WHEN.tolist())
     vectors = schema_pb2.FieldData(field_name="v", type=schema_pb2.ArrayOfVector)
     vectors.vectors.dim = DIM
     vectors.vectors.int8_vector = VECTORS.tobytes()
@@ -95,7 +95,7 @@ def check_answers(schema: CollectionSchema, rows: pa.RecordBatch) -> None:
         encode_column(answer, name, schema.field(name), rows.column(name))
         assert answer.type == int(schema.field(name).data_type)
         if member == "scalars":
-            assert list(answer.scalars.timestamptz_data.data) == WHEN.tolist()
+            assert list(answer.scalars.date_data.data) == WHEN.tolist()
         else:
             assert answer.vectors.int8_vector == VECTORS.tobytes()
 

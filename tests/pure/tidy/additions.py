@@ -6,11 +6,11 @@ from growth import Addition, Edit
 
 TYPES: Addition = {
     "core/types.py": [
-        Edit(r"^    INT8_VECTOR = 105\n", "    ARRAY_OF_VECTOR = 106\n"),
+        Edit(r"^    INT8_VECTOR = 105\n", "    ARRAY_OF_VECTOR = 106\n    DATE = 28\n"),
         Edit(
             r"^_ALL = \(\n",
             """\
-    _fixed(DataType.TIMESTAMPTZ, "Timestamptz", Family.INTEGER, pa.int64()),
+    _fixed(DataType.DATE, "Date", Family.INTEGER, pa.int64()),
     _vector(
         DataType.ARRAY_OF_VECTOR,
         "ArrayOfVector",
@@ -30,7 +30,7 @@ TYPES: Addition = {
         Edit(
             r"^CODECS: .*\{\n",
             """\
-    DataType.TIMESTAMPTZ: ScalarCodec("timestamptz_data", _numbers, _add_numbers, "timestamptz_data"),
+    DataType.DATE: ScalarCodec("date_data", _numbers, _add_numbers, "date_data"),
     DataType.ARRAY_OF_VECTOR: VectorCodec(
         "int8_vector",
         _narrow("int8"),
@@ -44,7 +44,7 @@ TYPES: Addition = {
         Edit(
             r"^ACCEPTED: .*\{\n",
             """\
-    DataType.TIMESTAMPTZ: _Accepted(_fits_integer, _as_it_is),
+    DataType.DATE: _Accepted(_fits_integer, _as_it_is),
     DataType.ARRAY_OF_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
 """,
         )
@@ -53,7 +53,7 @@ TYPES: Addition = {
         Edit(
             r"^TYPES: .*\{\n",
             """\
-    elanus_schema.DataType.TIMESTAMPTZ: LongType(),
+    elanus_schema.DataType.DATE: LongType(),
     elanus_schema.DataType.ARRAY_OF_VECTOR: ArrayType(FloatType(), containsNull=False),
 """,
         )
