@@ -61,6 +61,8 @@ BUGS = (
         "rows added while deletes are applied",
         rows_added_while_deletes_are_applied,
         _DELETED_IS_SEEN | {"UPS1"},
+        12,
+        30,
     ),
     ("filters miss a key", filters_miss_a_key, _DELETED_IS_SEEN),
 )
