@@ -22,12 +22,17 @@ def uncancellable(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Co
     @functools.wraps(change)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
         work = asyncio.ensure_future(change(*args, **kwargs))
+        work.add_done_callback(_retrieved)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             await asyncio.wait([work])
-            if not work.cancelled():
-                work.exception()  # retrieve it: the caller is gone and will not
             raise
 
     return run
+
+
+def _retrieved(work: asyncio.Future[T]) -> None:
+    """Retrieve an error: a caller that is cancelled, once or twice, will not."""
+    if not work.cancelled():
+        work.exception()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 
@@ -34,3 +36,26 @@ async def test_it_answers_and_raises_as_the_change_does() -> None:
     assert await change(5) == 20
     with pytest.raises(ZeroDivisionError):
         await change(0)
+
+
+async def test_an_error_after_a_second_cancellation_is_nobodys() -> None:
+    """The caller is gone by then, and the event loop must not report the error as one that nobody handled."""
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    go_on = asyncio.Event()
+
+    @uncancellable
+    async def change() -> None:
+        await go_on.wait()
+        raise ZeroDivisionError
+
+    caller = asyncio.create_task(change())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go_on.set()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert reported == []
