@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from elanus.cli.diagnosis import doctor
+from elanus.cli.diagnosis import doctor, estimate
 from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, Config, DataDir, Set, Url, Wide
 from elanus.cli.options import address_on as _address
 from elanus.cli.options import effective_settings as _settings
@@ -161,6 +161,7 @@ def status(
 
 
 app.command()(doctor)
+app.command()(estimate)
 
 
 @app.command("restart-role")

@@ -1,4 +1,4 @@
-"""What commands share: options, exit codes, and how they find settings and servers."""
+"""The options and exit codes that commands share, and how they find settings and servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process has and uses: memory, disk, open files and certificates. For `/status` only."""
+"""The memory, disk, open files and certificates of this process. For `/status` only."""
 
 from __future__ import annotations
 

@@ -162,6 +162,7 @@ class Report:
             garbage = begin(asked("datacoord", subject.data.gc_status(), None))
             jobs = begin(asked("datacoord", self._jobs(), []))
             ticks = begin(asked("rootcoord", subject.root.ticks(), {}))
+            holders = begin(asked("rootcoord", subject.root.tick_holders(), {}))
             databases = begin(asked("rootcoord", subject.root.list_databases(), ()))
             collections = begin(asked("rootcoord", subject.root.list_collections(""), ()))
             loads = begin(asked("querycoord", subject.query.loads(), ()))
@@ -175,7 +176,7 @@ class Report:
             uptime_s=time.monotonic() - self._started_s,
             loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
-            channels=self._channels(ticks.result(), owners.result(), quarantined.result()),
+            channels=self._channels(ticks.result(), owners.result(), quarantined.result(), holders.result()),
             collections=_collections(collections.result(), names, loaded, segments.result()),
             jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(answers=answers.result()),
@@ -201,7 +202,11 @@ class Report:
         return True
 
     def _channels(
-        self, ticks: Mapping[str, Timestamp], owners: Mapping[str, NodeID], quarantined: Mapping[str, int]
+        self,
+        ticks: Mapping[str, Timestamp],
+        owners: Mapping[str, NodeID],
+        quarantined: Mapping[str, int],
+        holders: Mapping[str, NodeID],
     ) -> list[ChannelStatus]:
         now_ms, log = self._subject.clock.wall_ms(), self._subject.log
         nodes: dict[str, list[NodeID]] = {}
@@ -216,6 +221,7 @@ class Report:
                 len(nodes.get(pchannel, ())),
                 max(nodes.get(pchannel, ()), default=0),
                 sum(count for vchannel, count in quarantined.items() if pchannel_of(vchannel) == pchannel),
+                holders.get(pchannel, 0),
             )
             for pchannel, tick in ticks.items()
         ]

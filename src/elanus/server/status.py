@@ -28,7 +28,8 @@ class ChannelStatus:
     """A pchannel. ``tick``: its last time tick as a hybrid timestamp; ``lag_ms``: its age.
 
     ``data_node``: the id of the data node that owns its ``vchannels``, 0 if no node does. ``quarantined``:
-    how many of its entries readers skip because they do not fit their collection's schema.
+    how many of its entries readers skip because they do not fit their collection's schema. ``held_by``: the
+    id of the proxy that bounds its next tick, 0 if none does.
     """
 
     pchannel: str
@@ -38,6 +39,7 @@ class ChannelStatus:
     vchannels: int = 0
     data_node: int = 0
     quarantined: int = 0
+    held_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)

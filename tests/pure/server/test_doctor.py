@@ -85,6 +85,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "critical",
         "held back dml_5 9.0 s",
     ),
+    "tick-held-back by one": (
+        {"channels": [CHANNEL, replace(CHANNEL, lag_ms=9000.0, held_by=12)]},
+        "critical",
+        "time ticks are held back by proxy 12",
+    ),
     "tick-held-back everywhere": ({"channels": [replace(CHANNEL, lag_ms=9e3)]}, "critical", "every channel"),
     "clock-behind": ({"channels": [replace(CHANNEL, lag_ms=-3000.0)]}, "warning", "3.0 s ahead"),
     "channel-without-owner": ({"channels": [replace(CHANNEL, data_node=0)]}, "critical", "dml_0"),

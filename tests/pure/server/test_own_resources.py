@@ -1,4 +1,4 @@
-"""What a process says about its memory, disk, files and certificates."""
+"""The memory, disk, open files and certificates that a process reports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`elanus doctor`: rules over one status of a server that find what is wrong, and say what to do.
 
 A rule is a pure function from a `elanus.server.status.Status` to findings. Rules never ask the server for
-more, so a diagnosis costs one `/status`, and a saved status gives the same diagnosis later. What the status
-does not have, no rule can find: history before the snapshot, for example.
+more, so a diagnosis costs one `/status`, and a saved status gives the same diagnosis later. They know nothing
+that the status lacks, such as what happened before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elanus.server.status import Status
 
 RULES: tuple[Rule, ...] = (*roles.RULES, *channels.RULES, *collections.RULES, *jobs.RULES, *resources.RULES)
 
-__all__ = ["RULES", "Finding", "Severity", "diagnose", "markdown", "name_of"]
+__all__ = ["Finding", "Severity", "diagnose", "markdown", "name_of"]
 
 
 def diagnose(status: Status) -> list[Finding]:

@@ -23,12 +23,17 @@ def tick_held_back(status: Status) -> Iterator[Finding]:
     if not late:
         return
     every = len(late) == len(status.channels)
+    holders = {c.held_by for c in late}
+    proxy = f"proxy {holders.pop()}" if len(holders) == 1 and 0 not in holders else ""
     yield critical(
-        "time ticks are held back" + (" on every channel" if every else ""),
+        "time ticks are held back"
+        + (" on every channel" if every else "")
+        + (f" by {proxy}" if proxy else ""),
         some([f"{c.pchannel} {c.lag_ms / 1000:.1f} s" for c in late]),
-        "a write that never ends or a proxy that does not report holds them: "
+        "a write that never ends, or a proxy that does not report, holds them: "
         + ("see that rootcoord and all proxies serve, and " if every else "")
-        + "restart the proxies one by one; a dead proxy is left out after session.ttl_s",
+        + (f"restart {proxy}" if proxy else "restart the proxies one by one")
+        + "; a dead proxy is left out after session.ttl_s",
     )
 
 

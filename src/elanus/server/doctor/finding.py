@@ -1,4 +1,4 @@
-"""What a rule of `elanus doctor` finds, and the small helpers that the rules share."""
+"""A finding of `elanus doctor`, and the small helpers that the rules share."""
 
 from __future__ import annotations
 
