@@ -21,7 +21,7 @@ def segment_memory_bytes(
     scalar_index_bytes: int = 0,
     index_disk_bytes: int = 0,
 ) -> int:
-    """Return the memory that a segment is reckoned to take when it is loaded.
+    """Return the memory that a load counts for a segment.
 
     Its vectors once, in the index or next to it, its other indexes, and its insert logs.
     ``vector_index_bytes``: of the index files of vectors, with the ``index_disk_bytes`` that stay on disk.
@@ -45,7 +45,7 @@ class SegmentPlan:
 
     @property
     def insert_log_bytes(self) -> int:
-        """Of the rows in Parquet, without compression."""
+        """The rows in Parquet, without compression."""
         return self.rows * (self.vector_row_bytes + self.other_row_bytes + SYSTEM_ROW_BYTES)
 
     @property

@@ -16,7 +16,7 @@ from elanus.core.types import DataType, Space
 from elanus.index.spec import IndexSpec
 
 _LINKS_ROW_BYTES = 17
-"""Of a graph: a row's level, its offset, and its share of the links above the lowest level."""
+"""A row's level in a graph, its offset, and its share of the links above the lowest level."""
 _LIST_ID_BYTES = 8
 _NORM_BYTES = 4
 _VALUE_BYTES = 8

@@ -75,6 +75,7 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     ),
     "status-incomplete": ({"roles": [RoleStatus("datacoord 5", "Abnormal")]}, "warning", "datacoord 5"),
     "pipeline-down": ({"pipeline": PipelineStatus("Abnormal", None, 2)}, "critical", "not running"),
+    "pipeline-down hanging": ({"pipeline": PipelineStatus("Initializing", 5, 0)}, "warning", "pid 5"),
     "pipeline-down disabled": ({"pipeline": PipelineStatus("Disabled", None, 0)}, "warning", "switched off"),
     "pipeline-restarts": ({"pipeline": PipelineStatus("Healthy", 5, 3)}, "warning", "3 restarts in 1.0 h"),
     "loop-late": ({"loop_lag_ms": 700.0}, "warning", "700 ms"),
@@ -186,7 +187,7 @@ def test_a_server_that_has_just_started_may_still_be_loading() -> None:
         HEALTHY,
         uptime_s=10.0,
         roles=[RoleStatus("querynode", "Initializing")],
-        pipeline=PipelineStatus("Abnormal", None, 0),
+        pipeline=PipelineStatus("Initializing", 5, 0),
         channels=[replace(CHANNEL, data_node=0)],
         collections=[replace(COLLECTION, loaded_percent=0)],
     )

@@ -27,7 +27,7 @@ def role_not_serving(status: Status) -> Iterator[Finding]:
 
 
 def pipeline_down(status: Status) -> Iterator[Finding]:
-    """The pipeline process does not run: nothing is flushed, indexed, compacted or imported."""
+    """The pipeline process does not run or answer: nothing is flushed, indexed, compacted or imported."""
     pipeline = status.pipeline
     if pipeline.state == "Disabled":
         yield warning(
@@ -41,6 +41,12 @@ def pipeline_down(status: Status) -> Iterator[Finding]:
             f"{pipeline.restarts} restarts, " + (f"pid {pipeline.pid}" if pipeline.pid else "not running"),
             "look for `pipeline` in the server's log: mostly Java is missing or Spark lacks memory "
             "(pipeline.driver_memory_mb); in a cluster, run `elanus run datanode`",
+        )
+    elif pipeline.state == "Initializing" and status.uptime_s > SETTLED_S:
+        yield warning(
+            "the pipeline process does not answer",
+            f"pid {pipeline.pid}, {pipeline.restarts} restarts",
+            "it has just been restarted, or it hangs: end it if this lasts, and the server starts another",
         )
 
 
