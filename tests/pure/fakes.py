@@ -101,6 +101,9 @@ class FakeRoot:
         self.calls.note("ticks")
         return {p: self.stamp() for c in self.collections.values() for p in pchannels_of(c)}
 
+    async def tick_holders(self) -> Mapping[str, NodeID]:
+        return {}
+
 
 class FakeNodes(Nodes[Any]):
     """The nodes of a role, which come and go as the test says. ``registered`` shows at the next refresh."""

@@ -8,18 +8,18 @@ traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from elanus.server.settings import Settings
-
-EXIT_FAILED = 1
-EXIT_MISUSED = 2
+from elanus.cli.diagnosis import doctor, estimate
+from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, Config, DataDir, Set, Url, Wide
+from elanus.cli.options import address_on as _address
+from elanus.cli.options import effective_settings as _settings
+from elanus.cli.options import fail as _fail
+from elanus.cli.options import observe_url as _observe_url
 
 app = typer.Typer(
     name="elanus",
@@ -32,20 +32,6 @@ jobs_app = typer.Typer(invoke_without_command=True)
 app.add_typer(jobs_app, name="jobs")
 tls_app = typer.Typer(no_args_is_help=True)
 app.add_typer(tls_app, name="tls", help="Certificates for development.")
-
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
-]
-Url = Annotated[
-    str | None,
-    typer.Option(help="The server's metrics address, such as http://127.0.0.1:9091.", show_default=False),
-]
-Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.", show_default=False)]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
-]
-Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -172,6 +158,10 @@ def status(
             show_status(answer, wide=wide)
     except remote.NoAnswer as error:
         _fail(str(error), EXIT_FAILED)
+
+
+app.command()(doctor)
+app.command()(estimate)
 
 
 @app.command("restart-role")
@@ -441,55 +431,3 @@ def docs(directory: Annotated[Path, typer.Argument(help="Where the pages are.")]
 
     for name, text in pages().items():
         (directory / name).write_text(text, encoding="utf-8")
-
-
-def _settings(
-    config: Path | None, named: Mapping[str, object], assignments: Iterable[str] | None
-) -> Settings:
-    """Return the effective settings, or end the command with exit code 2."""
-    from elanus.server.settings_load import InvalidSettings, load
-
-    flags = {name: value for name, value in named.items() if value is not None}
-    for assignment in assignments or ():
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            _fail(f"--set {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
-        flags[name.strip()] = value.strip()
-    try:
-        return load(config, flags)
-    except InvalidSettings as error:
-        _fail("\n".join(error.problems), EXIT_MISUSED)
-
-
-def _observe_url(data_dir: Path | None, url: str | None) -> str:
-    """Return the metrics address: as given, as announced in the data directory, or from the settings."""
-    if url:
-        return url.rstrip("/")
-    from elanus.server.announce import find
-
-    effective = _settings(None, {"data_dir": data_dir}, None)
-    announcement = find(effective.data_dir)
-    if announcement and announcement.observe_url:
-        return announcement.observe_url
-    if data_dir:
-        _fail(f"no server has announced itself in {data_dir}; give its address with --url", EXIT_FAILED)
-    return f"http://{effective.metrics.host}:{effective.metrics.port}"
-
-
-def _address(data_dir: Path | None) -> str:
-    """Return the address of the server that runs on a data directory of this machine."""
-    from elanus.server.announce import find
-
-    effective = _settings(None, {"data_dir": data_dir}, None)
-    announcement = find(effective.data_dir)
-    if announcement is None:
-        _fail(
-            f"no server has announced itself in {effective.data_dir}; is it running? See --data-dir",
-            EXIT_FAILED,
-        )
-    return announcement.address
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(code)

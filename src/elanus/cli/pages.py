@@ -14,13 +14,14 @@ from typer.core import TyperGroup
 from elanus import metrics
 from elanus.cli.app import app
 from elanus.proxy.rest import page
-from elanus.server import settings_page
+from elanus.server import doctor, settings_page
 
 
 def pages() -> dict[str, str]:
     """Return the text of each page, by file name."""
     return {
         "cli.md": "".join(_commands()),
+        "doctor.md": doctor.markdown(),
         "configuration.md": settings_page.markdown(),
         "metrics.md": metrics.markdown(),
         "rest.md": page.markdown(),
@@ -32,7 +33,8 @@ def _commands() -> Iterator[str]:
     yield "# Commands\n\n"
     yield "<!-- Written by `make docs` from `src/elanus/cli/app.py`: edit that file, not this one. -->\n\n"
     yield f"{group.help}\n\n"
-    yield "Exit codes: 0 done, 1 failed, 2 misused (a wrong option, argument or setting).\n"
+    yield "Exit codes: 0 done, 1 failed, 2 misused (a wrong option, argument or setting), "
+    yield "3 `elanus doctor` found something.\n"
     for name, command in group.commands.items():
         if not command.hidden:
             yield from _command(f"elanus {name}", command)

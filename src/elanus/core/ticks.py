@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from elanus.core.ids import NodeID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before, physical_ms
 
+NO_NODE = NodeID(0)
+
 
 class UnfinishedWrites:
     """Timestamps of the writes that a proxy has begun but not finished, by pchannel.
@@ -134,6 +136,21 @@ class TickBarrier:
             default, channels = report
             bounds.append(channels.get(pchannel, default))
         return min(bounds)
+
+    def holder(self, pchannel: str) -> NodeID:
+        """Return the source whose report bounds the next tick of the pchannel, or that has not reported.
+
+        `NO_NODE` if a definition of the root coordinator bounds it, or there is no source.
+        """
+        holder, lowest = NO_NODE, min((before(ts) for ts in self._ddl), default=None)
+        for node_id, report in self._reports.items():
+            if report is None:
+                return node_id
+            default, channels = report
+            bound = channels.get(pchannel, default)
+            if lowest is None or bound < lowest:
+                holder, lowest = node_id, bound
+        return holder
 
     def advance(self, pchannels: Iterable[str]) -> dict[str, Timestamp]:
         """Return the ticks to write now, only those that advance a pchannel. They count as written."""

@@ -10,6 +10,7 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querynode import SegmentServing
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Index
+from elanus.core.estimate import segment_memory_bytes
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.segments import IndexFile, SegmentManifest
@@ -59,11 +60,14 @@ class Target:
         manifest = self.segments[segment_id]
         width = sum(field.row_bytes_estimate for field in self.collection.schema.vector_fields)
         files = self.files.get(segment_id, ())
-        on_disk = sum(file.disk_bytes for file in files)
-        scalars = sum(file.size_bytes for file in files if not file.metric_type)
-        indexes = sum(file.size_bytes for file in files if file.metric_type) - on_disk
-        vectors = max(indexes, manifest.rows * width - on_disk)
-        size_bytes = vectors + scalars + max(0, manifest.size_bytes - on_disk)
+        size_bytes = segment_memory_bytes(
+            rows=manifest.rows,
+            vector_row_bytes=width,
+            insert_log_bytes=manifest.size_bytes,
+            vector_index_bytes=sum(file.size_bytes for file in files if file.metric_type),
+            scalar_index_bytes=sum(file.size_bytes for file in files if not file.metric_type),
+            index_disk_bytes=sum(file.disk_bytes for file in files),
+        )
         return Piece(segment_id, self.collection.collection_id, size_bytes)
 
 

@@ -23,7 +23,7 @@ from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import TickReport
 from elanus.core.catalog import Collection
 from elanus.core.errors import ElanusError, NoSession
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, NodeID
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
@@ -168,3 +168,7 @@ class RootCoord(Names, SchemaChanges, AccessControl):
     async def ticks(self) -> Mapping[str, Timestamp]:
         async with while_active(self._lease):
             return self._sync.ticks()
+
+    async def tick_holders(self) -> Mapping[str, NodeID]:
+        async with while_active(self._lease):
+            return self._sync.tick_holders()

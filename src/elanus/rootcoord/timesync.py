@@ -106,6 +106,9 @@ class TimeSync:
     def ticks(self) -> Mapping[str, Timestamp]:
         return {pchannel: self.tick_of(pchannel) for pchannel in sorted(self._in_use)}
 
+    def tick_holders(self) -> Mapping[str, NodeID]:
+        return {pchannel: self._barrier.holder(pchannel) for pchannel in sorted(self._in_use)}
+
     def tick_of(self, pchannel: str) -> Timestamp:
         return self._barrier.tick(pchannel)
 

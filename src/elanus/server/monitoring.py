@@ -9,6 +9,7 @@ from elanus.metrics import Metrics
 from elanus.server.gauges import Gauges
 from elanus.server.http_port import ObservePort
 from elanus.server.loop_lag import LoopLag
+from elanus.server.own_resources import OwnResources
 from elanus.server.report import Report, Subject
 from elanus.server.settings import Settings
 
@@ -20,6 +21,7 @@ def start_observing(
     lag = LoopLag(subject.clock.monotonic_s, metrics.loop_lag_seconds.observe)
     metrics.loop_lag_max_seconds.set_function(lambda: lag.longest_s)
     report.loop_lag = lag
+    report.resources = OwnResources(settings, subject.growing_bytes, subject.clock.wall_ms)
     measuring = asyncio.create_task(lag.keep(), name="loop lag")
     stack.callback(measuring.cancel)
     gauges = asyncio.create_task(Gauges(subject, report, metrics).keep(), name="gauges")

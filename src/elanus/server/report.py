@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from elanus import __version__
@@ -24,6 +25,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID, DatabaseID, NodeID
+from elanus.core.privileges import ROOT
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, lag_ms
@@ -31,6 +33,7 @@ from elanus.log.port import Log
 from elanus.server.http_port import Health
 from elanus.server.job_status import job_status
 from elanus.server.loop_lag import LoopLag
+from elanus.server.own_resources import OwnResources
 from elanus.server.roles import RoleHost
 from elanus.server.status import (
     ChannelStatus,
@@ -95,6 +98,8 @@ class Report:
         """The proxies' addresses for clients, by role, once their ports are open."""
         self.loop_lag: LoopLag | None = None
         """The delays of this process's event loop, once they are measured."""
+        self.resources: OwnResources | None = None
+        """The figures of this process, once the settings are known."""
 
     def health(self) -> Health:
         roles = self._roles()
@@ -102,7 +107,19 @@ class Report:
         return Health(states <= {"Healthy"}, states <= {"Healthy", "Standby"}, roles)
 
     def status(self) -> Status:
-        return self._ask(self._status())
+        status = self._ask(self._status())
+        if self.resources is None:
+            return status
+        # Files and directories are looked at in this thread, and not on the event loop.
+        return replace(status, resources=self.resources.read(self._root_unchanged()))
+
+    def _root_unchanged(self) -> bool:
+        """Whether root's password was never changed; asked only where that would be the default one."""
+        if self.resources is None or not self.resources.may_have_default_password:
+            return False
+        asked = _Asked()
+        policy = self._ask(asked("rootcoord", self._subject.root.access_policy(), None))
+        return policy is not None and not policy.users[ROOT].password_hash
 
     def restart_role(self, role: str) -> None:
         if role not in self._subject.roles.names():
@@ -145,6 +162,7 @@ class Report:
             garbage = begin(asked("datacoord", subject.data.gc_status(), None))
             jobs = begin(asked("datacoord", self._jobs(), []))
             ticks = begin(asked("rootcoord", subject.root.ticks(), {}))
+            holders = begin(asked("rootcoord", subject.root.tick_holders(), {}))
             databases = begin(asked("rootcoord", subject.root.list_databases(), ()))
             collections = begin(asked("rootcoord", subject.root.list_collections(""), ()))
             loads = begin(asked("querycoord", subject.query.loads(), ()))
@@ -158,7 +176,7 @@ class Report:
             uptime_s=time.monotonic() - self._started_s,
             loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
-            channels=self._channels(ticks.result(), owners.result(), quarantined.result()),
+            channels=self._channels(ticks.result(), owners.result(), quarantined.result(), holders.result()),
             collections=_collections(collections.result(), names, loaded, segments.result()),
             jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(answers=answers.result()),
@@ -184,7 +202,11 @@ class Report:
         return True
 
     def _channels(
-        self, ticks: Mapping[str, Timestamp], owners: Mapping[str, NodeID], quarantined: Mapping[str, int]
+        self,
+        ticks: Mapping[str, Timestamp],
+        owners: Mapping[str, NodeID],
+        quarantined: Mapping[str, int],
+        holders: Mapping[str, NodeID],
     ) -> list[ChannelStatus]:
         now_ms, log = self._subject.clock.wall_ms(), self._subject.log
         nodes: dict[str, list[NodeID]] = {}
@@ -199,6 +221,7 @@ class Report:
                 len(nodes.get(pchannel, ())),
                 max(nodes.get(pchannel, ()), default=0),
                 sum(count for vchannel, count in quarantined.items() if pchannel_of(vchannel) == pchannel),
+                holders.get(pchannel, 0),
             )
             for pchannel, tick in ticks.items()
         ]

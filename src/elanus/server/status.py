@@ -28,7 +28,8 @@ class ChannelStatus:
     """A pchannel. ``tick``: its last time tick as a hybrid timestamp; ``lag_ms``: its age.
 
     ``data_node``: the id of the data node that owns its ``vchannels``, 0 if no node does. ``quarantined``:
-    how many of its entries readers skip because they do not fit their collection's schema.
+    how many of its entries readers skip because they do not fit their collection's schema. ``held_by``: the
+    id of the proxy that bounds its next tick, 0 if none does.
     """
 
     pchannel: str
@@ -38,6 +39,7 @@ class ChannelStatus:
     vchannels: int = 0
     data_node: int = 0
     quarantined: int = 0
+    held_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,41 @@ class GarbageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateStatus:
+    """A certificate of the settings. ``expires``: ISO 8601 in UTC; ``days_left``: negative afterwards."""
+
+    setting: str
+    path: str
+    expires: str
+    days_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The figures and limits of the answering process.
+
+    ``memory_bytes``: resident; ``memory_limit_bytes``: of its container or machine, 0 if unknown.
+    ``disk_free_bytes``: the least of the disks it writes to; None if unknown. ``open_files_limit``: 0 for
+    none. ``default_root_password``: root signs in with the password of a new server; ``open_to_all``: other
+    machines reach it, and nobody signs in. ``log_synced``: acknowledged writes are on stable storage.
+    """
+
+    growing_bytes: int = 0
+    growing_soft_bytes: int = 0
+    growing_hard_bytes: int = 0
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    disk_free_bytes: int | None = None
+    disk_reserve_bytes: int = 0
+    open_files: int = 0
+    open_files_limit: int = 0
+    certificates: Sequence[CertificateStatus] = ()
+    default_root_password: bool = False
+    open_to_all: bool = False
+    log_synced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The complete answer of ``/status``. ``loop_lag_ms``: the longest delay of the answering process's event
     loop in the last 30 to 60 seconds."""
@@ -131,3 +168,4 @@ class Status:
     garbage: GarbageStatus = GarbageStatus()
     resource_groups: Sequence[ResourceGroup] = ()
     loop_lag_ms: float = 0.0
+    resources: Resources | None = None

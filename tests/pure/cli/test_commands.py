@@ -247,6 +247,69 @@ def test_status_as_json_is_the_answer_itself(running: Path) -> None:
     assert json.loads(result.output)["jobs"][0]["job_id"] == "41"
 
 
+def test_doctor_shows_what_it_finds_and_its_exit_code_says_so(running: Path, tmp_path: Path) -> None:
+    result = elanus("doctor", "--data-dir", running)
+    assert result.exit_code == 3
+    assert "critical: the role querynode does not serve (role-not-serving)\n" in result.output
+    assert "  evidence: state Abnormal, out of memory\n" in result.output
+    found = json.loads(elanus("doctor", "--data-dir", running, "--json").output)
+    assert {"entries-in-quarantine", "nodes-missing", "role-not-serving"} == {one["rule"] for one in found}
+    assert set(found[0]) == {"severity", "finding", "evidence", "remedy", "since", "rule"}
+    kept = tmp_path / "status.json"
+    kept.write_text(elanus("status", "--data-dir", running, "--json").output)
+    assert elanus("doctor", "--status", kept).output == result.output
+
+
+def test_doctor_finds_nothing_in_a_healthy_server(
+    running: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy = Status("9.9", 90.0, [], [], [], [], PipelineStatus("Healthy", 4711, 0))
+    monkeypatch.setattr(FakeServer, "status", lambda _self: healthy)
+    result = elanus("doctor", "--data-dir", running)
+    assert (result.exit_code, result.output.startswith("nothing found by ")) == (0, True)
+    assert elanus("doctor", "--data-dir", running, "--json").output == "[]\n"
+
+
+def test_doctor_that_cannot_look_is_not_a_finding(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    for arguments in (["--data-dir", tmp_path], ["--status", tmp_path / "none"], ["--status", other]):
+        assert elanus("doctor", *arguments).exit_code == 1
+
+
+def test_estimate_needs_no_server_and_shows_each_total() -> None:
+    result = elanus("estimate", "--rows", 1_000_000, "--dim", 128, "--index", "hnsw", "--param", "M=8")
+    assert result.exit_code == 0
+    assert result.output == (
+        "1,000,000 rows of FLOAT_VECTOR of 128 dimensions in 2 segments\n"
+        "index: HNSW, COSINE, M=8, efConstruction=200\n"
+        "memory to load: 1.2 GB in all query nodes, replicas: 1\n"
+        "memory of the index: 633.0 MB in each replica\n"
+        "object store: 1.2 GB (536.0 MB of rows, 633.0 MB of index files)\n"
+    )
+    smaller = ("--dim", 128, "--set", "datacoord.segment_size_max_mb=64", "--json")
+    found = json.loads(elanus("estimate", "--rows", 1_000_000, *smaller).output)
+    assert found["segments"] == 11
+    assert found["insert_log_bytes"] == 536_000_000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--type", "INT8", "--dim", 8], "use one of FLOAT_VECTOR, "),
+        (["--dim", 0], "say the dimension"),
+        (["--dim", 8, "--param", "M"], "write it as NAME=VALUE"),
+        (["--dim", 8, "--index", "HNSW", "--param", "M=1"], "M"),
+        (["--type", "SPARSE_FLOAT_VECTOR"], "how many are not zero"),
+        (["--dim", 8, "--set", "datacoord.seal_proportion=7"], "seal_proportion"),
+    ],
+)
+def test_estimate_of_what_cannot_be_is_misuse(options: list[object], said: str) -> None:
+    result = elanus("estimate", "--rows", 10, *options)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
 def test_status_without_a_server_says_so(tmp_path: Path) -> None:
     result = elanus("status", "--data-dir", tmp_path)
     assert result.exit_code == 1

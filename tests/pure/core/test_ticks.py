@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from elanus.core.ids import NodeID
-from elanus.core.ticks import TickBarrier, UnfinishedWrites, WrittenLately, tick_report
+from elanus.core.ticks import NO_NODE, TickBarrier, UnfinishedWrites, WrittenLately, tick_report
 from elanus.core.timestamps import Timestamp, compose
 
 A, B = "dml_0", "dml_1"
@@ -60,6 +60,18 @@ def barrier(*reported: int) -> TickBarrier:
         found.join(NodeID(number))
         found.report(NodeID(number), ts(report), {})
     return found
+
+
+def test_the_source_that_bounds_a_tick_is_known() -> None:
+    found = barrier(50, 70)
+    assert found.holder(A) == NodeID(1)
+    found.report(NodeID(1), ts(90), {B: ts(60)})
+    assert (found.holder(A), found.holder(B)) == (TWO, NodeID(1))
+    found.begin_ddl(ts(55))
+    assert found.holder(A) == NO_NODE, "the root coordinator's own definition"
+    found.join(NodeID(3))
+    assert found.holder(A) == NodeID(3), "it has not reported"
+    assert TickBarrier().holder(A) == NO_NODE
 
 
 def test_a_proxy_that_has_reported_past_the_wanted_tick_holds_nothing_back() -> None:

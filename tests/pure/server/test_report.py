@@ -45,6 +45,7 @@ def subject() -> Any:
         log=SimpleNamespace(size_bytes=lambda _: 7),
         root=SimpleNamespace(
             ticks=answers({"dml_0": compose(1000, 0)}),
+            tick_holders=answers({"dml_0": NodeID(12)}),
             list_databases=answers([SimpleNamespace(database_id=COLLECTION.database_id, name="default")]),
             list_collections=answers((COLLECTION,)),
         ),
@@ -83,8 +84,8 @@ def test_when_all_answer_all_are_as_their_sessions_say() -> None:
     assert states(shown) == {"proxy": "Healthy", "datacoord 2": "Standby"}
     (described,) = shown.collections
     assert (described.database, described.name, described.loaded_percent) == ("default", COLLECTION.name, 40)
-    assert [(c.pchannel, c.lag_ms, c.data_node, c.quarantined) for c in shown.channels] == [
-        ("dml_0", 1000.0, 9, 2)
+    assert [(c.pchannel, c.lag_ms, c.data_node, c.quarantined, c.held_by) for c in shown.channels] == [
+        ("dml_0", 1000.0, 9, 2, 12)
     ]
 
 

@@ -1,0 +1,113 @@
+"""The commands that change nothing: `elanus doctor` and `elanus estimate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elanus.cli.options import (
+    EXIT_FAILED,
+    EXIT_FOUND,
+    EXIT_MISUSED,
+    Config,
+    DataDir,
+    Set,
+    Url,
+    effective_settings,
+    fail,
+    observe_url,
+)
+
+
+def doctor(
+    data_dir: DataDir = None,
+    url: Url = None,
+    status_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--status", help="Look at a file that `elanus status --json` printed.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, one list.")] = False,
+) -> None:
+    """Look for what is wrong with a running server, and say what to do (docs/doctor.md).
+
+    Exit code 3: something was found.
+    """
+    from elanus.cli import remote
+    from elanus.cli.doctor import findings_in, show_findings
+
+    try:
+        if status_file is None:
+            answer = remote.get(observe_url(data_dir, url) + "/status")
+        else:
+            answer = status_file.read_bytes()
+        findings = findings_in(answer)
+    except (remote.NoAnswer, OSError) as error:
+        fail(str(error), EXIT_FAILED)
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(findings).decode())
+    else:
+        show_findings(findings)
+    if findings:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def estimate(
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the collection.")],
+    dim: Annotated[int, typer.Option(help="The dimension; not for sparse vectors.", show_default=False)] = 0,
+    index: Annotated[str, typer.Option(help="The index type (docs/index-types.md).")] = "AUTOINDEX",
+    type_name: Annotated[str, typer.Option("--type", help="The vector field's type.")] = "FLOAT_VECTOR",
+    metric: Annotated[str, typer.Option(help="Default: the type's own.", show_default=False)] = "",
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the index. May be repeated."),
+    ] = None,
+    values: Annotated[
+        float, typer.Option(min=0, help="Values of a sparse vector that are not zero.", show_default=False)
+    ] = 0.0,
+    other_bytes: Annotated[
+        int, typer.Option(min=0, help="Bytes of a row's other fields, the primary key included.")
+    ] = 8,
+    replicas: Annotated[int, typer.Option(min=1, help="Replicas that are loaded.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the totals in bytes as JSON.")] = False,
+    config: Config = None,
+    assignments: Set = None,
+) -> None:
+    """Estimate the memory and disk of a collection before it exists (docs/estimate.md)."""
+    from elanus.cli.estimate import show_estimate, spec_of
+    from elanus.core.errors import ElanusError
+    from elanus.index.estimate import Plan
+    from elanus.index.estimate import estimate as estimate_of
+
+    settings = effective_settings(config, {}, assignments)
+    segments = settings.datacoord
+    sent: dict[str, str] = {}
+    for param in params or ():
+        name, equals, value = param.partition("=")
+        if not equals:
+            fail(f"--param {param}: write it as NAME=VALUE", EXIT_MISUSED)
+        sent[name] = value
+    plan = Plan(
+        rows,
+        int(segments.segment_size_max_mb * segments.seal_proportion) << 20,
+        other_bytes,
+        values,
+        replicas,
+        settings.indexcoord.index_rows_min,
+    )
+    try:
+        spec = spec_of(index, type_name, dim, metric, sent)
+        found = estimate_of(spec, plan)
+    except ElanusError as error:
+        fail(error.message, EXIT_MISUSED)
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        show_estimate(spec, found, replicas)

@@ -1,0 +1,83 @@
+"""The options and exit codes that commands share, and how they find settings and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from elanus.server.settings import Settings
+
+EXIT_FAILED = 1
+EXIT_MISUSED = 2
+EXIT_FOUND = 3
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="The server's metrics address, such as http://127.0.0.1:9091.", show_default=False),
+]
+Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
+]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
+
+
+def effective_settings(
+    config: Path | None, named: Mapping[str, object], assignments: Iterable[str] | None
+) -> Settings:
+    """Return the effective settings, or end the command with exit code 2."""
+    from elanus.server.settings_load import InvalidSettings, load
+
+    flags = {name: value for name, value in named.items() if value is not None}
+    for assignment in assignments or ():
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            fail(f"--set {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
+        flags[name.strip()] = value.strip()
+    try:
+        return load(config, flags)
+    except InvalidSettings as error:
+        fail("\n".join(error.problems), EXIT_MISUSED)
+
+
+def observe_url(data_dir: Path | None, url: str | None) -> str:
+    """Return the metrics address: as given, as announced in the data directory, or from the settings."""
+    if url:
+        return url.rstrip("/")
+    from elanus.server.announce import find
+
+    effective = effective_settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement and announcement.observe_url:
+        return announcement.observe_url
+    if data_dir:
+        fail(f"no server has announced itself in {data_dir}; give its address with --url", EXIT_FAILED)
+    return f"http://{effective.metrics.host}:{effective.metrics.port}"
+
+
+def address_on(data_dir: Path | None) -> str:
+    """Return the address of the server that runs on a data directory of this machine."""
+    from elanus.server.announce import find
+
+    effective = effective_settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement is None:
+        fail(
+            f"no server has announced itself in {effective.data_dir}; is it running? See --data-dir",
+            EXIT_FAILED,
+        )
+    return announcement.address
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print the message on standard error, and end the command."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)

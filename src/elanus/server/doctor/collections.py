@@ -1,0 +1,96 @@
+"""Rules about collections: their segments, what is loaded, and what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from elanus.server.doctor.finding import Finding, critical, mb, some, warning
+from elanus.server.doctor.roles import SETTLED_S
+from elanus.server.status import CollectionStatus, Status
+
+SEGMENTS_MANY = 50
+ROWS_FEW = 5000
+"""Segments of fewer rows on average are small."""
+UNFLUSHED_MANY = 32
+
+
+def files_unreadable(status: Status) -> Iterator[Finding]:
+    """Query nodes cannot read a file of a segment: an index, a manifest, an insert or delta log."""
+    for collection in status.collections:
+        for reason in collection.unreadable:
+            yield critical(
+                f"a part of {_name(collection)} cannot be read",
+                reason,
+                "restore the file from a copy of the object store; it is tried again within ten minutes "
+                "(docs/reliability.md)",
+            )
+
+
+def load_incomplete(status: Status) -> Iterator[Finding]:
+    """A collection is not loaded completely although the server has been up for two minutes."""
+    partial = [
+        f"{_name(c)} {c.loaded_percent}%"
+        for c in status.collections
+        if c.loaded_percent is not None and c.loaded_percent < 100
+    ]
+    if partial and status.uptime_s > SETTLED_S:
+        yield warning(
+            "collections are not loaded completely",
+            some(partial),
+            "wait if the figure grows; otherwise look for unreadable files, missing query nodes, and loads "
+            "that querynode.memory_mb refuses",
+        )
+
+
+def small_segments(status: Status) -> Iterator[Finding]:
+    """A collection has fifty or more flushed segments with few rows each: every search visits all of them."""
+    for collection in status.collections:
+        flushed = collection.segments.get("Flushed", 0)
+        if flushed >= SEGMENTS_MANY and collection.rows < ROWS_FEW * flushed:
+            yield warning(
+                f"{_name(collection)} is in many small segments",
+                f"{flushed} flushed segments, {collection.rows // flushed:,} rows in each on average",
+                "call compact() once; flush less often, use fewer partitions or shards, and see that "
+                "compaction.enabled is true",
+            )
+
+
+def flushes_behind(status: Status) -> Iterator[Finding]:
+    """Many sealed segments wait for their flush: the pipeline is slower than the writes."""
+    waiting = {
+        _name(c): count
+        for c in status.collections
+        if (count := c.segments.get("Sealed", 0) + c.segments.get("Flushing", 0))
+    }
+    if sum(waiting.values()) >= UNFLUSHED_MANY:
+        yield warning(
+            "flushes lag behind the writes",
+            f"{sum(waiting.values())} segments wait: " + some([f"{n} {k}" for n, k in waiting.items()]),
+            "see whether flush jobs fail or wait (`elanus jobs`); give Spark more cores, or write less",
+        )
+
+
+def garbage_stuck(status: Status) -> Iterator[Finding]:
+    """The last round of garbage collection was aborted, or dropped files take more than the free disk."""
+    garbage, resources = status.garbage, status.resources
+    if garbage.error:
+        yield warning(
+            "garbage collection does not get through",
+            f"last round: {garbage.error}",
+            "remove the cause, then run `elanus gc`",
+        )
+    free_bytes = resources.disk_free_bytes if resources else None
+    if free_bytes is not None and garbage.waiting_bytes > max(free_bytes, 1 << 30):
+        yield warning(
+            "dropped data takes more space than is free",
+            f"{mb(garbage.waiting_bytes)} dropped and still there, {mb(free_bytes)} free",
+            "`elanus gc --dry-run` shows what keeps it and until when; lower gc.drop_tolerance_s if reads of "
+            "the past are not needed",
+        )
+
+
+def _name(collection: CollectionStatus) -> str:
+    return f"{collection.database}.{collection.name}"
+
+
+RULES = (files_unreadable, load_incomplete, small_segments, flushes_behind, garbage_stuck)

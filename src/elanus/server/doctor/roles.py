@@ -1,0 +1,107 @@
+"""Rules about roles, the pipeline process, the event loop and resource groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from elanus.server.doctor.finding import Finding, critical, some, warning
+from elanus.server.status import Status
+
+SETTLED_S = 120.0
+"""A server that started less than this ago may still be starting roles and loading collections."""
+RESTARTS_MAX = 3
+LOOP_LAG_MS = 500.0
+
+
+def role_not_serving(status: Status) -> Iterator[Finding]:
+    """A role is abnormal, or is still initializing two minutes after the start."""
+    for role in status.roles:
+        stuck = role.state == "Initializing" and status.uptime_s > SETTLED_S
+        if role.state == "Abnormal" or stuck:
+            yield critical(
+                f"the role {role.role} does not serve",
+                f"state {role.state}" + (f", {role.detail}" if role.detail else ""),
+                f"see the errors of {role.role} in the server's log; `elanus restart-role` replaces a role "
+                "of a standalone server",
+            )
+
+
+def pipeline_down(status: Status) -> Iterator[Finding]:
+    """The pipeline process does not run or answer: nothing is flushed, indexed, compacted or imported."""
+    pipeline = status.pipeline
+    if pipeline.state == "Disabled":
+        yield warning(
+            "the pipeline is switched off, so rows stay in the log and in memory",
+            "pipeline.enabled is false",
+            "set pipeline.enabled to true and restart the server",
+        )
+    elif pipeline.state == "Abnormal" and status.uptime_s > SETTLED_S:
+        yield critical(
+            "no pipeline process answers, so nothing is flushed or indexed",
+            f"{pipeline.restarts} restarts, " + (f"pid {pipeline.pid}" if pipeline.pid else "not running"),
+            "look for `pipeline` in the server's log: mostly Java is missing or Spark lacks memory "
+            "(pipeline.driver_memory_mb); in a cluster, run `elanus run datanode`",
+        )
+    elif pipeline.state == "Initializing" and status.uptime_s > SETTLED_S:
+        yield warning(
+            "the pipeline process does not answer",
+            f"pid {pipeline.pid}, {pipeline.restarts} restarts",
+            "it has just been restarted, or it hangs: end it if this lasts, and the server starts another",
+        )
+
+
+def pipeline_restarts(status: Status) -> Iterator[Finding]:
+    """The pipeline process has been restarted three times or more since the server started."""
+    if status.pipeline.restarts >= RESTARTS_MAX:
+        yield warning(
+            "the pipeline process keeps ending",
+            f"{status.pipeline.restarts} restarts in {status.uptime_s / 3600:.1f} h",
+            "look for the reason of its end in the server's log and for the kernel's out-of-memory killer; "
+            "lower imports.task_mb, or give the machine more memory",
+        )
+
+
+def loop_late(status: Status) -> Iterator[Finding]:
+    """The event loop of the answering process was held up for half a second or longer."""
+    if status.loop_lag_ms >= LOOP_LAG_MS:
+        yield warning(
+            "the event loop is late, so ticks, sessions and requests wait",
+            f"up to {status.loop_lag_ms:.0f} ms late in the last minute",
+            "see whether the machine swaps or has too few processors; sessions end at session.ttl_s",
+        )
+
+
+def nodes_missing(status: Status) -> Iterator[Finding]:
+    """A resource group has fewer query nodes than its capacity, or none for the replicas that it holds."""
+    for group in status.resource_groups:
+        if group.replicas and not group.nodes:
+            yield critical(
+                f"the resource group {group.name} has replicas and no query node",
+                f"{group.replicas} replicas, no live node",
+                "start query nodes, or transfer nodes to the group",
+            )
+        elif group.missing_nodes:
+            yield warning(
+                f"the resource group {group.name} lacks query nodes",
+                f"{len(group.nodes)} live, {group.missing_nodes} missing",
+                "start query nodes, transfer nodes to the group, or lower its capacity",
+            )
+
+
+def silent_coordinators(status: Status) -> list[str]:
+    """Return the coordinators that did not answer: what they know is missing from the status."""
+    names = ("rootcoord", "datacoord", "indexcoord", "querycoord")
+    return [r.role for r in status.roles if r.state == "Abnormal" and r.role.startswith(names)]
+
+
+def status_incomplete(status: Status) -> Iterator[Finding]:
+    """A coordinator did not answer, so other rules may have found nothing only for lack of figures."""
+    if silent := silent_coordinators(status):
+        yield warning(
+            "this diagnosis is incomplete",
+            f"no answer from {some(silent)}",
+            "run `elanus doctor` again when these coordinators serve",
+        )
+
+
+RULES = (role_not_serving, status_incomplete, pipeline_down, pipeline_restarts, loop_late, nodes_missing)
