@@ -23,7 +23,6 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from msgspec import field
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -121,7 +120,7 @@ class _Console:
     async def file(self, request: Request) -> Response:
         found = static_files().get(request.path_params.get("name", INDEX))
         if found is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
+            raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}")
         headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
         if request.headers.get("if-none-match") == found.tag:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -184,7 +183,7 @@ class _Console:
     async def _endpoint(self, request: Request, table: Mapping[str, Endpoint]) -> Response:
         endpoint = table.get(request.path_params["path"])
         if endpoint is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
+            raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}")
         body = await self._entrance.body(request)
 
         def work() -> Mapping[str, object]:
@@ -201,7 +200,7 @@ class _Console:
         return Caller(client=address, time_left_s=TIMEOUT_DEFAULT_S, user=user, origin=address)
 
     async def _reply(self, request: Request, work: Callable[[], Mapping[str, object]]) -> Response:
-        """Errors have HTTP statuses of their own: the pages tell them from data by that."""
+        """Errors have HTTP statuses of their own: the pages distinguish them from data by that."""
 
         def answered() -> Reply:
             return reply_of(request.url.path, lambda: {"code": 0, **work()}, new_trace(), strict=True)

@@ -1,4 +1,4 @@
-"""What the pages ask for in addition to the endpoints of the REST API: segments and vchannels."""
+"""Endpoints that the pages need in addition to those of the REST API: segments and vchannels."""
 
 from __future__ import annotations
 

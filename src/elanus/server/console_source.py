@@ -1,13 +1,12 @@
-"""What the console shows of a process: its report, and figures from its metrics."""
+"""The process that the console shows: its report, and figures from its metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import psutil
 from prometheus_client import CollectorRegistry
 
-from elanus.server.http_port import Observed
 from elanus.server.status import Status
 
 _FIGURES = {
@@ -22,14 +21,14 @@ _FIGURES = {
 
 
 class ConsoleSource:
-    """Implements `elanus.console.status.Source`."""
+    """Implements `elanus.console.status.Source`. ``status``: that of `elanus.server.report.Report`."""
 
-    def __init__(self, observed: Observed, registry: CollectorRegistry) -> None:
-        self._observed = observed
+    def __init__(self, status: Callable[[], Status], registry: CollectorRegistry) -> None:
+        self._status = status
         self._registry = registry
 
     def status(self) -> Status:
-        return self._observed.status()
+        return self._status()
 
     def figures(self) -> Mapping[str, float]:
         """Return the figures that this system measures; the size of a process's memory is Linux's."""

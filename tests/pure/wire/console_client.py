@@ -17,6 +17,7 @@ from elanus.console.app import COOKIE, REQUEST_HEADER, Site, console_routes
 from elanus.console.sessions import Sessions
 from elanus.console.status import StatusOperation
 from elanus.core.access import AccessPolicy
+from elanus.core.errors import NotReady
 from elanus.proxy.calls import AllowAll, Calls
 from elanus.proxy.guard import AccessGuard
 from elanus.proxy.rest.front import RestFront
@@ -48,12 +49,18 @@ class Clock:
 
 @dataclass
 class FakeSource:
-    """Implements `elanus.console.status.Source`. ``asked``: how many times the status was asked for."""
+    """Implements `elanus.console.status.Source`.
+
+    ``asked``: how many times the status was asked for. ``broken``: it fails.
+    """
 
     asked: int = 0
+    broken: bool = False
 
     def status(self) -> Status:
         self.asked += 1
+        if self.broken:
+            raise NotReady("the coordinators do not answer")
         start = "2026-01-01T00:00:00.000+00:00"
         return Status(
             "9.9",
@@ -78,7 +85,7 @@ class Browser:
     sent: dict[str, str] = field(default_factory=lambda: {REQUEST_HEADER: "test"})
     cookie: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Of the last answer; names in lower case."""
+    """Those of the last answer; names in lower case."""
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         """Return the HTTP status and the answer: the JSON, or the bytes of a file."""
@@ -149,18 +156,18 @@ def served(front: FakeFront, *, users: bool) -> Iterator[World]:
         server.stop(grace_s=0)
 
 
-def books(front: FakeFront) -> None:
-    """Make a loaded collection with three rows, by way of the REST API."""
+def books(front: FakeFront, count: int = 3, name: str = "books") -> None:
+    """Make a loaded collection with some rows, by way of the REST API."""
     calls = Calls(
         (*milvus_operations(milvus_families(front, "STANDALONE")), *rest_operations(front)),
         AllowAll(),
         observe_nothing,
     )
     rest = RestFront(calls, strict=False)
-    rows = [{"id": key, "vector": [float(key), 1.0], "title": f"<b>{key}</b>"} for key in range(3)]
+    rows = [{"id": key, "vector": [float(key), 1.0], "title": f"<b>{key}</b>"} for key in range(count)]
     for path, body in (
-        ("collections/create", {"collectionName": "books", "dimension": 2, "metricType": "L2"}),
-        ("entities/insert", {"collectionName": "books", "data": rows}),
+        ("collections/create", {"collectionName": name, "dimension": 2, "metricType": "L2"}),
+        ("entities/insert", {"collectionName": name, "data": rows}),
     ):
         reply = rest.answer(path, {}, json.dumps(body).encode(), "here")
         assert json.loads(reply.body)["code"] == 0, reply.body

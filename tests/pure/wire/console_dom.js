@@ -1,6 +1,6 @@
 // A document of which the console's pages use a part, and a program that draws a page in it without a browser.
 // Arguments: the directory of the pages, the URL of a server, the address of a page, and a button to press, or "". Before
-// the button "Search" a vector is pasted.
+// the button "Search" a vector is pasted. "ArrowRight" is a key on the picture.
 // Prints the drawn page as JSON: {text, tags, drawn}.
 
 class Element {
@@ -78,6 +78,8 @@ const nodes = body.every();
 if (button === "Search") {
   nodes.find((node) => node.tag === "textarea").value = "[1, 1]";
   nodes.find((node) => node.tag === "form").listeners.submit({ preventDefault() {} });
+} else if (button.startsWith("Arrow")) {
+  nodes.find((node) => node.tag === "canvas").listeners.keydown({ key: button, preventDefault() {} });
 } else if (button) {
   nodes.find((node) => node.tag === "button" && node.textContent === button).listeners.click();
 }

@@ -123,7 +123,7 @@ def test_pages_of_other_origins_and_other_names_get_nothing(browser: Browser, pa
     assert browser.ask("GET", path, Host="evil.example")[0] == 403
 
 
-@pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/main.js", "/ui/api/session", STATUS_PATH])
+@pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", STATUS_PATH])
 def test_every_answer_has_the_policy(browser: Browser, path: str) -> None:
     browser.ask("GET", path)
     assert {name: browser.headers[name.lower()] for name in HEADERS} == HEADERS

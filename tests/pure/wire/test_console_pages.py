@@ -125,6 +125,30 @@ def test_segments_are_drawn_as_a_picture(drawn: Drawn) -> None:
 
 
 @with_node
+def test_the_tiles_can_be_reached_by_keyboard(drawn: Drawn) -> None:
+    shown = drawn("#/segments/default/books", "ArrowRight")["text"]
+    assert "segment 7 · Flushed · 3 rows" in shown, shown
+
+
+@with_node
+def test_the_next_page_of_rows_begins_after_the_last_key(drawn: Drawn, world: World) -> None:
+    books(world.front, 40, "shelf")
+    first = drawn("#/collections/default/shelf")["text"]
+    assert ("<b>24</b>" in first, "<b>25</b>" in first) == (True, False)
+    following = drawn("#/collections/default/shelf", "Next")["text"]
+    shown = [f"<b>{key}</b>" in following for key in (24, 25, 39)]
+    assert shown == [False, True, True]
+
+
+@with_node
+def test_a_page_that_failed_says_why_and_can_be_tried_again(drawn: Drawn, world: World) -> None:
+    world.source.broken = True
+    shown = drawn("#/overview")
+    assert "the coordinators do not answer" in shown["text"], shown
+    assert "Try again" in shown["text"]
+
+
+@with_node
 def test_a_pasted_vector_is_searched_for(drawn: Drawn, world: World) -> None:
     shown = drawn("#/playground/default/books", "Search")["text"]
     assert "3 hits" in shown, shown

@@ -65,9 +65,18 @@ function rows(found, body) {
   const key = keyOf(found);
   const filter = h("input", { placeholder: "all rows", spellcheck: "false", "aria-label": "Filter" });
   const place = h("div");
-  const back = h("button", { type: "button" }, "Previous");
-  const next = h("button", { type: "button" }, "Next");
   let begins = [""];
+  let last = null;
+  const forward = () => {
+    begins.push(`${key.name} > ${literal(key.type, last[key.name])}`);
+    show();
+  };
+  const backward = () => {
+    begins.pop();
+    show();
+  };
+  const back = h("button", { type: "button", onclick: backward }, "Previous");
+  const next = h("button", { type: "button", onclick: forward }, "Next");
   const show = async () => {
     const begin = begins.at(-1);
     const filters = [filter.value.trim() && `(${filter.value.trim()})`, begin].filter(Boolean);
@@ -81,14 +90,7 @@ function rows(found, body) {
     place.replaceChildren(table(names, page.map((row) => names.map((name) => row[name])), "no rows"));
     back.disabled = begins.length === 1;
     next.disabled = page.length < PAGE_ROWS;
-    next.onclick = () => {
-      begins.push(`${key.name} > ${literal(key.type, page.at(-1)[key.name])}`);
-      show();
-    };
-  };
-  back.onclick = () => {
-    begins.pop();
-    show();
+    last = page.at(-1);
   };
   const search = (event) => {
     event.preventDefault();

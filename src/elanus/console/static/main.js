@@ -21,7 +21,8 @@ function life() {
   made.failed = (error) => {
     if (!made.active) return;
     if (error instanceof Failure && error.status === 401) return void start();
-    made.place.replaceChildren(h("div", { class: "error", role: "alert" }, error.message));
+    const again = h("button", { onclick: show }, "Try again");
+    made.place.replaceChildren(h("div", { class: "error", role: "alert" }, error.message), again);
   };
   made.every = async (pauseMs, work) => {
     while (made.active) {

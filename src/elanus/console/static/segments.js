@@ -80,13 +80,13 @@ function paint(canvas, found, detail) {
     context.strokeRect(tile.x + 1.5, tile.y + 1.5, Math.max(1, tile.w - 3), Math.max(1, tile.h - 3));
     detail.textContent = described(tile.segment);
   };
-  canvas.onpointermove = (event) => pick(tileAt(map.tiles, event.offsetX, event.offsetY));
-  canvas.onkeydown = (event) => {
+  canvas.addEventListener("pointermove", (event) => pick(tileAt(map.tiles, event.offsetX, event.offsetY)));
+  canvas.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (step === undefined) return;
     event.preventDefault();
     pick(at + step);
-  };
+  });
 }
 
 function described(segment) {

@@ -1,4 +1,4 @@
-"""What every application on the HTTP port refuses before a request reaches it: strange origins, large bodies.
+"""The checks before a request reaches any application on the HTTP port: its origin, host and size.
 
 Web pages cannot use the API of a server that their reader happens to run: a request with the ``Origin`` of
 another host is refused, and no answer allows one (no CORS). A server that listens on loopback also refuses

@@ -103,7 +103,7 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         http = None
         if "proxy" in roles:
             security = front_security(settings.proxy)
-            http = http_front(settings.http, ConsoleSource(report, metrics.registry))
+            http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
             client_address = start_front(
                 stack,
                 settings.proxy,
