@@ -40,6 +40,28 @@ def packed(values: list[float], dtype: type[np.generic]) -> str:
     return base64.b64encode(np.array(values, dtype).tobytes()).decode()
 
 
+def test_the_console_shows_a_whole_server(shared: Server, client: MilvusClient, post: Post) -> None:
+    post("collections/create", collectionName="shown", dimension=2)
+    post("entities/insert", collectionName="shown", data=[{"id": 1, "vector": [1.0, 2.0]}])
+    page = requests.get(f"{shared.http_url}/ui/", timeout=60)
+    assert (page.status_code, "main.js" in page.text) == (200, True)
+    headers, sent = {"X-Elanus-Request": "test"}, {"collectionName": "shown"}
+
+    def has_its_row() -> bool:  # growing rows are counted by those who follow the log
+        view = f"{shared.http_url}/ui/api/view/segments"
+        found = requests.post(view, json=sent, headers=headers, timeout=60).json()["data"]
+        return sum(segment[2] for segment in found) == 1
+
+    def is_shown() -> bool:  # an answer is kept for two seconds
+        found = requests.get(f"{shared.http_url}/ui/api/status", timeout=60).json()["data"]
+        assert {"rootcoord", "datacoord", "proxy"} <= {role["role"] for role in found["status"]["roles"]}
+        assert found["figures"]["rowsInserted"] >= 1
+        return "shown" in {one["name"] for one in found["status"]["collections"]}
+
+    until(has_its_row, DEADLINE_S, "a segment has the row")
+    until(is_shown, DEADLINE_S, "the console shows the collection")
+
+
 def test_rows_of_rest_and_of_the_client_are_the_same(client: MilvusClient, post: Post) -> None:
     def field(name: str, kind: str, **params: Any) -> dict[str, Any]:
         return {"fieldName": name, "dataType": kind, "elementTypeParams": params}

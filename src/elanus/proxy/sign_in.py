@@ -75,6 +75,11 @@ class SignIn:
         digest = self._digest(token)
         return self._known(digest, policy) or self._verified(token, digest, policy)
 
+    def generation_of(self, user: str) -> int | None:
+        """Return the generation of a user's password; None if there is no such user, or no users at all."""
+        found = self._policy().users.get(user) if self._policy is not None else None
+        return found.generation if found is not None else None
+
     def user_of_header(self, value: str) -> str:
         """The same for a token in base64, as gRPC clients send it in ``authorization``."""
         if self._policy is None:

@@ -1,4 +1,4 @@
-"""The REST API of a proxy, opened next to its gRPC port.
+"""The REST API of a proxy and the console, opened next to its gRPC port.
 
 The web framework and the endpoints are imported when it is opened: a server without it needs neither the time
 nor the memory.
@@ -7,25 +7,31 @@ nor the memory.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from elanus.core.errors import Unavailable
 from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.port import Front
+from elanus.server.console_source import ConsoleSource
 from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
 from elanus.server.settings_http import HttpSettings
 from elanus.server.startup import PortTaken
 
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
 _STOP_GRACE_S = 2.0
 _MB = 1024 * 1024
 
 
-def http_front(settings: HttpSettings) -> HttpFront | None:
-    """Return the front to open; None if the settings switch it off."""
-    return HttpFront(settings) if settings.enabled else None
+def http_front(settings: HttpSettings, source: ConsoleSource | None = None) -> HttpFront | None:
+    """Return the front to open; None if the settings switch it off. ``source``: what the console shows."""
+    return HttpFront(settings, source) if settings.enabled else None
 
 
 def url_of(front: HttpFront | None) -> str:
@@ -34,17 +40,22 @@ def url_of(front: HttpFront | None) -> str:
 
 
 class HttpFront:
-    """``url``: set by `start`."""
+    """``url``: set by `start`. ``source``: what the console shows; without one there is no console."""
 
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings, source: ConsoleSource | None = None) -> None:
         self._settings = settings
+        self._source = source if settings.console else None
         self.url = ""
 
     def operations(self, front: Front) -> Iterable[Operation]:
         """Return the operations that only the REST API has."""
         from elanus.proxy.rest.operations import rest_operations
 
-        return rest_operations(front)
+        yield from rest_operations(front)
+        if self._source is not None:
+            from elanus.console.status import StatusOperation
+
+            yield StatusOperation(self._source, time.monotonic)
 
     def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
         """Open the port until the stack is closed. Raises `PortTaken`."""
@@ -64,6 +75,7 @@ class HttpFront:
                 body_max_bytes=proxy.message_max_mb * _MB,
                 connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
                 tls=certificates if proxy.tls_cert else None,
+                mounts=self._console(calls, workers, proxy),
             )
             url = server.start()
             stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
@@ -78,3 +90,15 @@ class HttpFront:
                     "or switch the REST API off with --set http.enabled=false"
                 ) from None
             self.url = opened(0)  # nobody asked for the port that is taken
+
+    def _console(self, calls: Calls, workers: Executor, proxy: ProxySettings) -> list[BaseRoute]:
+        """Return the console's routes; none if there is no console."""
+        if self._source is None:
+            return []
+        from elanus.console.app import Site, console_routes
+        from elanus.console.sessions import Sessions
+        from elanus.proxy.rest.entrance import is_local_name
+
+        sessions = Sessions(calls.sign_in, time.monotonic)
+        site = Site(proxy.message_max_mb * _MB, is_local_name(proxy.host), bool(proxy.tls_cert))
+        return console_routes(calls, sessions, workers, site)

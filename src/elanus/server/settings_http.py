@@ -18,6 +18,8 @@ class HttpSettings(Section):
     port: int = Field(default=-1, ge=-1, le=PORT_MAX)
     """The port to listen on; 0 takes a free one. -1 stands for 1000 above `proxy.port` (20530), or for a free
     one if that is 0 or another program has the port. The server prints the address when it starts."""
+    console: bool = True
+    """Whether the port serves the web console at `/ui/` (docs/console.md)."""
     strict_status: bool = False
     """Whether errors have HTTP statuses of their own. Otherwise their status is 200, as in the reference, and
     only the body has the code. A client that sends `Accept: application/problem+json` gets statuses in any

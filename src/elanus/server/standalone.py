@@ -27,6 +27,7 @@ from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
+from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
 from elanus.server.fronts import start_front
@@ -73,7 +74,7 @@ async def _serve(settings: Settings) -> int:
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
-        http = http_front(settings.http)
+        http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
         addresses = [
             start_front(
                 stack,

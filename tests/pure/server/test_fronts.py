@@ -19,11 +19,13 @@ from elanus.metrics import Metrics
 from elanus.proxy.api import ComponentView
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.carrier import RpcChannel
+from elanus.server.console_source import ConsoleSource
 from elanus.server.fronts import start_front
 from elanus.server.http_front import HttpFront, http_front
 from elanus.server.settings import ProxySettings
 from elanus.server.settings_http import HttpSettings
 from elanus.server.startup import PortTaken
+from elanus.server.status import PipelineStatus, Status
 
 
 class FakeProcess:
@@ -39,6 +41,10 @@ class FakeProcess:
 
 def no_proxy() -> NoReturn:
     raise NotReady("the proxy starts")
+
+
+def empty_status() -> Status:
+    return Status("1", 0.0, [], [], [], [], PipelineStatus("Healthy", None, 0))
 
 
 def front(stack: AsyncExitStack, metrics: Metrics, port: int = 0) -> str:
@@ -156,3 +162,30 @@ def test_a_server_without_the_rest_api_does_not_load_it() -> None:
         "assert 'elanus.proxy.rest' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_the_console_is_on_the_rest_port_unless_it_is_switched_off() -> None:
+    async def found(settings: HttpSettings) -> list[int]:
+        async with AsyncExitStack() as stack:
+            metrics = Metrics()
+            http = http_front(settings, ConsoleSource(empty_status, metrics.registry))
+            settings_of_proxy = ProxySettings(host="127.0.0.1")
+            start_front(
+                stack, settings_of_proxy, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http=http
+            )
+            assert http is not None
+            paths = ("/ui/", "/ui/api/status")
+            answers = [await asyncio.to_thread(requests.get, http.url + p, timeout=30) for p in paths]
+            return [answer.status_code for answer in answers]
+
+    assert asyncio.run(found(HttpSettings(port=0))) == [200, 200]
+    assert asyncio.run(found(HttpSettings(port=0, console=False))) == [404, 404]
+
+
+def test_the_figures_of_the_console_are_metrics_that_there_are() -> None:
+    metrics = Metrics()
+    metrics.rows_inserted.inc(7)
+    figures = ConsoleSource(empty_status, metrics.registry).figures()
+    assert figures["rowsInserted"] == 7
+    assert {"rowsDeleted", "searchVectors", "growingBytes", "logBytes"} <= figures.keys()
+    assert 0 < figures["memoryBytes"] < figures["machineMemoryBytes"]

@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from elanus.core.errors import Unavailable
-from elanus.proxy.rest import app
+from elanus.proxy.rest import entrance
 from elanus.proxy.rest.server import RestServer
 
 BODY_MAX_BYTES = 100_000
@@ -186,7 +186,7 @@ def test_bytes_that_are_no_request_do_not_end_the_server(port: int, sent: bytes)
 
 
 def test_slow_bodies_take_no_thread_and_are_given_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "BODY_WAIT_S", 0.2)
+    monkeypatch.setattr(entrance, "BODY_WAIT_S", 0.2)
     slow = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(10)]
     for client in slow:
         client.sendall(

@@ -6,7 +6,7 @@ Called in a thread of the pool that also answers gRPC, one call for each request
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -41,11 +41,11 @@ class Reply(NamedTuple):
 class RestFront:
     """Answers requests to endpoints. Safe to call from any thread.
 
-    ``strict``: errors have HTTP statuses of their own for all clients.
+    ``strict``: errors have HTTP statuses of their own for all clients. ``calls``: the operations behind it.
     """
 
     def __init__(self, calls: Calls, *, strict: bool) -> None:
-        self._calls = calls
+        self.calls = calls
         self._strict = strict
 
     def answer(
@@ -64,22 +64,14 @@ class RestFront:
         """
         endpoint = table[path]
         strict = self._strict or PROBLEM in headers.get("accept", "")
-        trace = set_trace(trace_of(headers.items()) or new_trace())
-        try:
-            found = self._success(endpoint, headers, body, self._caller(path, headers, client))
-            return Reply(HTTPStatus.OK, encoded({"code": success, **found}))
-        except RestError as error:
-            return refusal(error, strict=strict)
-        except AccessRefused as error:
-            return Reply(access_status(error), refusal(reported(error), strict=True).body)
-        except ElanusError as error:
-            return refusal(reported(error), strict=strict)
-        except Exception as error:  # noqa: BLE001 - a defect: logged in full, reported in general terms
-            _log.error("rest call failed unexpectedly", path=path, error=repr(error), exc_info=True)
-            defect = Internal(f"{path} failed inside the server: its log has the details")
-            return refusal(reported(defect), strict=strict)
-        finally:
-            end_trace(trace)
+        trace = trace_of(headers.items()) or new_trace()
+
+        def work() -> dict[str, object]:
+            caller = self._caller(path, headers, client)
+            integers = _integers(headers.get("accept-type-allow-int64", ""))
+            return {"code": success, **answer_of(endpoint, Session(self.calls, caller, integers), body)}
+
+        return reply_of(path, work, trace, strict=strict)
 
     def _caller(self, path: str, headers: Mapping[str, str], client: str) -> Caller:
         """Return who calls. Raises `Unauthenticated`, among others."""
@@ -91,20 +83,38 @@ class RestFront:
             origin=client,
         )
         try:
-            user = self._calls.sign_in.user_of(token_of(headers.get("authorization", "")))
+            user = self.calls.sign_in.user_of(token_of(headers.get("authorization", "")))
         except ElanusError as error:
-            self._calls.refuse(path, unknown, error)
+            self.calls.refuse(path, unknown, error)
             raise
         return replace(unknown, user=user)
 
-    def _success(
-        self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, caller: Caller
-    ) -> Mapping[str, object]:
-        session = Session(self._calls, caller, _integers(headers.get("accept-type-allow-int64", "")))
-        found = endpoint.handle(session, read(body, endpoint.body))
-        if isinstance(found, Answer):
-            return {**found.extra, "data": found.data}
-        return {"data": session.integers.applied(found)}
+
+def answer_of(endpoint: Endpoint, session: Session, body: bytes) -> Mapping[str, object]:
+    """Return the members of an endpoint's answer. Raises `RestError`, among others."""
+    found = endpoint.handle(session, read(body, endpoint.body))
+    if isinstance(found, Answer):
+        return {**found.extra, "data": found.data}
+    return {"data": session.integers.applied(found)}
+
+
+def reply_of(path: str, work: Callable[[], Mapping[str, object]], trace: str, *, strict: bool) -> Reply:
+    """Do the work of a request under a trace, and return the reply; errors are replies too."""
+    token = set_trace(trace)
+    try:
+        return Reply(HTTPStatus.OK, encoded(work()))
+    except RestError as error:
+        return refusal(error, strict=strict)
+    except AccessRefused as error:
+        return Reply(access_status(error), refusal(reported(error), strict=True).body)
+    except ElanusError as error:
+        return refusal(reported(error), strict=strict)
+    except Exception as error:  # noqa: BLE001 - a defect: logged in full, reported in general terms
+        _log.error("rest call failed unexpectedly", path=path, error=repr(error), exc_info=True)
+        defect = Internal(f"{path} failed inside the server: its log has the details")
+        return refusal(reported(defect), strict=strict)
+    finally:
+        end_trace(token)
 
 
 def refusal(error: RestError, *, strict: bool) -> Reply:

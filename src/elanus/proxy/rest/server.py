@@ -18,7 +18,8 @@ from starlette.routing import BaseRoute
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from elanus.core.errors import Unavailable
-from elanus.proxy.rest.app import application, is_local_name
+from elanus.proxy.rest.app import application
+from elanus.proxy.rest.entrance import is_local_name
 from elanus.proxy.rest.front import RestFront
 
 FIRST_REQUEST_WAIT_S = 60.0

@@ -24,6 +24,7 @@ from elanus.server.certificates import cluster_security, front_security
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
+from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import paths_of
 from elanus.server.fronts import start_front
@@ -102,7 +103,7 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         http = None
         if "proxy" in roles:
             security = front_security(settings.proxy)
-            http = http_front(settings.http)
+            http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
             client_address = start_front(
                 stack,
                 settings.proxy,

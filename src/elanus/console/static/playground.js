@@ -1,0 +1,76 @@
+// A search: by the vector of a row, of a random row, or a pasted one, with a filter.
+
+import { call } from "./api.js";
+import { chosen } from "./chooser.js";
+import { keyOf, plainFields } from "./collections.js";
+import { h, table } from "./dom.js";
+
+const RANDOM_ROWS_MAX = 10000;
+
+export default async function playground(place, parts, life) {
+  const { database, collection, line } = await chosen("playground", parts);
+  if (!collection) return place.replaceChildren(line);
+  const body = { dbName: database, collectionName: collection };
+  const found = await call("collections/describe", body);
+  if (!life.active) return;
+  const vectors = found.fields.filter((field) => field.type.endsWith("Vector")).map((field) => field.name);
+  place.replaceChildren(line, ...form(found, body, vectors));
+}
+
+function form(found, body, vectors) {
+  const key = keyOf(found);
+  const field = h("select", {}, vectors.map((name) => h("option", { value: name }, name)));
+  const id = h("input", { spellcheck: "false" });
+  const vector = h("textarea", { placeholder: "[0.1, 0.2, …], instead of a row's vector; or a text, for full-text search", spellcheck: "false" });
+  const filter = h("input", { placeholder: "all rows", spellcheck: "false" });
+  const limit = h("input", { type: "number", min: "1", max: "1000", value: "10" });
+  const params = h("input", { placeholder: '{"ef": 64}', spellcheck: "false" });
+  const results = h("div", { "aria-live": "polite" });
+  const tried = async (work) => {
+    try {
+      await work();
+    } catch (error) {
+      results.replaceChildren(h("div", { class: "error", role: "alert" }, error.message));
+    }
+  };
+  const search = async () => {
+    const sent = { ...body, ...query(id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
+    if (params.value.trim()) sent.searchParams = { params: JSON.parse(params.value) };
+    const began = performance.now();
+    const hits = await call("entities/search", sent);
+    const took = (performance.now() - began).toFixed(1);
+    const names = [...new Set(["distance", key.name, ...hits.flatMap(Object.keys)])].filter((name) => name !== "id" || key.name === "id");
+    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(names.map((name) => (name === "distance" ? "#distance" : name)), hits.map((hit) => names.map((name) => hit[name])), "no hits"));
+  };
+  const random = async () => {
+    const counted = await call("entities/query", { ...body, outputFields: ["count(*)"] });
+    const rows = Math.min(Number(counted[0]["count(*)"]), RANDOM_ROWS_MAX);
+    if (!rows) throw new Error("the collection has no rows");
+    const one = await call("entities/query", { ...body, offset: Math.floor(Math.random() * rows), limit: 1, outputFields: [key.name] });
+    if (!one.length) throw new Error("the row was deleted meanwhile: try again");
+    id.value = one[0][key.name];
+    vector.value = "";
+    await search();
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    tried(search);
+  };
+  return [
+    h("form", { onsubmit: submit },
+      h("div", { class: "line" }, h("label", {}, "Vector field", field), h("label", {}, `Vector of the row with ${key.name}`, id),
+        h("button", { type: "button", onclick: () => tried(random) }, "Random row"), h("label", {}, "Hits", limit), h("label", {}, "Search parameters", params)),
+      h("label", {}, "Vector", vector),
+      h("div", { class: "line" }, h("label", { class: "wide" }, "Filter", filter), h("button", {}, "Search"))),
+    results,
+  ];
+}
+
+// What is searched with: a pasted vector or text if there is one, else the vector of a row.
+export function query(id, vector, key) {
+  const pasted = vector.trim();
+  if (pasted.startsWith("[") || pasted.startsWith("{")) return { data: [JSON.parse(pasted)] };
+  if (pasted) return { data: [pasted] };
+  if (!id.trim()) throw new Error(`give the ${key.name} of a row, a vector, or a text`);
+  return { ids: [id.trim()] };
+}

@@ -1,0 +1,55 @@
+"""Endpoints that the pages need in addition to those of the REST API: segments and vchannels."""
+
+from __future__ import annotations
+
+from elanus.proxy.rest.bodies import OfCollection
+from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
+from elanus.proxy.wire.stubs import common_pb2
+
+_STATES = [
+    common_pb2.SegmentState.Value(name) for name in ("Growing", "Sealed", "Flushing", "Flushed", "Importing")
+]
+
+
+def segments(session: Session, body: OfCollection) -> object:
+    """The segments of a collection that exist, and where they are loaded
+
+    A segment is a list, for thousands of them are sent: id, state, rows, partition id, vchannel, ids of
+    nodes, bytes of memory, index.
+    """
+    stored = session.rpc("GetPersistentSegmentInfo", states=_STATES, **_in(body))
+    loaded = {one.segmentID: one for one in session.rpc("GetQuerySegmentInfo", **_in(body)).infos}
+    found = []
+    for one in stored.infos:
+        served = loaded.pop(one.segmentID, None)
+        nodes = [str(node) for node in served.nodeIds] if served is not None else []
+        size_bytes, index = (served.mem_size, served.index_name) if served is not None else (0, "")
+        state = common_pb2.SegmentState.Name(one.state)
+        key, partition = str(one.segmentID), str(one.partitionID)
+        rows = max(one.num_rows, served.num_rows if served is not None else 0)  # nodes see growing rows first
+        found.append([key, state, rows, partition, one.insert_channel, nodes, size_bytes, index])
+    for one in loaded.values():  # began after the first answer
+        state = common_pb2.SegmentState.Name(one.state)
+        nodes = [str(node) for node in one.nodeIds]
+        key, partition = str(one.segmentID), str(one.partitionID)
+        found.append([key, state, one.num_rows, partition, "", nodes, one.mem_size, one.index_name])
+    return found
+
+
+def vchannels(session: Session, body: OfCollection) -> object:
+    """The vchannels of a collection, each with its pchannel"""
+    found = session.rpc("DescribeCollection", body)
+    pairs = zip(found.virtual_channel_names, found.physical_channel_names, strict=True)
+    return [{"vchannel": vchannel, "pchannel": pchannel} for vchannel, pchannel in pairs]
+
+
+def _in(body: OfCollection) -> dict[str, str]:
+    return {"dbName": body.db_name, "collectionName": body.collection_name}
+
+
+_ENDPOINTS = (
+    endpoint("segments", OfCollection, segments, "GetPersistentSegmentInfo", "GetQuerySegmentInfo"),
+    endpoint("vchannels", OfCollection, vchannels, "DescribeCollection"),
+)
+VIEWS: dict[str, Endpoint] = {one.path: one for one in _ENDPOINTS}
+"""By their paths below ``/ui/api/view/``."""
