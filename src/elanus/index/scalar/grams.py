@@ -63,6 +63,7 @@ def gram_texts(texts: pa.Array, lengths: range) -> GramTexts:
             hashes.append(runs.hashes())
             filled += runs.write(grams[filled:], owners[filled:], known)
             known += runs.distinct
+    del runs
     distinct, ranks = np.unique(np.concatenate(hashes), return_inverse=True)
     for part in _parts(occurrences):
         grams[part] = ranks[grams[part]]
