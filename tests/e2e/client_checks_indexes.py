@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from client_base import FLAT, VECTORS, VERSION, check, collection, filled, keys
-from pymilvus import DataType, FieldSchema, MilvusException, utility
+from pymilvus import Collection, DataType, FieldSchema, MilvusException, utility
 
 FIELDS = (
     FieldSchema("n", DataType.INT64),
@@ -72,6 +72,59 @@ def _() -> None:
         assert keys(made.query('j["a"] == 7', output_fields=["key"])) == FILTERS["n"][1]
         assert keys(made.query('j["b"]["c"] == "8"', output_fields=["key"])) == [8]
         assert {"a", "c"} <= {index.index_name for index in made.indexes}
+
+
+@check("Indexes", "STL_SORT and AUTOINDEX on TIMESTAMPTZ", needs=hasattr(DataType, "TIMESTAMPTZ"))
+def _() -> None:
+    with collection(FieldSchema("t", DataType.TIMESTAMPTZ)) as made:
+        days = [f"2025-01-{row % 30 + 1:02d}T00:00:00Z" for row in range(300)]
+        _filled_by_rows(made, [{"t": day} for day in days])
+        for kind in ("STL_SORT", "AUTOINDEX"):
+            _created(made, "t", kind)
+            found = keys(made.query("t == ISO '2025-01-08T00:00:00Z'", output_fields=["key"]))
+            assert found == FILTERS["n"][1]
+            found = keys(
+                made.query("t + INTERVAL 'P1D' == ISO '2025-01-09T00:00:00Z'", output_fields=["key"])
+            )
+            assert found == FILTERS["n"][1]
+            made.drop_index(index_name="by_t")
+        refusal = "1100: INVERTED are not supported on Timestamptz field"
+        assert _refusal(made, "t", "INVERTED").startswith(refusal)
+
+
+@check("Indexes", "RTREE and AUTOINDEX on GEOMETRY", needs=hasattr(DataType, "GEOMETRY"))
+def _() -> None:
+    with collection(FieldSchema("place", DataType.GEOMETRY), FieldSchema("n", DataType.INT64)) as made:
+        _filled_by_rows(made, [{"place": f"POINT ({row % 30} 1)", "n": row} for row in range(300)])
+        for kind in ("RTREE", "AUTOINDEX"):
+            _created(made, "place", kind)
+            square = "POLYGON ((6.5 0, 7.5 0, 7.5 2, 6.5 2, 6.5 0))"
+            for condition in (f"st_within(place, '{square}')", "st_dwithin(place, 'POINT (7.1 1)', 20000)"):
+                assert keys(made.query(condition, output_fields=["key"])) == FILTERS["n"][1]
+            made.drop_index(index_name="by_place")
+        refusal = "1100: RTREE index can only be built on geometry field, got Int64"
+        assert _refusal(made, "n", "RTREE").startswith(refusal)
+
+
+def _filled_by_rows(made: Collection, rows: list[dict[str, Any]]) -> None:
+    made.insert([{"key": number, "v": VECTORS[number], **row} for number, row in enumerate(rows)])
+    made.create_index("v", FLAT, sync=False)
+    made.load()
+
+
+def _created(made: Collection, name: str, kind: str) -> None:
+    made.create_index(name, {"index_type": kind}, index_name=f"by_{name}")
+    utility.wait_for_index_building_complete(made.name, index_name=f"by_{name}")
+    assert made.index(index_name=f"by_{name}").params["index_type"] == kind
+
+
+def _refusal(made: Collection, name: str, kind: str) -> str:
+    answer = "created"
+    try:
+        made.create_index(name, {"index_type": kind})
+    except MilvusException as error:
+        answer = f"{error.code}: {error.message}"
+    return answer
 
 
 @check("Indexes", "`alter_index`: `mmap.enabled`, of a released collection", needs=VERSION >= (2, 4))

@@ -23,6 +23,8 @@ Boxes = npt.NDArray[np.float64]
 
 _EARTH_RADIUS_M = 6_371_000.0
 _SHOWN_CHARS = 80
+_PARSED_TOGETHER = 1 << 16
+"""Rows whose geometries are in memory at the same time when only their bounds are wanted."""
 
 
 class InvalidGeometry(ValueError):
@@ -85,8 +87,25 @@ def geometries(column: pa.Array) -> Geometries:
 
 def boxes_of(column: pa.Array) -> Boxes:
     """Return the bounds of the geometries of a ``binary`` column; NaN for nulls."""
-    boxes: Boxes = library().bounds(geometries(column)).reshape(-1, 4)
+    boxes = np.empty((len(column), 4), np.float64)
+    for first in range(0, len(column), _PARSED_TOGETHER):
+        part = column.slice(first, _PARSED_TOGETHER)
+        boxes[first : first + len(part)] = library().bounds(geometries(part))
     return boxes
+
+
+def is_point(boxes: Boxes) -> npt.NDArray[np.bool_]:
+    """Return which bounds are those of a point, (n,)."""
+    points: npt.NDArray[np.bool_] = (boxes[:, 0] == boxes[:, 2]) & (boxes[:, 1] == boxes[:, 3])
+    return points
+
+
+def apart(boxes: Boxes, other: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return which boxes have no point in common with another one, (n,). Comparisons with NaN are false."""
+    low_x, low_y, high_x, high_y = other
+    aside = (boxes[:, 0] > high_x) | (boxes[:, 2] < low_x)
+    distant: npt.NDArray[np.bool_] = aside | (boxes[:, 1] > high_y) | (boxes[:, 3] < low_y)
+    return distant
 
 
 def metres_between(shapes: Geometries, point: Any) -> npt.NDArray[np.float64]:

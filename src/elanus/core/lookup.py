@@ -65,6 +65,18 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Near:
+    """Rows whose geometry may touch a box: those whose bounds do, and geometries that are empty.
+
+    ``box``: x and y of the lower corner, then of the upper one, (4,). ``of_points``: the box says something
+    about points only, so every other geometry is found.
+    """
+
+    box: npt.NDArray[np.float64]
+    of_points: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Inside:
     """Rows whose JSON document has, at a path below the indexed one, a value that matches ``lookup``."""
 
@@ -72,7 +84,7 @@ class Inside:
     lookup: OneOf | Holds
 
 
-Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds | Inside
+Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds | Near | Inside
 
 
 @dataclass(frozen=True, slots=True, eq=False)

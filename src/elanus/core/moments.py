@@ -36,6 +36,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _MONTHS_MAX, _DAY_MICROS = 12 * 9_999, 86_400_000_000
+_MONTHS_OF_CALENDAR = 12 * 400
 _OFFSET_MAX, _OFFSET_MIN = timedelta(hours=14), timedelta(hours=-12)
 _TEXT = re.compile(
     r"(\d{4}-\d\d-\d\d)([T ])(\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d|[+-]\d\d)?", re.ASCII
@@ -220,6 +221,15 @@ class Interval:
 
     def __neg__(self) -> Interval:
         return Interval(-self.months, -self.micros)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The microseconds of the shortest and of the longest such interval, wherever it begins."""
+        # Negative intervals of months have negative lengths. The calendar repeats after 400 years.
+        begins = np.arange(_MONTHS_OF_CALENDAR).astype("M8[M]")
+        days = (begins + self.months).astype("M8[D]") - begins.astype("M8[D]")
+        shortest, longest = (int(days.min().astype(int)), int(days.max().astype(int)))
+        return shortest * _DAY_MICROS + self.micros, longest * _DAY_MICROS + self.micros
 
     def after(self, moments: Moments) -> Moments:
         """Return the moments that are this much later, int64 (n,).

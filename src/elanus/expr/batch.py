@@ -26,7 +26,8 @@ from elanus.expr.jsonvalues import JsonValues, Path
 from elanus.expr.text_conditions import text_matches
 
 _FEW_OF_ROWS = 16
-"""A selection of fewer than one row in so many decodes JSON for its own rows, unless all are decoded."""
+"""A selection of fewer than one row in so many decodes JSON and geometries for its own rows, unless all are
+decoded."""
 
 
 class RowIndex(Protocol):
@@ -85,6 +86,11 @@ class Batch:
         """The bounds of a field's geometries, (rows, 4); None if they are not kept."""
         column = self._columns.get(name)
         return column.boxes if isinstance(column, GeometryColumn) else None
+
+    def has_boxes(self, name: str) -> bool:
+        """Whether the bounds of a field's geometries are known already."""
+        column = self._columns.get(name)
+        return isinstance(column, GeometryColumn) and column.has_boxes
 
     @property
     def has_indexes(self) -> bool:
@@ -153,8 +159,17 @@ class _Selection(Batch):
         return self._parent.has_value(name).take(self._indices)
 
     def boxes(self, name: str) -> Boxes | None:
+        if not self._is_worth_preparing() and not self._parent.has_boxes(name):
+            return None  # parsing these few geometries costs less than finding the bounds of all
         boxes = self._parent.boxes(name)
         return None if boxes is None else boxes[self._indices.to_numpy()]
+
+    def has_boxes(self, name: str) -> bool:
+        return self._parent.has_boxes(name)
+
+    def _is_worth_preparing(self) -> bool:
+        """Whether the selection has so many rows that all rows are prepared for it, and for others."""
+        return self.rows * _FEW_OF_ROWS > self._parent.rows
 
     def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
         # Of all rows: a column's tokens are kept, those of a selection are not.
@@ -168,7 +183,7 @@ class _Selection(Batch):
         return (name, path) in self._json or self._parent.is_json_read(name, path)
 
     def _read_json(self, name: str, path: Path) -> JsonValues:
-        is_cached_for_others = name in self.prepared and self.rows * _FEW_OF_ROWS > self._parent.rows
+        is_cached_for_others = name in self.prepared and self._is_worth_preparing()
         if is_cached_for_others or self._parent.is_json_read(name, path):
             return self._parent.json(name, path).take(self._indices)  # decoded values only need to be picked
         return json_values(self.column(name), path)

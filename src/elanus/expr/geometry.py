@@ -18,12 +18,15 @@ import pyarrow as pa
 from elanus.core.errors import InvalidParameter
 from elanus.core.geometry import (
     Boxes,
+    apart,
     degrees_around,
     geometries,
+    is_point,
     library,
     metres_between,
     parse_wkt,
 )
+from elanus.core.lookup import Near
 from elanus.core.schema import DataType
 from elanus.core.types import type_name
 from elanus.expr import syntax
@@ -132,22 +135,22 @@ class GeometryTest:
 
     def _possible(self, boxes: Boxes) -> Mask:
         """Return the rows that may match, as far as their bounds show; those of empty geometries may."""
+        near = self._near()
+        if near is None:
+            return np.ones(len(boxes), dtype=np.bool_)
+        distant = apart(boxes, near.box)
+        return np.logical_not(is_point(boxes) & distant if near.of_points else distant)
+
+    def lookup(self, *, negated: bool) -> Near | None:
+        return None if negated else self._near()
+
+    def _near(self) -> Near | None:
+        """Return a lookup that every matching row passes; None if bounds say nothing."""
         if self.verb == VALID:
-            return np.ones(len(boxes), dtype=np.bool_)
+            return None
         if self.verb != DISTANCE:
-            return np.logical_not(_apart(boxes, library().bounds(self._shape)))
+            box = library().bounds(self._shape)
+            return None if np.isnan(box).any() else Near(box)
         around = degrees_around(self._shape, self.metres)
-        if around is None:
-            return np.ones(len(boxes), dtype=np.bool_)
-        is_point = (boxes[:, 0] == boxes[:, 2]) & (boxes[:, 1] == boxes[:, 3])
         # Edges of other shapes may come closer than their corners.
-        possible: Mask = np.logical_not(is_point & _apart(boxes, around))
-        return possible
-
-
-def _apart(boxes: Boxes, other: npt.NDArray[np.float64]) -> Mask:
-    """Whether boxes have no point in common with another. Comparisons with NaN are false."""
-    low_x, low_y, high_x, high_y = other
-    aside = (boxes[:, 0] > high_x) | (boxes[:, 2] < low_x)
-    apart: Mask = aside | (boxes[:, 1] > high_y) | (boxes[:, 3] < low_y)
-    return apart
+        return None if around is None else Near(around, of_points=True)

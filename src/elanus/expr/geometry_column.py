@@ -30,6 +30,11 @@ class GeometryColumn:
             return self._boxes
 
     @property
+    def has_boxes(self) -> bool:
+        """Whether the bounds are known already."""
+        return self._boxes is not None
+
+    @property
     def cached_bytes(self) -> int:
         boxes = self._boxes
         return 0 if boxes is None else boxes.nbytes

@@ -19,6 +19,7 @@ from elanus.expr.tree import (
     ArrayContains,
     ArrayEqual,
     Column,
+    ColumnTest,
     Comparator,
     Compare,
     Constant,
@@ -71,6 +72,9 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
         case JsonContains() if not leaf.negated:
             values = _of_one_type(leaf.values.items)
             return None if values is None else _in_json(leaf.column, Holds(values, leaf.need_all))
+        case ColumnTest():
+            lookup = leaf.test.lookup(negated=leaf.negated)
+            return None if lookup is None else LeafLookup(leaf.column.field.name, (), lookup, is_exact=False)
     return None
 
 
@@ -111,7 +115,7 @@ def _range(comparator: Comparator, value: Any) -> Between:
 
 def _equal(column: Column, value: bool | int | float | str) -> OneOf | Between:
     """Numbers by their place in the order: whole ones equal fractions, and 0.0 equals -0.0."""
-    if column.kind.family in (Family.INTEGER, Family.FLOATING):
+    if column.kind.family in (Family.INTEGER, Family.FLOATING, Family.TIME):
         return Between(value, value)
     return OneOf(pa.array([value], column.field.arrow_type))
 

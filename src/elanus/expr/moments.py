@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.geometry import Boxes
+from elanus.core.lookup import Between
 from elanus.core.moments import Interval, is_moment, moment_literal, parse_interval, parse_moment
 from elanus.core.schema import DataType
 from elanus.expr import kernels, syntax
@@ -98,6 +99,20 @@ class LaterBy:
         later = self.interval.after(values)
         moved = pa.array(later, mask=column.is_null().to_numpy(zero_copy_only=False))
         return kernels.compare(moved, self.comparator, pa.scalar(int(self.moment), pa.int64()))
+
+    def lookup(self, *, negated: bool) -> Between | None:
+        """The moments from which the interval may lead there: it is longest and shortest somewhere."""
+        comparator = self.comparator.opposite if negated else self.comparator
+        shortest, longest = self.interval.lengths
+        earliest, latest = int(self.moment) - longest, int(self.moment) - shortest
+        match comparator:
+            case Comparator.EQ:
+                return Between(earliest, latest)
+            case Comparator.GT | Comparator.GE:
+                return Between(earliest, None)
+            case Comparator.LT | Comparator.LE:
+                return Between(None, latest)
+        return None
 
     def text(self, operand: str) -> str:
         months, micros = self.interval.months, self.interval.micros

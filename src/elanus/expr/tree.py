@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 import pyarrow as pa
 
 from elanus.core.geometry import Boxes
+from elanus.core.lookup import Lookup
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
@@ -278,6 +279,12 @@ class Test(Protocol):
         """Return a boolean for each value of the column, null for nulls.
 
         ``boxes``: the bounds of a column of geometries, if they are known.
+        """
+
+    def lookup(self, *, negated: bool) -> Lookup | None:
+        """Return a lookup that finds at least the rows of which the test, or its negation, is true.
+
+        None: an index cannot help.
         """
 
     def text(self, operand: str) -> str:

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 from filter_schemas import DYNAMIC
 
+from elanus.core.schema import CollectionSchema
 from elanus.expr import Indexes, typed_column
 from elanus.index import ScalarIndex, build, check_field, json_path_of, load, resolve_index
 from elanus.index.base import SegmentIndex
@@ -45,10 +46,14 @@ def params_of(kind: str) -> dict[str, str]:
 
 
 def built(
-    name: str, column: pa.Array, params: Mapping[str, str], directory: Path | None = None
+    name: str,
+    column: pa.Array,
+    params: Mapping[str, str],
+    directory: Path | None = None,
+    schema: CollectionSchema = DYNAMIC,
 ) -> tuple[tuple[str, tuple[str | int, ...]], ScalarIndex]:
     """An index over a column, by its key; through a file if there is a directory for it."""
-    field = DYNAMIC.field(name)
+    field = schema.field(name)
     spec = resolve_index(params, field.data_type, 0)
     check_field(spec, field)
     path = json_path_of(spec, field)

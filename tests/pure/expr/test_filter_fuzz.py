@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pytest
+from fuzz_indexed import WithIndexes
 from fuzz_runner import BACKENDS, packed, plain, run
 
-from elanus.expr import BoundFilter, evaluate
+from elanus.expr import BoundFilter, evaluate, indexed
+from elanus.index import ScalarIndex
 
 EVALUATIONS = 120_000
 Record = Callable[[str, object], None]
@@ -29,6 +31,20 @@ def test_looking_at_undecided_rows_only_changes_nothing(
         monkeypatch.setattr(evaluate, name, 0)
     summary = run(100_000, EVALUATIONS // 2, {"plain": plain, "packed": packed})
     record_property("filter fuzz, undecided rows only", str(summary))
+
+
+def test_indexes_of_every_kind_change_no_answer(
+    monkeypatch: pytest.MonkeyPatch, record_property: Record
+) -> None:
+    """Every field has an index, which is used whenever it has an answer."""
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", -1)
+    monkeypatch.setattr(indexed, "SPARSE_SHARE_MAX", 10.0)
+    monkeypatch.setattr(ScalarIndex, "rows_share_max", 10.0)
+    with_indexes = WithIndexes()
+    summary = run(200_000, EVALUATIONS // 6, {"indexes": with_indexes})
+    kinds = {"STL_SORT", "INVERTED", "BITMAP", "Trie", "NGRAM", "HYBRID", "AUTOINDEX"}
+    assert kinds == {kind for kind, times in with_indexes.used.items() if times > 3}, with_indexes.used
+    record_property("filter fuzz, with indexes", str(summary))
 
 
 def test_a_wrong_answer_is_reduced_to_one_row_and_a_small_filter() -> None:

@@ -13,6 +13,7 @@ from elanus.index import check_field, json_path_of, mapped_params, resolve_index
 T = DataType
 NUMBERS = (T.INT8, T.INT16, T.INT32, T.INT64, T.FLOAT, T.DOUBLE)
 WHOLE = NUMBERS[:4]
+TYPES = (*NUMBERS, T.BOOL, T.VARCHAR, T.ARRAY, T.TIMESTAMPTZ, T.GEOMETRY)
 SUFFIX = r": invalid parameter\[expected=valid index params\]\[actual=invalid index params\]"
 JSON = {"json_path": 'doc["a"]', "json_cast_type": "varchar"}
 GRAMS = {"min_gram": "2", "max_gram": "3"}
@@ -26,17 +27,19 @@ def field(data_type: DataType, **more: object) -> FieldSchema:
     ("kind", "types"),
     [
         ("INVERTED", (*NUMBERS, T.BOOL, T.VARCHAR, T.ARRAY)),
-        ("STL_SORT", (*NUMBERS, T.VARCHAR)),
+        ("STL_SORT", (*NUMBERS, T.VARCHAR, T.TIMESTAMPTZ)),
         ("BITMAP", (*WHOLE, T.BOOL, T.VARCHAR, T.ARRAY)),
         ("Trie", (T.VARCHAR,)),
         ("TRIE", (T.VARCHAR,)),
         ("NGRAM", (T.VARCHAR,)),
-        ("AUTOINDEX", (*NUMBERS, T.BOOL, T.VARCHAR, T.ARRAY)),
-        ("", (*NUMBERS, T.BOOL, T.VARCHAR, T.ARRAY)),
+        ("RTREE", (T.GEOMETRY,)),
+        ("HYBRID", (*NUMBERS, T.BOOL, T.VARCHAR, T.ARRAY)),
+        ("AUTOINDEX", TYPES),
+        ("", TYPES),
     ],
 )
 def test_the_fields_that_a_kind_indexes(kind: str, types: tuple[DataType, ...]) -> None:
-    for data_type in (*NUMBERS, T.BOOL, T.VARCHAR, T.ARRAY):
+    for data_type in TYPES:
         if data_type in types:
             spec = resolve_index({"index_type": kind, **GRAMS}, data_type, 0)
             again = resolve_index(spec.flattened(), data_type, 0)
@@ -58,6 +61,14 @@ def test_the_fields_that_a_kind_indexes(kind: str, types: tuple[DataType, ...]) 
         ),
         ("Trie", T.INT64, "TRIE are only supported on varchar field"),
         ("NGRAM", T.INT64, "ngram index can only be created on VARCHAR or JSON field"),
+        ("INVERTED", T.TIMESTAMPTZ, "INVERTED are not supported on Timestamptz field"),
+        (
+            "STL_SORT",
+            T.GEOMETRY,
+            "STL_SORT are only supported on numeric, varchar or timestamptz field, got Geometry",
+        ),
+        ("RTREE", T.VARCHAR, "RTREE index can only be built on geometry field, got VarChar"),
+        ("HYBRID", T.GEOMETRY, "hybrid index are only supported on bool, int, float, string and array field"),
         ("HNSW", T.INT64, "data type Int64 can't build with this index HNSW"),
     ],
 )

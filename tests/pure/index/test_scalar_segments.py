@@ -15,6 +15,7 @@ from test_growth import ROWS as FEW_ROWS
 
 from elanus.api.querynode import LoadSegment
 from elanus.core.catalog import Checkpoint
+from elanus.core.geometry import wkb_of_texts
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.index_properties import altered
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -40,6 +41,8 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(102), "meta", DataType.JSON),
         FieldSchema(FieldID(103), "vector", DataType.FLOAT_VECTOR, dim=2),
         FieldSchema(FieldID(104), "$meta", DataType.JSON, is_dynamic=True),
+        FieldSchema(FieldID(105), "place", DataType.GEOMETRY, nullable=True),
+        FieldSchema(FieldID(106), "at", DataType.TIMESTAMPTZ, nullable=True),
     ),
     enable_dynamic=True,
 )
@@ -47,7 +50,16 @@ COLOR = {"index_type": "BITMAP"}
 META_A = {"index_type": "INVERTED", "params": '{"json_path": "meta[\\"a\\"]", "json_cast_type": "double"}'}
 META_B = {"index_type": "INVERTED", "json_path": "meta['b']", "json_cast_type": "varchar"}
 YEAR = {"index_type": "AUTOINDEX", "json_path": "year", "json_cast_type": "double"}
-INDEXES = (("color", COLOR), ("meta", META_A), ("meta", META_B), ("$meta", YEAR))
+INDEXES = (
+    ("color", COLOR),
+    ("meta", META_A),
+    ("meta", META_B),
+    ("$meta", YEAR),
+    ("place", {"index_type": "RTREE"}),
+    ("at", {"index_type": "STL_SORT"}),
+)
+NEAR = "st_dwithin(place, 'POINT (7 7)', 100000)"
+DAY = "at == ISO '1970-01-08T00:00:00Z'"
 FILTERS = (
     'color == "red"',
     'color != "red"',
@@ -55,6 +67,9 @@ FILTERS = (
     'meta["b"] == "b9"',
     "year == 1999",
     "id < 9",
+    NEAR,
+    DAY,
+    f"{DAY} and not {NEAR}",
 )
 
 
@@ -74,6 +89,8 @@ def manifest(store: LocalStore, tmp_path: Path) -> SegmentManifest:
         pa.array([json.dumps({"a": n % 500, "b": f"b{n}"}) for n in range(ROWS)]),
         SCHEMA.field("vector").vector.to_column(np.zeros((ROWS, 2), np.float32)),
         pa.array([json.dumps({"year": 1900 + n % 200}) for n in range(ROWS)]),
+        wkb_of_texts(pa.array([f"POINT ({n % 100} {n % 70})" for n in range(ROWS)])),
+        pa.array([None if n % 9 == 8 else n % 30 * 86_400_000_000 for n in range(ROWS)]),
     ]
     rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA.arrow_schema)
     batch = with_system_columns(rows, 0, Timestamp(5), insert_log_schema(SCHEMA, key))
@@ -134,13 +151,15 @@ def test_filters_use_the_indexes_of_their_segment(
     store: LocalStore, tmp_path: Path, manifest: SegmentManifest, files: list[IndexFile]
 ) -> None:
     segment, plain = (loaded(store, tmp_path, manifest, some) for some in (files, []))
-    assert sorted(segment.index_ids) == [0, 1, 2, 3]
+    assert sorted(segment.index_ids) == [0, 1, 2, 3, 4, 5]
     assert segment.memory_bytes > plain.memory_bytes
     block = segment.blocks[0]
     assert explained(block, 'color == "red"').startswith("index color (BITMAP)")
     assert explained(block, 'meta["a"] == 7').startswith("index meta['a'] (INVERTED): at most 10 of 5,000")
     assert explained(block, 'meta["b"] == "b9"').startswith("index meta['b'] (INVERTED): at most 1 of")
     assert explained(block, "year == 1999").startswith("index $meta['year'] (HYBRID): at most 25 of")
+    assert explained(block, NEAR).startswith("index place (RTREE): at most ")
+    assert explained(block, DAY) == "index at (STL_SORT): at most 167 of 5,000 rows"
     assert explained(plain.blocks[0], "year == 1999") == "scan: no index"
     check_answers(segment, plain)
 
@@ -178,7 +197,7 @@ def test_a_damaged_index_costs_only_itself(
     path.write_bytes(content)
     store.delete(files[2].path)
     segment = loaded(store, tmp_path, manifest, files)
-    assert sorted(segment.index_ids) == [0, 3]
+    assert sorted(segment.index_ids) == [0, 3, 4, 5]
     assert sorted(file.path for file in segment.damaged) == sorted(f.path for f in files[1:3])
     check_answers(segment, plain)
 

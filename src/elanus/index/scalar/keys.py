@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, OneOf, StartsWith, Value
+from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, Near, OneOf, StartsWith, Value
 
 Spans = npt.NDArray[np.int64]
 """Shape (m, 2): half-open ranges of key numbers, none empty, none overlapping."""
@@ -52,7 +52,7 @@ class Keys(ABC):
                 return self._between(lookup)
             case StartsWith():
                 return self._prefixed(lookup.prefix)
-            case Matching() | Inside():
+            case Matching() | Near() | Inside():
                 return None
 
     @abstractmethod

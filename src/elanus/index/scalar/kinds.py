@@ -15,6 +15,7 @@ from elanus.index.scalar.documents import Documents
 from elanus.index.scalar.ngram import Ngrams
 from elanus.index.scalar.params import JSON_CAST_TYPE, WHOLE_DOCUMENT, CardinalityParam, GramParam
 from elanus.index.scalar.postings import Postings, grouped
+from elanus.index.scalar.rectangles import Rectangles
 from elanus.index.spec import IndexKind, IndexSpec, Progress
 
 
@@ -70,7 +71,9 @@ HYBRID = IndexKind(
     is_automatic=True,
 )
 INVERTED = IndexKind("INVERTED", _SCALARS, _postings, _load)
-STL_SORT = IndexKind("STL_SORT", _of(Family.INTEGER, Family.FLOATING, Family.TEXT), _postings, _load)
+STL_SORT = IndexKind(
+    "STL_SORT", _of(Family.INTEGER, Family.FLOATING, Family.TEXT, Family.TIME), _postings, _load
+)
 TRIE = IndexKind("Trie", _of(Family.TEXT), _postings, _load)
 BITMAP = IndexKind("BITMAP", _FEW_VALUES, _bitmap, _load)
 NGRAM = IndexKind(
@@ -81,4 +84,6 @@ NGRAM = IndexKind(
     build_params={"min_gram": GramParam("min_gram"), "max_gram": GramParam("max_gram")},
 )
 
-SCALAR_KINDS = (INVERTED, STL_SORT, TRIE, BITMAP, NGRAM, HYBRID)
+RTREE = IndexKind("RTREE", _of(Family.GEOMETRY), Rectangles.of, Rectangles.from_file)
+
+SCALAR_KINDS = (INVERTED, STL_SORT, TRIE, BITMAP, NGRAM, RTREE, HYBRID)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from elanus.core.lookup import Found, Lookup, Matching, RowNumbers
 from elanus.index.files import IndexFileContent, write_index_file
+from elanus.index.scalar.grams import Hashes, gram_texts, hashes_of
 from elanus.index.scalar.keys import Spans, TextKeys
 from elanus.index.scalar.postings import Grouped, Postings, RowNumberArray, common, grouped
 from elanus.index.spec import IndexSpec
@@ -30,10 +31,6 @@ LENGTHS_MAX = 3
 _GRAMS_ASKED_MAX = 16
 """So many grams of a pattern are looked up, the rarest of them intersected."""
 _INTERSECTED_MAX = 4
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
-
-Hashes = npt.NDArray[np.uint32]
 
 
 class Ngrams(Postings):
@@ -59,19 +56,8 @@ class Ngrams(Postings):
     def of(cls, spec: IndexSpec, column: pa.Array) -> Ngrams:
         groups = grouped(column)
         assert isinstance(groups.keys, TextKeys), "grams are of texts"
-        hashes, keys = [], []
-        for length in lengths_of(spec):
-            found, owners = _grams_of(groups.keys.texts, length)
-            hashes.append(found)
-            keys.append(owners)
-        pairs = np.concatenate(hashes).astype(np.uint64) << np.uint64(32)
-        pairs |= np.concatenate(keys)
-        pairs.sort()
-        pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
-        every = (pairs >> np.uint64(32)).astype(np.uint32)
-        first = np.flatnonzero(np.append(True, every[1:] != every[:-1])[: len(every)])
-        starts = np.append(first, len(every)).astype(np.int64)
-        return cls(spec, len(column), groups, every[first], starts, pairs.astype(np.uint32))
+        grams = gram_texts(groups.keys.texts, lengths_of(spec))
+        return cls(spec, len(column), groups, grams.hashes, grams.starts, grams.texts)
 
     @property
     def _gram_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -131,7 +117,7 @@ class Ngrams(Postings):
         lengths = [length for length in lengths_of(self.spec) if length <= len(fragment)]
         if not lengths:
             return np.empty(0, np.uint32)
-        hashes, _ = _grams_of(pa.array([fragment], pa.large_string()), max(lengths))
+        hashes = hashes_of(fragment, max(lengths))
         return hashes[:: max(1, len(hashes) // _GRAMS_ASKED_MAX)]
 
     def _rows_with(self, keys: npt.NDArray[np.uint32]) -> int:
@@ -151,19 +137,3 @@ def lengths_of(spec: IndexSpec) -> range:
 def _singles(keys: npt.NDArray[np.uint32]) -> Spans:
     numbers = keys.astype(np.int64)
     return np.stack((numbers, numbers + 1), axis=1)
-
-
-def _grams_of(texts: pa.Array, length: int) -> tuple[Hashes, npt.NDArray[np.uint32]]:
-    """Hash every run of ``length`` characters; also return which text each is from."""
-    characters = np.frombuffer("".join(texts.to_pylist()).encode("utf-32-le"), np.uint32).astype(np.uint64)
-    counts = pc.utf8_length(texts).to_numpy().astype(np.int64)
-    windows = np.maximum(counts - length + 1, 0)
-    owners = np.repeat(np.arange(len(texts), dtype=np.uint32), windows)
-    text_starts = np.cumsum(counts) - counts
-    before = np.cumsum(windows) - windows
-    starts = np.arange(int(windows.sum())) + np.repeat(text_starts - before, windows)
-    hashes = np.full(len(starts), np.uint64(length), np.uint64)
-    for offset in range(length):
-        hashes = (hashes ^ characters[starts + offset]) * _FACTOR
-        hashes ^= hashes >> np.uint64(29)
-    return (hashes * _MIX >> np.uint64(32)).astype(np.uint32), owners

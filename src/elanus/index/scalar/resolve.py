@@ -67,7 +67,8 @@ def _kind(
 ) -> tuple[str, IndexKind]:
     """Return the type as declared, and the kind."""
     if name is None or name == "" or name == AUTOINDEX:
-        automatic = next((kind for kind in kinds if kind.is_automatic), None)
+        only = kinds[0] if len(kinds) == 1 else None
+        automatic = next((kind for kind in kinds if kind.is_automatic), only)
         if automatic is None:
             raise InvalidParameter(
                 f"create auto index on {type_name(data_type)} field is not supported: "
@@ -94,6 +95,10 @@ def _unsuited(name: str, data_type: DataType) -> str:
             return "bitmap index are only supported on bool, int, string and array field"
         case "NGRAM":
             return "ngram index can only be created on VARCHAR or JSON field: invalid parameter"
+        case "RTREE":
+            return f"RTREE index can only be built on geometry field, got {field_type}"
+        case "HYBRID":
+            return "hybrid index are only supported on bool, int, float, string and array field"
         case "INVERTED":
             return f"INVERTED are not supported on {field_type} field"
     return f"data type {field_type} can't build with this index {name}"
