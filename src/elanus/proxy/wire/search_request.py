@@ -53,7 +53,7 @@ from elanus.proxy.wire.search_parameters import (
 )
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
-from elanus.text import Analyzer, analyzers_of
+from elanus.text import QueryTexts, query_texts
 
 if TYPE_CHECKING:
     from elanus.proxy.role.cache import CachedCollection
@@ -86,7 +86,7 @@ class SearchTemplate:
 
     schema: CollectionSchema
     vector_field: FieldSchema
-    analyzer: Analyzer | None
+    texts: QueryTexts | None
     partitions: tuple[str, ...]
     limit: int
     offset: int
@@ -165,7 +165,7 @@ def decode_search(
         vector_field=template.vector_field.name,
         queries=_NO_QUERIES
         if ids is not None
-        else decode_queries(placeholders, nq, template.vector_field, template.analyzer),
+        else decode_queries(placeholders, nq, template.vector_field, template.texts),
         limit=template.limit,
         offset=template.offset,
         filter=with_offsets(template.filter, times.zone),
@@ -207,7 +207,7 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
     return SearchTemplate(
         schema=schema,
         vector_field=vector_field,
-        analyzer=_analyzer(schema, vector_field, params.get(ANALYZER_NAME, "")),
+        texts=query_texts(schema, vector_field, params.get(ANALYZER_NAME, "")),
         partitions=tuple(request.partition_names),
         limit=limit,
         offset=offset,
@@ -231,12 +231,6 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         timezone=params.get(TIMEZONE, ""),
         time_fields=params.get(TIME_FIELDS, ""),
     )
-
-
-def _analyzer(schema: CollectionSchema, field: FieldSchema, name: str) -> Analyzer | None:
-    """Return what analyzes the texts to search with; None for a field of vectors that clients send."""
-    function = schema.function_of(field)
-    return None if function is None else analyzers_of(schema.field(function.input)).named(name)
 
 
 def _window(params: Mapping[str, str]) -> tuple[int, int]:
