@@ -14,6 +14,7 @@ from pymilvus import DataType, MilvusClient
 
 BM25 = hasattr(pymilvus, "FunctionType") and hasattr(pymilvus.FunctionType, "BM25")
 MINHASH = hasattr(pymilvus, "FunctionType") and hasattr(pymilvus.FunctionType, "MINHASH")
+HIGHLIGHTS = hasattr(pymilvus, "LexicalHighlighter")
 ANALYZES = hasattr(MilvusClient, "run_analyzer")
 WORDS = ("red", "green", "blue", "apple", "car", "sea")
 TEXTS = [" ".join(word for k, word in enumerate(WORDS) for _ in range(n // 3**k % 3)) for n in range(200)]
@@ -123,6 +124,20 @@ def _() -> None:
         assert rows[0]["near"] == rows[1]["near"] != rows[2]["near"]
     finally:
         client.drop_collection(name)
+
+
+@check("Reads", "highlights of searched words (LexicalHighlighter)", needs=HIGHLIGHTS)
+def _() -> None:
+    with documents() as (client, name):
+        marked = pymilvus.LexicalHighlighter(highlight_search_text=True, pre_tags=["{"], post_tags=["}"])
+        marked.with_query("text", "SEA", "TextMatch")
+        (hits,) = client.search(
+            name, ["apple"], anns_field="words", limit=5, search_params=BY_WORDS, highlighter=marked
+        )
+        for hit in hits:
+            text = TEXTS[hit["id"]]
+            tagged = " ".join(f"{{{word}}}" if word in ("apple", "sea") else word for word in text.split())
+            assert hit["highlight"]["text"]["fragments"] == [tagged[tagged.index("{") :]]
 
 
 @check("Reads", "hybrid search over words and vectors", needs=BM25)
