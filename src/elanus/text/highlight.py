@@ -20,7 +20,7 @@ from elanus.text.fields import FieldAnalyzers, analyzers_of
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """What to highlight in the hits of a search.
+    """The words to tag in the hits of a search, and how.
 
     ``searched``: the field of a full-text search, "" if its words are not tagged; ``texts``: those of the
     search, one a query; ``analyzer_name``: of the search.
